@@ -1,0 +1,172 @@
+"""What the algorithms R0-R4 share: checking an input's promises, and when a stable point moves the output.
+
+This is the part of the paper's listings that is the same in all of them: ``if t > MaxStable``, with what
+the laws add: a joining input's stable waits (law 1, V.B), closing wants agreement (law 5), the policy may hold
+the output back by a lag (V.A). What must happen to the output before it may say stable(t) is each algorithm's
+own ``freeze``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from lmerge.core import violations
+from lmerge.core.batch import Batch, BatchBuilder, Row
+from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE, Event
+from lmerge.core.inputs import Input
+from lmerge.core.policy import Closing, Policy
+from lmerge.core.properties import Case
+from lmerge.errors import InputViolation
+
+State = dict[str, Any]
+
+
+class Algorithm:
+    """One running algorithm. ``inputs`` is the merge's own table, in order of attachment; it is not copied."""
+
+    case: ClassVar[Case]
+    name: ClassVar[str]
+
+    def __init__(self, inputs: Mapping[str, Input], policy: Policy, closing: Closing) -> None:
+        self.inputs = inputs
+        self.policy = policy
+        self.closing = closing
+        self.max_stable = NEG_INF  # the paper's MaxStable: everything below is decided
+        self.announced = NEG_INF  # the last stable in the output; below max_stable only under final-only
+        self.newly_joined: list[str] = []
+        self.broken: list[InputViolation] = []  # promises found broken while another input's elements were merged
+
+    # What a subclass does.
+
+    def apply(self, inp: Input, batch: Batch, start: int, out: BatchBuilder) -> None:
+        """Merge the elements of ``batch`` from index ``start`` on.
+
+        Raises InputViolation with the index of the offender; the elements before it have been merged.
+        """
+        raise NotImplementedError
+
+    def freeze(self, t: int, inp: Input, out: BatchBuilder) -> None:
+        """Make the output ready for stable(t), which ``inp`` has reached."""
+
+    def widen(self, slots: int) -> None:
+        """There are ``slots`` columns for inputs from now on."""
+
+    def forget(self, slot: int) -> None:
+        """The input in column ``slot`` has left: none of its entries may remain (law 3)."""
+
+    def shown(self) -> Iterable[Event] | None:
+        """Output events that are not fully frozen, in any order; None if this algorithm keeps no events."""
+        return None
+
+    def node_count(self) -> int:
+        """Size of the index: (Vs, payload) pairs."""
+        return 0
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        assert self.announced <= self.max_stable
+        for inp in self.inputs.values():
+            if inp.counts and inp.stable < INF:
+                assert self.policy.held_back(inp.stable) <= self.max_stable, "a joined input's stable was not used"
+            if not inp.joined:
+                assert inp.join_at is not None
+                assert inp.join_at > self.max_stable, "an input should have joined"
+
+    def state(self) -> State:
+        """Everything that ``load`` needs, as plain data."""
+        return {"max_stable": self.max_stable, "announced": self.announced}
+
+    def load(self, state: State) -> None:
+        """The reverse of ``state``; the inputs are there already."""
+        self.max_stable = state["max_stable"]
+        self.announced = state["announced"]
+
+    # When the output's stable point moves.
+
+    def advance(self, inp: Input, out: BatchBuilder) -> None:
+        """``inp`` has a new stable point, or has just begun to count."""
+        if not inp.counts:
+            return  # law 1
+        t = self.policy.held_back(inp.stable)
+        if t <= self.max_stable or (t == INF and not self.may_close()):
+            return
+        self.freeze(t, inp, out)
+        self.max_stable = t
+        self.announce(t, out)
+        self._admit_joining(out)
+
+    def announce(self, t: int, out: BatchBuilder) -> None:
+        """Say stable(t) if it is news."""
+        if t > self.announced:
+            self.announced = t
+            out.stable(t)
+
+    def may_close(self) -> bool:
+        """Law 5: whether enough inputs have said stable(+inf)."""
+        counting = [inp for inp in self.inputs.values() if inp.counts]
+        return self.closing.agreed(sum(inp.stable == INF for inp in counting), len(counting))
+
+    def after_detach(self, out: BatchBuilder) -> None:
+        """The inputs that remain may agree on closing now that one has left."""
+        for inp in list(self.inputs.values()):
+            if inp.stable == INF:
+                self.advance(inp, out)
+
+    def admit(self, inp: Input, out: BatchBuilder) -> None:
+        """V.B: ``inp`` has joined. What it said before counts from now on."""
+        inp.joined = True
+        self.newly_joined.append(inp.name)
+        self.advance(inp, out)
+
+    def _admit_joining(self, out: BatchBuilder) -> None:
+        for inp in list(self.inputs.values()):
+            if not inp.joined and inp.join_at is not None and inp.join_at <= self.max_stable:
+                self.admit(inp, out)
+
+    # Checks that every algorithm makes.
+
+    def stable(self, inp: Input, row: Row, index: int, out: BatchBuilder) -> None:
+        """A stable element of ``inp``."""
+        vc = row[1]
+        if vc < inp.stable:
+            raise violations.stable_backwards(inp.name, row, index, inp.stable)
+        inp.stable = vc
+        self.advance(inp, out)
+
+    def refuse_insert(self, inp: Input, row: Row, index: int) -> InputViolation:
+        """Why an insert that lies below the input's floor, or ends before it starts, is a violation."""
+        if row[2] < row[1]:
+            return violations.end_before_start(inp.name, row, index)
+        if row[1] < inp.stable:
+            return violations.insert_below_stable(inp.name, row, index, inp.stable)
+        # Equal Vs breaks only the strict promise: without it the input would still be ordered.
+        strictly = inp.strict and row[1] == inp.last_vs
+        word_strictly = strictly or (inp.strict and "ordered" not in inp.demanded)
+        return violations.out_of_order(inp.name, row, index, inp.last_vs, strictly=word_strictly)
+
+    def refuse_adjust(self, inp: Input, row: Row, index: int) -> InputViolation | None:
+        """Why an adjust is a violation whatever the index says, or None."""
+        _, vs, ve, vold, _ = row
+        if ve < vs:
+            return violations.end_before_start(inp.name, row, index)
+        if ve < inp.stable or vold < inp.stable:
+            return violations.adjust_below_stable(inp.name, row, index, inp.stable)
+        if inp.insert_only:
+            return violations.adjust_not_promised(inp.name, row, index)
+        return None
+
+    def observe(self, inp: Input, batch: Batch, start: int, out: BatchBuilder) -> None:
+        """An input in role ``observe``: what can be checked without the index is checked; nothing is merged."""
+        for index, row in enumerate(batch.rows(start), start):
+            kind, vs, ve, _, _ = row
+            if kind == STABLE:
+                self.stable(inp, row, index, out)
+            elif kind == INSERT:
+                if vs < inp.floor() or ve < vs:
+                    raise self.refuse_insert(inp, row, index)
+                inp.last_vs = vs
+            elif kind == ADJUST:
+                refusal = self.refuse_adjust(inp, row, index)
+                if refusal is not None:
+                    raise refusal

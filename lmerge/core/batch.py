@@ -1,0 +1,120 @@
+"""Batches: elements in parallel columns, the unit that the core takes and gives.
+
+Five columns of equal length. For a stable, ``vs`` holds Vc, and the other columns hold 0 and ``b""``; for an
+insert ``vold`` is 0. The wire carries the same columns, so a batch crosses from the network to the core
+without one object per element in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from lmerge.core.elements import ADJUST, INSERT, STABLE, Adjust, Element, Insert, Stable
+
+Row: TypeAlias = tuple[int, int, int, int, bytes]
+"""One element as ``(kind, vs, ve, vold, payload)``, the order of the columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Columns of elements. Treated as immutable once built.
+
+    ``kinds`` is one byte per element (INSERT, ADJUST, STABLE); the others are lists of the same length.
+    """
+
+    kinds: bytes
+    vs: list[int]
+    ve: list[int]
+    vold: list[int]
+    payloads: list[bytes]
+
+    @classmethod
+    def of(cls, elements: Iterable[Element]) -> Batch:
+        """The batch that holds ``elements`` in their order."""
+        builder = BatchBuilder()
+        for element in elements:
+            builder.add(element)
+        return builder.build()
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return len(self.kinds)
+
+    def elements(self) -> Iterator[Element]:
+        """The elements one by one."""
+        for i in range(len(self.kinds)):
+            yield self.element(i)
+
+    def element(self, i: int) -> Element:
+        """The element at index ``i``."""
+        return element_of((self.kinds[i], self.vs[i], self.ve[i], self.vold[i], self.payloads[i]))
+
+    def rows(self, start: int = 0) -> Iterator[Row]:
+        """The elements from index ``start`` on as rows."""
+        if start == 0:
+            return zip(self.kinds, self.vs, self.ve, self.vold, self.payloads)
+        return zip(self.kinds[start:], self.vs[start:], self.ve[start:], self.vold[start:], self.payloads[start:])
+
+
+EMPTY: Final = Batch(b"", [], [], [], [])
+
+
+class BatchBuilder:
+    """Collects elements. ``rows`` is public so that hot loops can bind its ``append``.
+
+    One tuple per element, transposed once by ``build``, is about twice as fast as five appends
+    (bench/core_r3.py).
+    """
+
+    __slots__ = ("rows",)
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add(self, element: Element) -> None:
+        """Append one element."""
+        if isinstance(element, Insert):
+            self.insert(element.payload, element.vs, element.ve)
+        elif isinstance(element, Adjust):
+            self.adjust(element.payload, element.vs, element.vold, element.ve)
+        else:
+            self.stable(element.vc)
+
+    def insert(self, payload: bytes, vs: int, ve: int) -> None:
+        self.rows.append((INSERT, vs, ve, 0, payload))
+
+    def adjust(self, payload: bytes, vs: int, vold: int, ve: int) -> None:
+        self.rows.append((ADJUST, vs, ve, vold, payload))
+
+    def stable(self, vc: int) -> None:
+        self.rows.append((STABLE, vc, 0, 0, b""))
+
+    def extend(self, batch: Batch) -> None:
+        """Append a whole batch."""
+        self.rows += batch.rows()
+
+    def build(self) -> Batch:
+        """The batch of everything collected so far."""
+        if not self.rows:
+            return EMPTY
+        kinds, vs, ve, vold, payloads = zip(*self.rows)
+        return Batch(bytes(kinds), list(vs), list(ve), list(vold), list(payloads))
+
+
+def element_of(row: Row) -> Element:
+    """The element that a row stands for."""
+    kind, vs, ve, vold, payload = row
+    if kind == INSERT:
+        return Insert(payload, vs, ve)
+    if kind == ADJUST:
+        return Adjust(payload, vs, vold, ve)
+    return Stable(vs)

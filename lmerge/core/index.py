@@ -1,0 +1,188 @@
+"""What in2t (R3) and in3t (R4) share: nodes by (Vs, payload), and who must be looked at when.
+
+One node holds what every input and the output say about one (Vs, payload); the payload is stored once however
+many inputs there are (Figure 1). A node is a list: its due time, its key, the output's entry, then one entry per
+input by slot. The top tier is a hash by key and a calendar by due time instead of the paper's red-black tree,
+because only two things are ever asked of it: "this key", and "who is due before t".
+
+Due times (law 2). An unfrozen node is due at its Vs: it becomes half frozen by a stable above it. A half-frozen
+node is due at the smallest end, not below MaxStable, that any input or the output gives it: before a stable
+passes that end, nothing about it can demand a change of the output. An element that lowers that end enters the
+node again. Ends below MaxStable in the entry of a lagging input are old news and make nobody due.
+
+What the listings leave open, and what is done here:
+
+* The freezing input lacks an event that the output already shows half frozen. The listing would remove it, but no
+  stream may adjust below its own stable point. Such an input missed the event (V.C) or contradicts the others;
+  the event stays, and a *witness* decides its end: of the joined inputs that still have it, the one with the
+  largest stable point (the I_m of condition C3).
+* The freezing input gives a half-frozen event an end below MaxStable: a contradiction as well, handled alike.
+* At one stable the paper visits nodes in tree order. Here the adjusts and inserts that a stable causes are put
+  into order of (Vs, payload), so no hash or calendar order reaches the output (law 7).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from typing import Final
+
+from lmerge.core.algorithm import Algorithm
+from lmerge.core.batch import BatchBuilder, Row
+from lmerge.core.calendar import Calendar, Node
+from lmerge.core.elements import INF
+from lmerge.core.inputs import Input
+from lmerge.core.policy import Closing, Policy, Show
+
+DUE: Final = 0
+KEY: Final = 1
+OUT: Final = 2
+IN: Final = 3  # the entry of the input in slot 0; the others follow
+
+Key = tuple[int, bytes]
+
+
+class Indexed(Algorithm):
+    """The part of R3 and R4 above the entries of a node."""
+
+    def __init__(self, inputs: Mapping[str, Input], policy: Policy, closing: Closing) -> None:
+        super().__init__(inputs, policy, closing)
+        self.nodes: dict[Key, Node] = {}
+        self.calendar = Calendar()
+        self.slots = 0
+        self.visits = 0  # nodes looked at by stables: the measure of law 2
+        self.final_only = policy.show is Show.FINAL
+        # Final-only: half-frozen events that are not shown yet, by Vs; the output's stable may not pass them.
+        self.held: list[tuple[int, bytes, Node]] = []
+
+    # What a subclass knows: the entries of a node.
+
+    def settle(self, node: Node, t: int, inp: Input, rows: list[Row]) -> bool:
+        """Append to ``rows`` what the output must say about ``node`` before stable(t) of ``inp``. True: it is done."""
+        raise NotImplementedError
+
+    def next_due(self, node: Node, t: int) -> int:
+        """The smallest end in the node that is not below ``t``; INF if there is none."""
+        raise NotImplementedError
+
+    def has_live_entry(self, node: Node, slot: int) -> bool:
+        """Whether the input in ``slot`` has an event here that is not fully frozen at MaxStable."""
+        raise NotImplementedError
+
+    # The same for both.
+
+    def freeze(self, t: int, inp: Input, out: BatchBuilder) -> None:
+        """IV.D line 17 and IV.E line 18: every node that a stable(t) concerns, and only those."""
+        rows: list[Row] = []
+        calendar = self.calendar
+        for node in calendar.pop_below(t):
+            due = node[DUE]
+            if due is None or due >= t:
+                continue  # left behind: the node is gone, or stands elsewhere in the calendar
+            self.visits += 1
+            if self.settle(node, t, inp, rows):
+                node[DUE] = None
+                del self.nodes[node[KEY]]
+                continue
+            node[DUE] = due = self.next_due(node, t)
+            if due < INF:
+                calendar.add(node)
+        if len(rows) > 1:
+            rows.sort(key=_by_event)
+        out.rows += rows
+
+    def announce(self, t: int, out: BatchBuilder) -> None:
+        """Final-only: an event that is not shown yet keeps the output's stable point at or below its Vs."""
+        held = self.held
+        while held and held[0][2][DUE] is None:
+            heapq.heappop(held)
+        super().announce(min(t, held[0][0]) if held else t, out)
+
+    def hold(self, node: Node) -> None:
+        """Final-only: ``node`` has become half frozen and cannot be shown yet."""
+        vs, payload = node[KEY]
+        heapq.heappush(self.held, (vs, payload, node))
+
+    def enter(self, node: Node, vs: int, payload: bytes) -> None:
+        """Add a new node, unfrozen: due at its Vs."""
+        self.nodes[vs, payload] = node
+        self.calendar.add(node)
+
+    def fall_due(self, node: Node, ve: int) -> None:
+        """An element gave ``node`` the end ``ve``: enter it again if that is earlier than it stands."""
+        if self.max_stable <= ve < node[DUE]:
+            node[DUE] = ve
+            self.calendar.add(node)
+
+    def witness(self, node: Node) -> Input | None:
+        """The joined input with the largest stable point that has the event of a half-frozen node alive."""
+        best = None
+        for inp in self.inputs.values():
+            if inp.counts and self.has_live_entry(node, inp.slot) and (best is None or inp.stable > best.stable):
+                best = inp
+        return best
+
+    def leads(self, inp: Input) -> bool:
+        """V.A: whether ``inp`` is the leading input: the largest stable point, of equals the longest attached."""
+        best = None
+        for other in self.inputs.values():
+            if other.counts and (best is None or other.stable > best.stable):
+                best = other
+        return best is inp
+
+    def quorum(self) -> int:
+        """V.A: how many inputs must have an event before it is shown; never more than there are."""
+        return min(self.policy.quorum, sum(inp.counts for inp in self.inputs.values()))
+
+    def widen(self, slots: int) -> None:
+        if slots > self.slots:
+            more = [None] * (slots - self.slots)
+            for node in self.nodes.values():
+                node += more
+            self.slots = slots
+
+    def forget(self, slot: int) -> None:
+        for node in self.nodes.values():
+            node[IN + slot] = None
+
+    def node_count(self) -> int:
+        return len(self.nodes)
+
+    def check(self) -> None:
+        super().check()
+        self.calendar.check()
+        entered: dict[int, int] = {}
+        for node in self.calendar.entries():
+            entered[id(node)] = entered.get(id(node), 0) + 1
+        used = {inp.slot for inp in self.inputs.values()}
+        for key, node in self.nodes.items():
+            assert node[KEY] == key, "a node under another key"
+            assert len(node) == IN + self.slots, "a node of another width"
+            assert node[DUE] is not None, "a dead node in the index"
+            assert entered.get(id(node)) or node[DUE] == INF, "a node that no stable will visit"
+            half_frozen = key[0] < self.max_stable
+            assert half_frozen or node[DUE] == key[0], "an unfrozen node is due at its Vs"
+            if half_frozen:
+                assert self.next_due(node, self.max_stable) >= node[DUE] >= self.max_stable, "due too late"
+            for slot in range(self.slots):
+                assert slot in used or node[IN + slot] is None, "an entry of an input that has left"
+
+    def rebuild_calendar(self) -> None:
+        """After ``load``: due times follow from the entries."""
+        self.calendar = Calendar(self.max_stable)
+        self.held = []
+        for (vs, _), node in self.nodes.items():
+            if vs >= self.max_stable:
+                node[DUE] = vs
+            else:
+                node[DUE] = self.next_due(node, self.max_stable)
+                if self.final_only and not node[OUT]:
+                    self.hold(node)
+            if node[DUE] < INF:
+                self.calendar.add(node)
+
+
+def _by_event(row: Row) -> tuple[int, bytes]:
+    return row[1], row[4]
+
+

@@ -1,0 +1,80 @@
+"""What the merge knows about one attached input: its promises, its own stable point, its place in the index."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from lmerge.core import properties as props
+from lmerge.core.batch import Row
+from lmerge.core.elements import NEG_INF
+
+ACTIVE = "active"
+OBSERVE = "observe"
+ROLES = (ACTIVE, OBSERVE)
+
+
+@dataclass(slots=True, eq=False)
+class Input:
+    """One life of one input. A new incarnation is a new object: it starts with fresh counters (law 3).
+
+    ``slot`` is its column in the index; ``demanded`` is what it must keep: what it promised and, where the
+    algorithm was fixed by the user, what that algorithm needs.
+    """
+
+    name: str
+    incarnation: int
+    slot: int
+    promised: props.Properties
+    demanded: props.Properties
+    join_at: int | None = None
+    role: str = ACTIVE
+    joined: bool = True
+
+    stable: int = NEG_INF  # its own stable point
+    last_vs: int = NEG_INF  # Vs of its last insert
+    tie_count: int = 0  # R1: its position in the output's current Vs slot, valid if last_vs is that slot
+    passed_over: Counter[tuple[bytes, int]] = field(default_factory=Counter)  # R1: what it skipped in that slot
+    waiting: list[Row] = field(default_factory=list)  # R0-R2: inserts that came while it was joining
+
+    inserts: int = 0
+    adjusts: int = 0
+    stables: int = 0
+    late: int = 0  # inserts and adjusts that came below the output's stable point, too late to matter
+    won: int = 0  # output inserts and adjusts that its elements caused
+
+    @property
+    def observes(self) -> bool:
+        """Checked against its promises, never merged."""
+        return self.role == OBSERVE
+
+    @property
+    def counts(self) -> bool:
+        """V.B: joined and active, so its stable points move the output."""
+        return self.joined and self.role == ACTIVE
+
+    @property
+    def insert_only(self) -> bool:
+        return props.INSERT_ONLY in self.demanded
+
+    @property
+    def strict(self) -> bool:
+        return props.STRICTLY_ORDERED in self.demanded
+
+    @property
+    def ordered(self) -> bool:
+        return props.ORDERED in self.demanded or self.strict
+
+    @property
+    def keyed(self) -> bool:
+        return props.KEY in self.demanded or self.strict
+
+    @property
+    def ties(self) -> bool:
+        return props.DETERMINISTIC_TIES in self.demanded
+
+    def floor(self) -> int:
+        """The smallest Vs that its next insert may have, by its stable point and its order."""
+        if not self.ordered or self.last_vs == NEG_INF:
+            return self.stable
+        return max(self.stable, self.last_vs + self.strict)

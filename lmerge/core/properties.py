@@ -1,0 +1,118 @@
+"""Stream properties (III.C) and the choice of the algorithm (IV.G).
+
+An input promises properties; the merge can rely on what all of its inputs promise (their meet), and that gives
+the case:
+
+====  ==========================================  =====================================================
+case  needs                                       III.C
+====  ==========================================  =====================================================
+R0    insert-only, strictly-ordered               strictly increasing Vs
+R1    insert-only, ordered, deterministic-ties    non-decreasing Vs, deterministic order among equal Vs
+R2    insert-only, ordered, key                   non-decreasing Vs, (Vs, payload) is a key
+R3    key                                         anything else goes, (Vs, payload) is a key
+R4    nothing                                     the TDB is a multiset
+====  ==========================================  =====================================================
+
+``strictly-ordered`` implies ``ordered``, ``deterministic-ties`` and ``key``: there are no ties.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from lmerge.errors import UsageError
+
+INSERT_ONLY: Final = "insert-only"
+ORDERED: Final = "ordered"
+STRICTLY_ORDERED: Final = "strictly-ordered"
+DETERMINISTIC_TIES: Final = "deterministic-ties"
+KEY: Final = "key"
+
+PROPERTY_WORDS: Final = (INSERT_ONLY, ORDERED, STRICTLY_ORDERED, DETERMINISTIC_TIES, KEY)
+Properties: TypeAlias = frozenset[str]
+
+NOTHING: Final[Properties] = frozenset()
+EVERYTHING: Final[Properties] = frozenset(PROPERTY_WORDS)
+
+
+class Case(enum.IntEnum):
+    """The paper's cases; a larger number promises less."""
+
+    R0 = 0
+    R1 = 1
+    R2 = 2
+    R3 = 3
+    R4 = 4
+
+    @property
+    def word(self) -> str:
+        """``r0`` .. ``r4``, as options and statuses spell it."""
+        return self.name.lower()
+
+
+NEEDS: Final[Mapping[Case, Properties]] = {
+    Case.R0: frozenset({INSERT_ONLY, STRICTLY_ORDERED}),
+    Case.R1: frozenset({INSERT_ONLY, ORDERED, DETERMINISTIC_TIES}),
+    Case.R2: frozenset({INSERT_ONLY, ORDERED, KEY}),
+    Case.R3: frozenset({KEY}),
+    Case.R4: NOTHING,
+}
+
+
+class Choice(NamedTuple):
+    """A case and the reason for it, in words for the user."""
+
+    case: Case
+    reason: str
+
+
+def parse_properties(words: Iterable[str]) -> Properties:
+    """The set of properties spelled by ``words``. Raises UsageError for a word that is none."""
+    declared = frozenset(words)
+    unknown = sorted(declared - EVERYTHING)
+    if unknown:
+        raise UsageError(f"unknown property {unknown[0]!r}; the properties are {', '.join(PROPERTY_WORDS)}")
+    return declared
+
+
+def closure(declared: Properties) -> Properties:
+    """``declared`` and what it implies."""
+    if STRICTLY_ORDERED in declared:
+        return declared | {ORDERED, DETERMINISTIC_TIES, KEY}
+    return declared
+
+
+def meet(inputs: Iterable[Properties]) -> Properties:
+    """What all inputs promise. Of no inputs: everything."""
+    common = EVERYTHING
+    for declared in inputs:
+        common &= closure(declared)
+    return common
+
+
+def choose(inputs: Mapping[str, Properties], *, needs_index: bool = False) -> Choice:
+    """IV.G: the most specialised case that the promises of all ``inputs`` (by name) allow.
+
+    ``needs_index``: the output policy looks at events again after their insert, which only R3 and R4 can.
+    """
+    common = meet(inputs.values())
+    cases = [case for case in Case if NEEDS[case] <= common and not (needs_index and case < Case.R3)]
+    case = cases[0]
+    if not inputs:
+        return Choice(case, "no input has promised less yet")
+    words = ", ".join(word for word in PROPERTY_WORDS if word in NEEDS[case])
+    reason = f"all inputs promise {words}" if words else "nothing is promised by all inputs"
+    stronger = [better for better in Case if better < case]
+    if stronger:
+        reason += "; " + _why_not(stronger[-1], inputs, common)
+    return Choice(case, reason)
+
+
+def _why_not(case: Case, inputs: Mapping[str, Properties], common: Properties) -> str:
+    missing = [word for word in PROPERTY_WORDS if word in NEEDS[case] and word not in common]
+    if not missing:
+        return f"{case.word} keeps no events for the output policy to look at again"
+    names = [repr(name) for name, declared in inputs.items() if missing[0] not in closure(declared)]
+    return f"not {case.word} because {missing[0]} is not promised by {', '.join(names[:5])}"

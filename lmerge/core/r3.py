@@ -1,0 +1,218 @@
+"""Algorithm R3 (IV.D) on in2t: elements of any kind in any order, (Vs, payload) is a key.
+
+An entry of a node is the event's current end on that input or in the output; None where it has no such event,
+be it that it was never inserted or that it was removed again. See ``index`` for the tiers above.
+
+The listing, line by line (lazy policy):
+
+==========  =========================================================================================
+lines 5-10  ``_first_insert``: a node that does not exist; below MaxStable it existed and has gone
+line 11     ``node[slot] = ve``
+lines 12-14 the adjust branch: only the entry changes, the output waits for a stable
+lines 15-16 ``Algorithm.advance``
+lines 17-30 ``Indexed.freeze`` and ``settle``
+==========  =========================================================================================
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+
+from lmerge.core import violations
+from lmerge.core.algorithm import State
+from lmerge.core.batch import Batch, BatchBuilder, Row
+from lmerge.core.calendar import Node
+from lmerge.core.elements import ADJUST, INF, INSERT, Event, show_time
+from lmerge.core.index import IN, KEY, OUT, Indexed
+from lmerge.core.inputs import Input
+from lmerge.core.policy import Show
+from lmerge.core.properties import Case
+
+
+class R3(Indexed):
+    """IV.D with in2t."""
+
+    case = Case.R3
+    name = "r3"
+
+    def apply(self, inp: Input, batch: Batch, start: int, out: BatchBuilder) -> None:
+        if inp.observes:
+            self.observe(inp, batch, start, out)
+            return
+        lookup = self.nodes.get
+        slot = IN + inp.slot
+        lazy = self.policy.show is Show.FIRST and not self.policy.reflects_adjusts
+        ordered, strict, floor, max_stable = inp.ordered, inp.strict, inp.floor(), self.max_stable
+        for index, row in enumerate(batch.rows(start), start):
+            kind, vs, ve, vold, payload = row
+            if kind == INSERT:
+                if vs < floor or ve < vs:
+                    raise self.refuse_insert(inp, row, index)
+                if ordered:
+                    inp.last_vs = vs
+                    floor = vs + strict
+                node = lookup((vs, payload))
+                if node is None:
+                    if vs < max_stable:  # IV.D line 6
+                        inp.late += 1
+                    elif ve > vs:
+                        self._first_insert(inp, slot, vs, ve, payload, lazy, out)
+                    continue
+                if node[slot] is not None:
+                    raise violations.duplicate_key(inp.name, row, index)
+                if ve == vs:
+                    continue
+            elif kind == ADJUST:
+                refusal = self.refuse_adjust(inp, row, index)
+                if refusal is not None:
+                    raise refusal
+                node = lookup((vs, payload))
+                if node is None and vs < max_stable:  # line 13
+                    inp.late += 1
+                    continue
+                if node is None or node[slot] != vold:
+                    raise violations.unknown_event(inp.name, row, index, _known(node, slot))
+            else:
+                self.stable(inp, row, index, out)
+                floor, max_stable = inp.floor(), self.max_stable
+                continue
+            # Line 11, line 14. The output's own integer is stored where it is equal: inputs that agree share it.
+            shown = node[OUT]
+            node[slot] = shown if ve == shown else ve if ve > vs else None
+            if max_stable <= ve < node[0]:
+                self.fall_due(node, ve)
+            if not lazy:
+                self._follow(node, inp, slot, out)
+
+    def settle(self, node: Node, t: int, inp: Input, rows: list[Row]) -> bool:
+        vs, payload = node[KEY]
+        said, shown = node[IN + inp.slot], node[OUT]
+        half_frozen = vs < self.max_stable
+        if half_frozen and (said is None or said < self.max_stable):
+            other = self.witness(node)
+            said = None if other is None else node[IN + other.slot]
+        if self.final_only:
+            return self._settle_final(node, t, said, half_frozen, rows)
+        if half_frozen and said is None:
+            return bool(shown < t)  # nobody knows better: the output keeps what it has said
+        if said is None:
+            if shown is not None:  # lines 20-25: InVe = Vs, the event is removed
+                rows.append((ADJUST, vs, vs, shown, payload))
+            return True
+        if shown is None:
+            rows.append((INSERT, vs, said, 0, payload))
+            node[OUT] = said
+        elif said != shown and (said < t or shown < t):  # lines 22-25
+            rows.append((ADJUST, vs, said, shown, payload))
+            node[OUT] = said
+        return bool(said < t)  # line 26
+
+    def _settle_final(self, node: Node, t: int, said: int | None, half_frozen: bool, rows: list[Row]) -> bool:
+        """Final-only: an event is shown when its end cannot change any more, which at stable(+inf) none can."""
+        vs, payload = node[KEY]
+        if said is None:
+            return True
+        if said < t or t == INF:
+            rows.append((INSERT, vs, said, 0, payload))
+            return True
+        if not half_frozen:
+            self.hold(node)
+        return False
+
+    def next_due(self, node: Node, t: int) -> int:
+        due = INF
+        for ve in node[OUT:]:
+            if ve is not None and t <= ve < due:
+                due = ve
+        return due
+
+    def has_live_entry(self, node: Node, slot: int) -> bool:
+        ve = node[IN + slot]
+        return ve is not None and ve >= self.max_stable
+
+    def shown(self) -> Iterator[Event] | None:
+        if self.final_only:
+            return None  # what is shown leaves the index at once
+        return (Event(vs, payload, node[OUT]) for (vs, payload), node in self.nodes.items() if node[OUT] is not None)
+
+    def check(self) -> None:
+        super().check()
+        for (vs, _), node in self.nodes.items():
+            assert all(ve is None or ve > vs for ve in node[OUT:]), "an entry with an empty lifetime"
+            if vs < self.max_stable and not self.final_only:
+                assert node[OUT] is not None, "a half-frozen event is not in the output"
+                assert node[OUT] >= self.max_stable, "a fully frozen event is still in the index"
+            if self.final_only:
+                assert node[OUT] is None, "final-only has shown an event that can still change"
+
+    def state(self) -> State:
+        rows = [[key[0], b64encode(key[1]).decode(), *node[OUT:]] for key, node in sorted(self.nodes.items())]
+        return super().state() | {"slots": self.slots, "nodes": rows}
+
+    def load(self, state: State) -> None:
+        super().load(state)
+        self.slots = state["slots"]
+        for vs, payload, *ends in state["nodes"]:
+            key = (vs, b64decode(payload))
+            self.nodes[key] = [vs, key, *ends]
+        self.rebuild_calendar()
+
+    def adopt(self, event: Event, copies: int, delivered: dict[int, int]) -> None:
+        """Enter an output event on a switch from another algorithm; ``delivered``: copies by slot."""
+        key = (event.vs, event.payload)
+        node = [event.vs, key, event.ve, *([None] * self.slots)]
+        for slot, count in delivered.items():
+            if count:
+                node[IN + slot] = event.ve
+        self.nodes[key] = node
+
+    def _first_insert(
+        self, inp: Input, slot: int, vs: int, ve: int, payload: bytes, lazy: bool, out: BatchBuilder
+    ) -> None:
+        """Lines 5-10."""
+        key = (vs, payload)
+        node: Node = [vs, key, None, *([None] * self.slots)]
+        node[slot] = ve
+        self.nodes[key] = node
+        self.calendar.add(node)
+        if lazy:
+            node[OUT] = ve
+            out.rows.append((INSERT, vs, ve, 0, payload))
+        else:
+            self._follow(node, inp, slot, out)
+
+    def _follow(self, node: Node, inp: Input, slot: int, out: BatchBuilder) -> None:
+        """V.A: an input has changed its entry; whether the output follows at once is the policy's choice."""
+        vs, payload = node[KEY]
+        said, shown = node[slot], node[OUT]
+        unfrozen = vs >= self.max_stable
+        if shown is None:
+            if said is not None and unfrozen and self._wants(node, inp):
+                node[OUT] = said
+                out.insert(payload, vs, said)
+        elif self.policy.reflects_adjusts and inp.joined and said != shown:
+            if said is None:
+                if unfrozen:
+                    node[OUT] = None
+                    out.adjust(payload, vs, shown, vs)
+            elif unfrozen or said >= self.max_stable:
+                node[OUT] = said
+                out.adjust(payload, vs, shown, said)
+
+    def _wants(self, node: Node, inp: Input) -> bool:
+        show = self.policy.show
+        if show is Show.QUORUM:
+            supporters = sum(node[IN + other.slot] is not None for other in self.inputs.values() if other.counts)
+            return supporters >= self.quorum()
+        if show is Show.LEADING:
+            return self.leads(inp)
+        return show is Show.FIRST
+
+
+def _known(node: Node | None, slot: int) -> str:
+    if node is None or node[slot] is None:
+        return "no event"
+    return f"an event that ends at {show_time(node[slot])}"
+
+

@@ -1,0 +1,306 @@
+"""Algorithm R4 (IV.E) on in3t: no restrictions, the TDB is a multiset.
+
+An entry of a node is the third tier: the sorted list of the ends of that input's (or the output's) events with
+this (Vs, payload), None where there are none. A sorted list holds each end as often as it occurs, which is the
+paper's count; it is searched by bisection.
+
+The invariants of IV.E, and where they are kept:
+
+* The output has no more events for a (Vs, payload) than the input that has most: ``_follow`` inserts only if the
+  input now has more than the output.
+* When a Vs becomes half frozen, the output has exactly as many events as the freezing input:
+  ``_adjust_output_count``.
+* When an end becomes fully frozen, the output has as many events with that end as the freezing input:
+  ``_adjust_output``.
+
+The paper leaves the choice of events to adjust open. Here: events that need not change stay, ends are paired in
+ascending order, and an event moves to an end that the freezing input has and the output lacks. That is the
+smallest number of adjusts that meets the invariants.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from lmerge.core import violations
+from lmerge.core.algorithm import State
+from lmerge.core.batch import Batch, BatchBuilder, Row
+from lmerge.core.calendar import Node
+from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, Event
+from lmerge.core.index import IN, KEY, OUT, Indexed
+from lmerge.core.inputs import Input
+from lmerge.core.policy import Show
+from lmerge.core.properties import Case
+
+Ends = list[int]
+
+
+class R4(Indexed):
+    """IV.E with in3t."""
+
+    case = Case.R4
+    name = "r4"
+
+    def apply(self, inp: Input, batch: Batch, start: int, out: BatchBuilder) -> None:
+        if inp.observes:
+            self.observe(inp, batch, start, out)
+            return
+        lookup = self.nodes.get
+        slot = IN + inp.slot
+        ordered, keyed, floor = inp.ordered, inp.keyed, inp.floor()
+        for index, row in enumerate(batch.rows(start), start):
+            kind, vs, ve, vold, payload = row
+            if kind == INSERT:
+                if vs < floor or ve < vs:
+                    raise self.refuse_insert(inp, row, index)
+                if ordered:
+                    inp.last_vs = vs
+                    floor = inp.floor()
+                node = lookup((vs, payload))
+                if node is None:
+                    if vs < self.max_stable:  # line 6
+                        inp.late += 1
+                        continue
+                    if ve == vs:
+                        continue
+                    node = [vs, (vs, payload), None, *([None] * self.slots)]
+                    self.enter(node, vs, payload)
+                elif keyed and node[slot]:
+                    raise violations.duplicate_key(inp.name, row, index)
+                if ve > vs:
+                    self._heard(node, inp, slot, ve, None, out)
+            elif kind == ADJUST:
+                refusal = self.refuse_adjust(inp, row, index)
+                if refusal is not None:
+                    raise refusal
+                node = lookup((vs, payload))
+                if node is None and vs < self.max_stable:  # line 14
+                    inp.late += 1
+                    continue
+                if node is None or not _remove(node[slot], vold):
+                    known = f"ends {node[slot]}" if node is not None and node[slot] else "no event"
+                    raise violations.unknown_event(inp.name, row, index, known)
+                self._heard(node, inp, slot, ve if ve > vs else None, vold, out)
+            else:
+                self.stable(inp, row, index, out)
+                floor = inp.floor()
+
+    def settle(self, node: Node, t: int, inp: Input, rows: list[Row]) -> bool:
+        vs, payload = node[KEY]
+        half_frozen = vs < self.max_stable
+        low = self.max_stable if half_frozen else NEG_INF
+        said = _from(node[IN + inp.slot], low)
+        shown = _from(node[OUT], low)
+        if half_frozen and not said:
+            other = self.witness(node)
+            said = [] if other is None else _from(node[IN + other.slot], low)
+            if not said and not self.final_only:  # nobody knows better: the output keeps what it has said
+                node[OUT] = _from(shown, t)
+                return not node[OUT]
+        if self.final_only:
+            return self._settle_final(node, t, said, half_frozen, rows)
+        if not half_frozen:
+            _adjust_output_count(vs, payload, said, shown, rows)
+        _adjust_output(vs, payload, t, said, shown, rows)
+        # Fully frozen ends are done with, in the output and in the input that froze them.
+        node[OUT] = _from(shown, t)
+        node[IN + inp.slot] = _from(node[IN + inp.slot], t) or None
+        return not node[OUT]  # line 27: with equal counts, the same as GetMaxVe(s) < t
+
+    def _settle_final(self, node: Node, t: int, said: Ends, half_frozen: bool, rows: list[Row]) -> bool:
+        vs, payload = node[KEY]
+        live = [] if t == INF else _from(said, t)
+        rows += [(INSERT, vs, ve, 0, payload) for ve in said[: len(said) - len(live)]]
+        if not live:
+            return True
+        if not half_frozen:
+            self.hold(node)
+        return False
+
+    def next_due(self, node: Node, t: int) -> int:
+        due = INF
+        for ends in node[OUT:]:
+            if ends:
+                at = bisect_left(ends, t)
+                if at < len(ends) and ends[at] < due:
+                    due = ends[at]
+        return due
+
+    def has_live_entry(self, node: Node, slot: int) -> bool:
+        ends = node[IN + slot]
+        return bool(ends) and ends[-1] >= self.max_stable
+
+    def shown(self) -> Iterator[Event] | None:
+        if self.final_only:
+            return None
+        return (Event(vs, payload, ve) for (vs, payload), node in self.nodes.items() for ve in node[OUT] or ())
+
+    def check(self) -> None:
+        super().check()
+        for (vs, _), node in self.nodes.items():
+            for ends in node[OUT:]:
+                assert ends is None or (ends == sorted(ends) and all(ve > vs for ve in ends)), "ends out of order"
+            shown = node[OUT] or []
+            if self.final_only:
+                assert not shown, "final-only has shown an event that can still change"
+            elif vs < self.max_stable:
+                assert shown, "a half-frozen node without output"
+                assert shown[0] >= self.max_stable, "a fully frozen end is still in the index"
+
+    def state(self) -> State:
+        rows = [[key[0], b64encode(key[1]).decode(), *(e or None for e in node[OUT:])]
+                for key, node in sorted(self.nodes.items())]
+        return super().state() | {"slots": self.slots, "nodes": rows}
+
+    def load(self, state: State) -> None:
+        super().load(state)
+        self.slots = state["slots"]
+        for vs, payload, *entries in state["nodes"]:
+            key = (vs, b64decode(payload))
+            self.nodes[key] = [vs, key, *(None if ends is None else list(ends) for ends in entries)]
+        self.rebuild_calendar()
+
+    def adopt(self, event: Event, copies: int, delivered: dict[int, int]) -> None:
+        """Enter equal output events on a switch from another algorithm; ``delivered``: copies by slot."""
+        key = (event.vs, event.payload)
+        node = self.nodes.get(key)
+        if node is None:
+            node = self.nodes[key] = [event.vs, key, None, *([None] * self.slots)]
+        for at, count in ((OUT, copies), *((IN + slot, count) for slot, count in delivered.items())):
+            if count:
+                node[at] = sorted((node[at] or []) + [event.ve] * count)
+
+    def adopt_said(self, key: tuple[int, bytes], slot: int, ve: int) -> None:
+        """Enter what an input says about an event on a switch from R3."""
+        node = self.nodes.get(key)
+        if node is None:
+            node = self.nodes[key] = [key[0], key, None, *([None] * self.slots)]
+        node[IN + slot] = [ve]
+
+    def _heard(
+        self, node: Node, inp: Input, slot: int, ve: int | None, vold: int | None, out: BatchBuilder
+    ) -> None:
+        """Lines 8 and 15: ``inp`` now has an event that ends at ``ve`` (None: one less); the output may follow."""
+        if ve is not None:
+            if node[slot] is None:
+                node[slot] = [ve]
+            else:
+                insort(node[slot], ve)
+            self.fall_due(node, ve)
+        vs, payload = node[KEY]
+        unfrozen = vs >= self.max_stable
+        if vold is None and ve is not None and unfrozen and self._wants(node, inp, slot):  # lines 9-11
+            _add(node, OUT, ve)
+            out.insert(payload, vs, ve)
+        elif self.policy.reflects_adjusts and inp.joined:
+            self._reflect(node, slot, ve, vold, unfrozen, out)
+
+    def _wants(self, node: Node, inp: Input, slot: int) -> bool:
+        """V.A: whether the output shows one more event now; never more than the input has that has most."""
+        shown = len(node[OUT] or ())
+        if len(node[slot]) <= shown:
+            return False
+        show = self.policy.show
+        if show is Show.QUORUM:
+            supporters = sum(
+                len(node[IN + other.slot] or ()) > shown for other in self.inputs.values() if other.counts
+            )
+            return supporters >= self.quorum()
+        if show is Show.LEADING:
+            return self.leads(inp)
+        return show is Show.FIRST
+
+    def _reflect(
+        self, node: Node, slot: int, ve: int | None, vold: int | None, unfrozen: bool, out: BatchBuilder
+    ) -> None:
+        """Eager: one output event that the input does not have becomes what the input has just said."""
+        vs, payload = node[KEY]
+        low = NEG_INF if unfrozen else self.max_stable
+        said, shown = _from(node[slot], low), _from(node[OUT], low)
+        surplus = _minus(shown, said)
+        if ve is None:
+            if unfrozen and vold in surplus:
+                _remove(node[OUT], vold)
+                out.adjust(payload, vs, vold, vs)
+        elif ve >= low and surplus and ve in _minus(said, shown):
+            old = vold if vold is not None and vold in surplus else surplus[0]
+            _remove(node[OUT], old)
+            _add(node, OUT, ve)
+            out.adjust(payload, vs, old, ve)
+        elif vold is not None and unfrozen and len(said) > len(shown):  # removed before, and now wanted again
+            _add(node, OUT, ve)
+            out.insert(payload, vs, ve)
+
+
+def _adjust_output_count(vs: int, payload: bytes, said: Ends, shown: Ends, rows: list[Row]) -> None:
+    """AdjustOutputCount: as many output events as the freezing input has. Changes ``shown``."""
+    if len(shown) == len(said):
+        return
+    surplus, missing = _minus(shown, said), _minus(said, shown)
+    while len(shown) > len(said):
+        old = surplus.pop()
+        _remove(shown, old)
+        rows.append((ADJUST, vs, vs, old, payload))
+    for ve in missing[: len(said) - len(shown)]:
+        insort(shown, ve)
+        rows.append((INSERT, vs, ve, 0, payload))
+
+
+def _adjust_output(vs: int, payload: bytes, t: int, said: Ends, shown: Ends, rows: list[Row]) -> None:
+    """AdjustOutput: for every end below ``t``, as many output events as the freezing input has. Changes ``shown``.
+
+    With equal counts every missing end finds an event to adjust and every surplus event an end to move to. If the
+    inputs contradict each other, the counts can differ; then what cannot be matched stays as the output said it.
+    """
+    at_said, at_shown = bisect_left(said, t), bisect_left(shown, t)
+    if said[:at_said] == shown[:at_shown]:
+        return
+    missing = _minus(said[:at_said], shown[:at_shown])
+    surplus = _minus(shown[:at_shown], said[:at_said])
+    if len(missing) > len(surplus):  # case (1): events with a larger end come down
+        surplus += _minus(shown[at_shown:], said[at_said:])
+    elif len(missing) < len(surplus):  # case (2): an end that the input has above t
+        missing += _minus(said[at_said:], shown[at_shown:])
+    for old, ve in zip(surplus, missing):
+        _remove(shown, old)
+        insort(shown, ve)
+        rows.append((ADJUST, vs, ve, old, payload))
+
+
+def _minus(left: Ends, right: Ends) -> Ends:
+    """Multiset difference of sorted lists, ascending."""
+    difference = []
+    at = 0
+    for ve in left:
+        while at < len(right) and right[at] < ve:
+            at += 1
+        if at < len(right) and right[at] == ve:
+            at += 1
+        else:
+            difference.append(ve)
+    return difference
+
+
+def _from(ends: Ends | None, low: int) -> Ends:
+    """The ends that are not below ``low``, as a new list."""
+    return ends[bisect_left(ends, low) :] if ends else []
+
+
+def _add(node: Node, at: int, ve: int) -> None:
+    if node[at] is None:
+        node[at] = [ve]
+    else:
+        insort(node[at], ve)
+
+
+def _remove(ends: Ends | None, ve: int | None) -> bool:
+    """Take one ``ve`` out of ``ends``; False if there is none."""
+    if not ends or ve is None:
+        return False
+    at = bisect_left(ends, ve)
+    if at == len(ends) or ends[at] != ve:
+        return False
+    del ends[at]
+    return True

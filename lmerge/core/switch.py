@@ -1,0 +1,58 @@
+"""Switching a running merge to a more general algorithm without loss (laws 2 and 6, IV.G).
+
+R0-R2 keep no events, so a switch to R3 or R4 builds the index from the output's live events, which the merge keeps
+for that and for its subscribers. What each input has delivered follows from where it stands: inputs of R0-R2 are
+in order of Vs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from lmerge.core.algorithm import Algorithm
+from lmerge.core.elements import Event
+from lmerge.core.index import IN, OUT
+from lmerge.core.insert_only import R0, R1, R2, InsertOnly, weaken_ties
+from lmerge.core.r3 import R3
+from lmerge.core.r4 import R4
+
+
+def switch(old: Algorithm, new: Algorithm, live: list[Event]) -> None:
+    """Carry the state of ``old`` into the fresh ``new``. ``live``: output events that are not fully frozen."""
+    new.max_stable, new.announced = old.max_stable, old.announced
+    slots = 1 + max((inp.slot for inp in old.inputs.values()), default=-1)
+    if isinstance(new, R3 | R4):
+        new.slots = slots
+        if isinstance(old, R3):
+            _from_r3(old, new)
+        elif isinstance(old, InsertOnly):
+            _from_events(old, new, live)
+        new.rebuild_calendar()
+    elif isinstance(old, R0 | R1) and isinstance(new, R1 | R2):
+        weaken_ties(old, new)
+    else:  # nothing more special than what runs is ever chosen
+        raise AssertionError(f"cannot switch from {old.name} to {new.name}")
+
+
+def can_switch(old: Algorithm, new: type[Algorithm]) -> bool:
+    """Whether ``new`` is more general than ``old``."""
+    return new.case > old.case
+
+
+def _from_r3(old: R3, new: R3 | R4) -> None:
+    assert isinstance(new, R4)
+    for key, node in old.nodes.items():
+        if node[OUT] is not None:
+            new.adopt(Event(*key, node[OUT]), 1, {})
+        for inp in old.inputs.values():
+            ve = node[IN + inp.slot]
+            if ve is not None:
+                new.adopt_said(key, inp.slot, ve)
+
+
+def _from_events(old: InsertOnly, new: R3 | R4, live: list[Event]) -> None:
+    active = [inp for inp in old.inputs.values() if not inp.observes and inp.joined]
+    for event, copies in Counter(live).items():
+        new.adopt(event, copies, {inp.slot: old.delivered(inp, event, copies) for inp in active})
+
+

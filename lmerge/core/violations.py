@@ -1,0 +1,76 @@
+"""How an input breaks its promises: one function per kind, so that the words are the same everywhere.
+
+Each returns the error, which says which element, what was promised and what came; the caller raises it. The
+codes are stable: metrics, tests and users' alerts rely on them.
+"""
+
+from __future__ import annotations
+
+from lmerge.core.batch import Row, element_of
+from lmerge.core.elements import show_time
+from lmerge.errors import InputViolation
+
+
+def end_before_start(name: str, row: Row, index: int) -> InputViolation:
+    came = f"it ends at {show_time(row[2])}, before its start"
+    return InputViolation("end-before-start", name, str(element_of(row)), "Ve >= Vs", came, index=index)
+
+
+def insert_below_stable(name: str, row: Row, index: int, stable: int) -> InputViolation:
+    return InputViolation(
+        "insert-below-stable", name, str(element_of(row)),
+        f"no insert below its own stable({show_time(stable)})", f"Vs is {show_time(row[1])}", index=index,
+    )
+
+
+def adjust_below_stable(name: str, row: Row, index: int, stable: int) -> InputViolation:
+    return InputViolation(
+        "adjust-below-stable", name, str(element_of(row)),
+        f"no adjust with Vold or Ve below its own stable({show_time(stable)})",
+        f"Vold is {show_time(row[3])} and Ve is {show_time(row[2])}", index=index,
+    )
+
+
+def unknown_event(name: str, row: Row, index: int, known: str) -> InputViolation:
+    return InputViolation(
+        "unknown-event", name, str(element_of(row)), "to adjust only events that it inserted",
+        f"for this payload and Vs it has {known}", index=index,
+    )
+
+
+def duplicate_key(name: str, row: Row, index: int) -> InputViolation:
+    return InputViolation(
+        "duplicate-key", name, str(element_of(row)), "that (Vs, payload) is a key (key)",
+        "it already has an event with this Vs and payload", index=index, property_word="key",
+    )
+
+
+def out_of_order(name: str, row: Row, index: int, last_vs: int, *, strictly: bool) -> InputViolation:
+    word = "strictly-ordered" if strictly else "ordered"
+    rule = "Vs increases" if strictly else "Vs does not decrease"
+    return InputViolation(
+        "out-of-order", name, str(element_of(row)), f"that {rule} ({word})",
+        f"Vs is {show_time(row[1])} after {show_time(last_vs)}", index=index, property_word=word,
+    )
+
+
+def adjust_not_promised(name: str, row: Row, index: int) -> InputViolation:
+    return InputViolation(
+        "adjust-not-promised", name, str(element_of(row)), "only inserts and stables (insert-only)",
+        "an adjust came", index=index, property_word="insert-only",
+    )
+
+
+def ties_differ(name: str, row: Row, index: int) -> InputViolation:
+    return InputViolation(
+        "ties-differ", name, str(element_of(row)),
+        "the same order among equal Vs as every other input (deterministic-ties)",
+        "it passed over this event before", index=index, property_word="deterministic-ties",
+    )
+
+
+def stable_backwards(name: str, row: Row, index: int, stable: int) -> InputViolation:
+    return InputViolation(
+        "stable-backwards", name, str(element_of(row)), f"that stable does not go back from {show_time(stable)}",
+        f"Vc is {show_time(row[1])}", index=index,
+    )
