@@ -49,6 +49,7 @@ class Cleanse:
         if t == INF:
             for event in self._tdb.live_events():
                 heapq.heappush(self._frozen, event)
+            self._tdb = Tdb(self._tdb.name, stable_point=INF)
         bound = t if t == INF or not self._pending else min(t, self._pending[0][0])
         while self._frozen and (t == INF or self._frozen[0].vs < bound):
             vs, payload, ve = heapq.heappop(self._frozen)

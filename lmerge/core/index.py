@@ -75,9 +75,13 @@ class Indexed(Algorithm):
         """IV.D line 17 and IV.E line 18: every node that a stable(t) concerns, and only those."""
         rows: list[Row] = []
         calendar = self.calendar
-        for node in calendar.pop_below(t):
+        popped = calendar.pop_below(t)
+        closing = self.final_only and t == INF
+        if closing:  # final-only shows at last what never ends; such nodes are due at no time
+            popped += [node for node in self.nodes.values() if node[DUE] == INF]
+        for node in popped:
             due = node[DUE]
-            if due is None or due >= t:
+            if due is None or (due >= t and not closing):
                 continue  # left behind: the node is gone, or stands elsewhere in the calendar
             self.visits += 1
             if self.settle(node, t, inp, rows):

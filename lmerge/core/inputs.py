@@ -33,6 +33,8 @@ class Input:
 
     stable: int = NEG_INF  # its own stable point
     last_vs: int = NEG_INF  # Vs of its last insert
+    # R0-R2: its elements with that Vs, as (payload, Ve); says what it has delivered if the algorithm is switched.
+    at_last_vs: Counter[tuple[bytes, int]] = field(default_factory=Counter)
     tie_count: int = 0  # R1: its position in the output's current Vs slot, valid if last_vs is that slot
     passed_over: Counter[tuple[bytes, int]] = field(default_factory=Counter)  # R1: what it skipped in that slot
     waiting: list[Row] = field(default_factory=list)  # R0-R2: inserts that came while it was joining

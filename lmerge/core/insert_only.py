@@ -40,13 +40,9 @@ class InsertOnly(Algorithm):
 
     def delivered(self, inp: Input, event: Event, copies: int) -> int:
         """How many of ``copies`` equal output events ``inp`` has delivered; what it missed before counts as well."""
-        if event.vs == inp.last_vs == self.max_vs:
-            return self.delivered_last(inp, event, copies)
-        return copies if event.vs <= inp.last_vs else 0
-
-    def delivered_last(self, inp: Input, event: Event, copies: int) -> int:
-        """``delivered`` for an event at MaxVs, which ``inp`` has reached."""
-        return copies
+        if event.vs == inp.last_vs:
+            return min(copies, inp.at_last_vs[event.payload, event.ve])
+        return copies if event.vs < inp.last_vs else 0
 
     def apply(self, inp: Input, batch: Batch, start: int, out: BatchBuilder) -> None:
         if inp.observes:
@@ -105,7 +101,10 @@ class InsertOnly(Algorithm):
             # The guard on MaxStable: see the head of this module.
             if new and vs >= self.max_stable:
                 out.insert(payload, vs, ve)
-        inp.last_vs = vs
+        if vs != inp.last_vs:
+            inp.last_vs = vs
+            inp.at_last_vs.clear()
+        inp.at_last_vs[payload, ve] += 1
 
     def _wait(self, inp: Input, row: Row) -> None:
         waiting = inp.waiting
@@ -187,10 +186,6 @@ class R1(InsertOnly):
         slot.append(element)
         return True
 
-    def delivered_last(self, inp: Input, event: Event, copies: int) -> int:
-        element = (event.payload, event.ve)
-        return min(copies, self.slot[: inp.tie_count].count(element) - inp.passed_over[element])
-
     def state(self) -> State:
         return super().state() | {"slot": [_plain(*element) for element in self.slot]}
 
@@ -224,9 +219,6 @@ class R2(InsertOnly):
         new = payload not in self.hash
         self.hash[payload] = inputs | bit
         return new
-
-    def delivered_last(self, inp: Input, event: Event, copies: int) -> int:
-        return copies if self.hash.get(event.payload, 0) >> inp.slot & 1 else 0
 
     def forget(self, slot: int) -> None:
         for payload in self.hash:

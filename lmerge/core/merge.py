@@ -40,6 +40,10 @@ class Counts(NamedTuple):
     adjusts: int = 0
     stables: int = 0
 
+    def plus(self, other: Counts) -> Counts:
+        """The sum, kind by kind."""
+        return Counts(self.inserts + other.inserts, self.adjusts + other.adjusts, self.stables + other.stables)
+
 
 class InputDetached(NamedTuple):
     """An input has ended. ``violation`` is the broken promise, None if it left or was replaced."""
@@ -111,6 +115,8 @@ class Merge:
         self.allow_downgrade = allow_downgrade
         self.track_live = track_live
         self.refused = 0
+        self.received = Counts()  # of all inputs, those that have left among them
+        self.late = 0
         self.emitted = Counts()
         self._inputs: dict[str, Input] = {}
         self._incarnations: dict[str, int] = {}  # the newest ever seen, by name: the fence
@@ -178,7 +184,7 @@ class Merge:
         out = BatchBuilder()
         detached: list[InputDetached] = []
         switched: list[AlgorithmSwitched] = []
-        start, end = 0, batch.count
+        start, end, late = 0, batch.count, inp.late
         while start < end:
             try:
                 self._algorithm.apply(inp, batch, start, out)
@@ -190,10 +196,8 @@ class Merge:
                     detached.append(self._remove(inp, str(violation), violation))
                     end = start
                 switched += change or ()
-        kinds = batch.kinds if end == batch.count else batch.kinds[:end]
-        inp.inserts += kinds.count(INSERT)
-        inp.adjusts += kinds.count(ADJUST)
-        inp.stables += kinds.count(STABLE)
+        self._count(inp, batch.kinds if end == batch.count else batch.kinds[:end])
+        self.late += inp.late - late
         inp.won += sum(row[0] != STABLE for row in out.rows)
         if detached:
             self._algorithm.after_detach(out)
@@ -402,13 +406,15 @@ class Merge:
         self._noted = 0
         batch = out.build()
         if batch.count:
-            kinds, before = batch.kinds, self.emitted
-            self.emitted = Counts(
-                before.inserts + kinds.count(INSERT),
-                before.adjusts + kinds.count(ADJUST),
-                before.stables + kinds.count(STABLE),
-            )
+            self.emitted = self.emitted.plus(_counts(batch.kinds))
         return Outcome(batch, detached, joined, switched)
+
+    def _count(self, inp: Input, kinds: bytes) -> None:
+        counts = _counts(kinds)
+        inp.inserts += counts.inserts
+        inp.adjusts += counts.adjusts
+        inp.stables += counts.stables
+        self.received = self.received.plus(counts)
 
     def _note_live(self, out: BatchBuilder) -> None:
         """Bring the live output TDB up to what ``out`` holds; a call can do so more than once."""
@@ -422,3 +428,7 @@ def _without(promised: props.Properties, word: str) -> props.Properties:
     """What an input still promises after it broke ``word``: a broken order breaks the strict order too."""
     gone = {word, props.STRICTLY_ORDERED} if word in (props.ORDERED, props.KEY, props.DETERMINISTIC_TIES) else {word}
     return promised - gone
+
+
+def _counts(kinds: bytes) -> Counts:
+    return Counts(kinds.count(INSERT), kinds.count(ADJUST), kinds.count(STABLE))

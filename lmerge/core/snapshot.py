@@ -36,6 +36,8 @@ def dump(merge: Merge) -> bytes:
             "allow_downgrade": merge.allow_downgrade, "track_live": merge.track_live,
         },
         "refused": merge.refused,
+        "late": merge.late,
+        "received": list(merge.received),
         "emitted": list(merge.emitted),
         "started": merge._started,
         "incarnations": merge._incarnations,
@@ -59,7 +61,8 @@ def load(data: bytes) -> Merge:
             settings["algorithm"], settings["policy"], settings["closing"],
             allow_downgrade=settings["allow_downgrade"], track_live=settings["track_live"],
         )
-        merge.refused, merge.emitted = document["refused"], Counts(*document["emitted"])
+        merge.refused, merge.late = document["refused"], document["late"]
+        merge.received, merge.emitted = Counts(*document["received"]), Counts(*document["emitted"])
         merge._started = document["started"]
         merge._incarnations = dict(document["incarnations"])
         for fields in document["inputs"]:
@@ -78,9 +81,8 @@ def _dump_input(inp: Input) -> dict[str, Any]:
     fields = {name: getattr(inp, name) for name in _PLAIN_FIELDS}
     fields["promised"] = sorted(inp.promised)
     fields["demanded"] = sorted(inp.demanded)
-    fields["passed_over"] = sorted(
-        [b64encode(payload).decode(), ve, count] for (payload, ve), count in inp.passed_over.items() if count
-    )
+    fields["at_last_vs"] = _dump_counter(inp.at_last_vs)
+    fields["passed_over"] = _dump_counter(inp.passed_over)
     fields["waiting"] = [[*row[:4], b64encode(row[4]).decode()] for row in inp.waiting]
     return fields
 
@@ -88,9 +90,18 @@ def _dump_input(inp: Input) -> dict[str, Any]:
 def _load_input(fields: dict[str, Any]) -> Input:
     plain = {name: fields[name] for name in _PLAIN_FIELDS}
     inp = Input(promised=props.parse_properties(fields["promised"]), demanded=frozenset(fields["demanded"]), **plain)
-    inp.passed_over = Counter({(b64decode(payload), ve): count for payload, ve, count in fields["passed_over"]})
+    inp.at_last_vs = _load_counter(fields["at_last_vs"])
+    inp.passed_over = _load_counter(fields["passed_over"])
     inp.waiting = [(kind, vs, ve, vold, b64decode(payload)) for kind, vs, ve, vold, payload in fields["waiting"]]
     return inp
+
+
+def _dump_counter(elements: Counter[tuple[bytes, int]]) -> list[list[Any]]:
+    return sorted([b64encode(payload).decode(), ve, count] for (payload, ve), count in elements.items() if count)
+
+
+def _load_counter(rows: list[list[Any]]) -> Counter[tuple[bytes, int]]:
+    return Counter({(b64decode(payload), ve): count for payload, ve, count in rows})
 
 
 def _dump_live(live: Tdb) -> list[list[Any]]:

@@ -1,0 +1,18 @@
+# The lmerge server. Build: docker build -t lmerge . ; run: docker run -p 7171:7171 -p 7172:7172 lmerge
+FROM python:3.12-slim AS build
+WORKDIR /src
+COPY pyproject.toml README.md ./
+COPY lmerge lmerge
+COPY replicas replicas
+RUN python -m venv /opt/lmerge && /opt/lmerge/bin/pip install --no-cache-dir .
+
+FROM python:3.12-slim
+COPY --from=build /opt/lmerge /opt/lmerge
+RUN useradd --system --uid 10001 --no-create-home lmerge
+USER 10001
+ENV PATH=/opt/lmerge/bin:$PATH PYTHONUNBUFFERED=1
+EXPOSE 7171 7172
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s CMD ["lmerge", "status", "--server", "127.0.0.1:7171"]
+# Inside a container the port is reached from outside by definition; the network around it decides who may.
+ENTRYPOINT ["lmerge", "serve", "--host", "0.0.0.0", "--port", "7171", "--http-port", "7172"]

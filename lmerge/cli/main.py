@@ -1,0 +1,101 @@
+"""``lmerge``: the command line. Commands are loaded when they run, so that ``replay`` does not wait for gRPC.
+
+Exit codes: 0 done; 1 it could not be done now (server gone, port taken, check failed); 2 a usage error or malformed
+input; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from lmerge import __version__
+from lmerge.errors import LmergeError, UsageError
+
+UNAVAILABLE: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+
+# name -> (module, function), in the order of the help.
+COMMANDS: Final = {
+    "demo": ("lmerge.cli.demo", "demo"),
+    "serve": ("lmerge.cli.serve", "serve"),
+    "publish": ("lmerge.cli.publish", "publish"),
+    "subscribe": ("lmerge.cli.subscribe", "subscribe"),
+    "tail": ("lmerge.cli.subscribe", "subscribe"),
+    "status": ("lmerge.cli.status", "status"),
+    "top": ("lmerge.cli.top", "top"),
+    "replay": ("lmerge.cli.replay", "replay"),
+    "tdb": ("lmerge.cli.tdb", "tdb"),
+    "info": ("lmerge.cli.info", "info"),
+}
+
+
+class LazyGroup(TyperGroup):
+    """Loads a command's module when the command is needed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        module, function = COMMANDS[cmd_name]
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single.command(name=cmd_name)(_interruptible(getattr(import_module(module), function)))
+        return typer.main.get_command(single)
+
+
+app = typer.Typer(
+    cls=LazyGroup, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lmerge {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def lmerge(
+    ctx: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Merge N replicas of a continuous query into one stream that goes on as long as any replica lives."""
+    ctx.obj = {"debug": debug}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: runs a command and turns errors into one line and an exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        app(arguments, prog_name="lmerge")
+    except LmergeError as error:
+        if "--debug" in arguments:
+            raise
+        sys.stderr.write(f"lmerge: {error}\n")
+        sys.exit(USAGE if isinstance(error, UsageError) else UNAVAILABLE)
+
+
+def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
+    """Ctrl-C ends a command without a traceback."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+    return run

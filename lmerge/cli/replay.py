@@ -1,0 +1,240 @@
+"""``lmerge replay``: a recorded session through the merge, output elements to standard output (DESIGN 9).
+
+Other programs drive this command, so what it prints is a public interface. Constant memory beyond the live events,
+whatever the length of the session.
+
+Consecutive element lines of one input are merged as one batch when the session is a file: batches do not change the
+output, they only make it faster. From a pipe every line is answered at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from enum import Enum
+from typing import IO, Annotated, Any, Final
+
+import typer
+
+from lmerge.cli.lines import is_regular, opened, quiet_when_closed, read_lines
+from lmerge.core.batch import BatchBuilder, Row
+from lmerge.core.compatible import InputPrefix, incompatibilities
+from lmerge.core.elements import INF, NEG_INF
+from lmerge.core.inputs import OBSERVE
+from lmerge.core.merge import Merge, Outcome
+from lmerge.core.properties import Case
+from lmerge.core.session import AttachLine, DetachLine, ElementLine, format_detached, format_row
+from lmerge.core.tdb import Tdb
+from lmerge.errors import LmergeError, MalformedLine, UsageError
+
+BATCH_ROWS_MAX: Final = 512  # enough to amortise a call, little enough to keep memory flat
+
+
+class Engine(str, Enum):
+    """Which implementation of the core runs."""
+
+    AUTO = "auto"
+    PYTHON = "python"
+    NATIVE = "native"
+
+
+class Algorithm(str, Enum):
+    """``auto`` or a case of the paper."""
+
+    AUTO = "auto"
+    R0 = "r0"
+    R1 = "r1"
+    R2 = "r2"
+    R3 = "r3"
+    R4 = "r4"
+
+
+class Incompatible(LmergeError):
+    """``--check`` found an output that is not compatible with its inputs (C1-C3)."""
+
+
+def replay(
+    session: Annotated[str, typer.Argument(metavar="FILE", help="Recorded session, JSON lines; - for standard input.")],
+    algorithm: Annotated[Algorithm, typer.Option(help="auto: chosen from what the inputs promise.")] = Algorithm.AUTO,
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="lazy, eager, half-frozen-only, final-only, quorum:K or leading-input-only; each can end in +lag:T."
+        ),
+    ] = "lazy",
+    closing: Annotated[str, typer.Option(help="Who must say stable(inf): all, any or quorum:K inputs.")] = "all",
+    engine: Annotated[Engine, typer.Option(help="Implementation of the core.")] = Engine.AUTO,
+    allow_downgrade: Annotated[
+        bool, typer.Option("--allow-downgrade", help="Believe an input that breaks a property; change the algorithm.")
+    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check C1-C3 and all invariants after every line. Slow.")] = False,
+    stats: Annotated[bool, typer.Option("--stats", help="Counts and the algorithm, as JSON on standard error.")] = False,
+) -> None:
+    """Run a recorded session through the merge and print the output elements.
+
+    Example: lmerge replay session.jsonl --policy eager --stats
+
+    An input that breaks its promise ends with a line {"op":"detached",...} on standard error; the rest goes on. Exit
+    code 2: a malformed line (its number is named; what came before it was merged). 1: --check failed.
+    """
+    if engine is Engine.NATIVE:
+        raise UsageError("--engine native: this build has no native core; use python or auto")
+    merge = Merge(algorithm.value, policy, closing, allow_downgrade=allow_downgrade)
+    with opened(session, "session") as source, quiet_when_closed():
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        run = Replay(merge, sys.stdout, sys.stderr, check=check, flush=not is_regular(source))
+        run.run(source)
+    if stats:
+        sys.stderr.write(json.dumps(run.stats()) + "\n")
+
+
+class Replay:
+    """One session in progress."""
+
+    def __init__(
+        self, merge: Merge, output: IO[str], errors: IO[str], *, check: bool = False, flush: bool = False
+    ) -> None:
+        self.merge = merge
+        self.output = output
+        self.errors = errors
+        self.flush = flush
+        self.checker = Checker(merge) if check else None
+        self.line = 0
+        self.detached: list[dict[str, str]] = []
+        self._batch_rows_max = 1 if check or flush else BATCH_ROWS_MAX
+        self._ended: set[str] = set()  # inputs that broke a promise and have not attached again
+        self._known: set[str] = set()
+        self._batch: list[Row] = []
+        self._batch_input = ""
+
+    def run(self, source: Iterable[bytes]) -> None:
+        """All lines. Raises MalformedLine, with everything before that line merged and printed, and Incompatible."""
+        try:
+            for self.line, item in read_lines(source):
+                if isinstance(item, ElementLine):
+                    self._element(item)
+                else:
+                    self._merge_batch()
+                    self._attach(item) if isinstance(item, AttachLine) else self._detach(item)
+        except MalformedLine:
+            self._merge_batch()
+            self.output.flush()
+            raise
+        self._merge_batch()
+        self.output.flush()
+
+    def stats(self) -> dict[str, Any]:
+        """What ``--stats`` prints."""
+        merge = self.merge
+        return {
+            "algorithm": merge.algorithm,
+            "reason": merge.algorithm_reason,
+            "policy": str(merge.policy),
+            "closing": str(merge.closing),
+            "engine": "python",
+            "lines": self.line,
+            "stable_point": _time(merge.stable_point),
+            "live": merge.live_count,
+            "in": merge.received._asdict(),
+            "out": merge.emitted._asdict(),
+            "late": merge.late,
+            "refused": merge.refused,
+            "inputs": [
+                status._asdict() | {"stable_point": _time(status.stable_point), "join_at": _time(status.join_at)}
+                for status in merge.inputs()
+            ],
+            "detached": self.detached,
+        }
+
+    def _element(self, item: ElementLine) -> None:
+        name = item.input
+        if name is None:
+            raise MalformedLine(self.line, 'an element of a session needs "input"')
+        if name != self._batch_input:
+            if name not in self._known:
+                raise MalformedLine(self.line, f"input {name!r} was never attached")
+            self._merge_batch()
+            self._batch_input = name
+        self._batch.append(item.row)
+        if len(self._batch) >= self._batch_rows_max:
+            self._merge_batch()
+
+    def _attach(self, item: AttachLine) -> None:
+        try:
+            outcome = self.merge.attach(item.input, item.properties, join_at=item.join_at, role=item.role)
+        except UsageError as problem:
+            raise MalformedLine(self.line, str(problem)) from None
+        self._known.add(item.input)
+        self._ended.discard(item.input)
+        if self.checker:
+            self.checker.attached(item)
+        self._print(outcome)
+
+    def _detach(self, item: DetachLine) -> None:
+        if item.input in self._ended:
+            return  # it has ended already, by breaking a promise
+        try:
+            self._print(self.merge.detach(item.input))
+        except UsageError as problem:
+            raise MalformedLine(self.line, str(problem)) from None
+
+    def _merge_batch(self) -> None:
+        if not self._batch:
+            return
+        builder = BatchBuilder()
+        builder.rows, self._batch = self._batch, []
+        outcome = self.merge.apply(self._batch_input, builder.build())
+        if self.checker and not outcome.refused and not any(d.input == self._batch_input for d in outcome.detached):
+            self.checker.heard(self._batch_input, builder.rows)
+        self._print(outcome)
+
+    def _print(self, outcome: Outcome) -> None:
+        if outcome.batch.count:
+            self.output.write("".join(format_row(row) + "\n" for row in outcome.batch.rows()))
+        if self.flush:
+            self.output.flush()
+        for detached in outcome.detached:
+            if detached.violation is not None:
+                self._ended.add(detached.input)
+                self.detached.append({"input": detached.input, "reason": detached.reason})
+                self.errors.write(format_detached(detached.input, detached.reason) + "\n")
+                self.errors.flush()
+        if self.checker:
+            self.checker.said(outcome, self.line)
+
+
+class Checker:
+    """C1-C3 and every invariant, after every line."""
+
+    def __init__(self, merge: Merge) -> None:
+        self.merge = merge
+        self.output = Tdb("output")
+        self.inputs: list[InputPrefix] = []  # of every life of every input: what it said stays said
+        self.current: dict[str, Tdb] = {}
+
+    def attached(self, item: AttachLine) -> None:
+        """An input begins a new life."""
+        self.current[item.input] = tdb = Tdb(item.input)
+        if item.role != OBSERVE:
+            self.inputs.append(InputPrefix(item.input, tdb, NEG_INF if item.join_at is None else item.join_at))
+
+    def heard(self, name: str, rows: list[Row]) -> None:
+        """An input has said ``rows``."""
+        for row in rows:
+            self.current[name].apply_row(row)
+
+    def said(self, outcome: Outcome, line: int) -> None:
+        """The merge has answered. Raises Incompatible."""
+        self.output.apply_batch(outcome.batch)
+        self.merge.check()
+        multiset = self.merge.algorithm in (Case.R1.word, Case.R4.word)
+        problems = incompatibilities(self.output, self.inputs, multiset=multiset)
+        if problems:
+            raise Incompatible(f"line {line}: the output is not compatible with its inputs: {'; '.join(problems[:5])}")
+
+
+def _time(t: int | None) -> int | str | None:
+    if t == INF:
+        return "inf"
+    return "-inf" if t == NEG_INF else t

@@ -1,0 +1,231 @@
+"""Recorded sessions: the public JSON-lines format, read and written (DESIGN 9).
+
+One object a line. ``replay`` runs a session through a merge, ``serve --record`` writes one, ``publish`` reads element
+lines, and other programs drive all of them: the format is strict, so that a mistake is found on its line.
+
+    {"op":"attach","input":"a","properties":["insert-only","ordered"],"join_at":null,"role":"active"}
+    {"op":"insert","input":"a","payload":"A","vs":6,"ve":7}
+    {"op":"adjust","input":"a","payload":"A","vs":6,"vold":7,"ve":12}
+    {"op":"stable","input":"a","vc":11}
+    {"op":"detach","input":"a"}
+
+A payload is a string (its UTF-8 bytes) or ``{"b64": "..."}``. A time is an integer of 64 bits, ``"inf"`` or ``"-inf"``.
+Lines of a stream, such as the output, have no ``input``. Blank lines are skipped. Unknown keys are an error.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from lmerge.core.batch import Row
+from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
+from lmerge.core.inputs import ACTIVE, ROLES
+from lmerge.core.properties import Properties, parse_properties
+from lmerge.errors import MalformedLine, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class AttachLine:
+    """An input attaches."""
+
+    input: str
+    properties: Properties
+    join_at: int | None
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class DetachLine:
+    """An input leaves."""
+
+    input: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElementLine:
+    """An element, as a row; ``input`` is None in the lines of a stream."""
+
+    input: str | None
+    row: Row
+
+
+Line: TypeAlias = AttachLine | DetachLine | ElementLine
+
+_KEYS: Final = {
+    "attach": ({"op", "input"}, {"properties", "join_at", "role"}),
+    "detach": ({"op", "input"}, set[str]()),
+    "insert": ({"op", "payload", "vs", "ve"}, {"input"}),
+    "adjust": ({"op", "payload", "vs", "vold", "ve"}, {"input"}),
+    "stable": ({"op", "vc"}, {"input"}),
+}
+_INFINITIES: Final = {"inf": INF, "-inf": NEG_INF}
+
+
+def parse_line(text: str | bytes, line: int) -> Line | None:
+    """The line, None if it is blank. Raises MalformedLine, which says what is wrong on which line."""
+    if not text.strip():
+        return None
+    try:
+        item = json.loads(text, object_pairs_hook=_no_repeats)
+    except UnicodeDecodeError as problem:
+        raise MalformedLine(line, f"not UTF-8: {problem.reason} at byte {problem.start}") from None
+    except RecursionError:
+        raise MalformedLine(line, "not a session line: nested too deeply") from None
+    except json.JSONDecodeError as problem:
+        raise MalformedLine(line, f"not JSON: {problem.msg} at column {problem.colno}") from None
+    except ValueError as problem:
+        raise MalformedLine(line, str(problem)) from None
+    try:
+        return _line_of(item)
+    except UsageError as problem:
+        raise MalformedLine(line, str(problem)) from None
+
+
+def format_row(row: Row, input_name: str | None = None) -> str:
+    """An element as a line, without the line end."""
+    kind, vs, ve, vold, payload = row
+    name = "" if input_name is None else f',"input":{_quoted(input_name)}'
+    if kind == INSERT:
+        return f'{{"op":"insert"{name},"payload":{_payload_text(payload)},"vs":{_time_text(vs)},"ve":{_time_text(ve)}}}'
+    if kind == ADJUST:
+        times = f'"vs":{_time_text(vs)},"vold":{_time_text(vold)},"ve":{_time_text(ve)}'
+        return f'{{"op":"adjust"{name},"payload":{_payload_text(payload)},{times}}}'
+    return f'{{"op":"stable"{name},"vc":{_time_text(vs)}}}'
+
+
+def format_attach(
+    input_name: str, properties: Iterable[str] = (), join_at: int | None = None, role: str = ACTIVE
+) -> str:
+    """An attach line."""
+    words = json.dumps(sorted(properties), separators=(",", ":"))
+    at = "null" if join_at is None else _time_text(join_at)
+    return f'{{"op":"attach","input":{_quoted(input_name)},"properties":{words},"join_at":{at},"role":{_quoted(role)}}}'
+
+
+def format_detach(input_name: str) -> str:
+    """A detach line."""
+    return f'{{"op":"detach","input":{_quoted(input_name)}}}'
+
+
+def format_detached(input_name: str, reason: str) -> str:
+    """What ``replay`` says about an input that broke its promise."""
+    return f'{{"op":"detached","input":{_quoted(input_name)},"reason":{_quoted(reason)}}}'
+
+
+def format_event(vs: int, payload: bytes, ve: int) -> str:
+    """A row of a TDB, as ``lmerge tdb`` prints it."""
+    return f'{{"payload":{_payload_text(payload)},"vs":{_time_text(vs)},"ve":{_time_text(ve)}}}'
+
+
+def _line_of(item: Any) -> Line:
+    if not isinstance(item, dict):
+        raise UsageError(f"a line must be a JSON object, not {_type_name(item)}")
+    op = item.get("op")
+    if not isinstance(op, str) or op not in _KEYS:
+        raise UsageError(f"\"op\" must be one of {', '.join(_KEYS)}, not {json.dumps(op)}")
+    needed, optional = _KEYS[op]
+    missing, unknown = sorted(needed - item.keys()), sorted(item.keys() - needed - optional)
+    if missing:
+        raise UsageError(f'{op} needs "{missing[0]}"')
+    if unknown:
+        raise UsageError(f'{op} has an unknown key "{unknown[0]}"')
+    name = _name_of(op, item) if "input" in item else None
+    if op == "attach":
+        assert name is not None
+        return _attach_of(name, item)
+    if op == "detach":
+        assert name is not None
+        return DetachLine(name)
+    if op == "stable":
+        return ElementLine(name, (STABLE, _time_of("vc", item), 0, 0, b""))
+    payload, vs, ve = _payload_of(item["payload"]), _time_of("vs", item), _time_of("ve", item)
+    if op == "insert":
+        return ElementLine(name, (INSERT, vs, ve, 0, payload))
+    return ElementLine(name, (ADJUST, vs, ve, _time_of("vold", item), payload))
+
+
+def _attach_of(name: str, item: dict[str, Any]) -> AttachLine:
+    words = item.get("properties")
+    words = [] if words is None else words
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise UsageError('"properties" must be a list of words')
+    role = item.get("role")
+    role = ACTIVE if role is None else role
+    if role not in ROLES:
+        raise UsageError(f'"role" must be {" or ".join(ROLES)}, not {json.dumps(role)}')
+    join_at = None if item.get("join_at") is None else _time_of("join_at", item)
+    return AttachLine(name, parse_properties(words), join_at, role)
+
+
+def _name_of(op: str, item: dict[str, Any]) -> str:
+    name = item["input"]
+    if not isinstance(name, str) or not name:
+        raise UsageError(f'"input" of {op} must be a name, not {json.dumps(name)}')
+    _encoded(name, "input")
+    return name
+
+
+def _time_of(key: str, item: dict[str, Any]) -> int:
+    value = item[key]
+    if type(value) is int:
+        if NEG_INF <= value <= INF:
+            return value
+        raise UsageError(f'"{key}" is out of the 64-bit range: {value}')
+    if isinstance(value, str) and value in _INFINITIES:
+        return _INFINITIES[value]
+    raise UsageError(f'"{key}" must be a whole number, "inf" or "-inf", not {json.dumps(value)}')
+
+
+def _payload_of(value: Any) -> bytes:
+    if isinstance(value, str):
+        return _encoded(value, "payload")
+    if isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str):
+        try:
+            return b64decode(value["b64"], validate=True)
+        except (Base64Error, ValueError) as problem:
+            raise UsageError(f'"payload" is not base64: {problem}') from None
+    raise UsageError(f'"payload" must be a string or {{"b64": "..."}}, not {_type_name(value)}')
+
+
+def _encoded(text: str, key: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f'"{key}" holds half of a surrogate pair, which has no UTF-8; use {{"b64": "..."}}') from None
+
+
+def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    item = dict(pairs)
+    if len(item) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f'the key "{next(key for key in keys if keys.count(key) > 1)}" is there twice')
+    return item
+
+
+def _payload_text(payload: bytes) -> str:
+    try:
+        return _quoted(payload.decode("utf-8"))
+    except UnicodeDecodeError:
+        return f'{{"b64":"{b64encode(payload).decode()}"}}'
+
+
+def _time_text(t: int) -> str:
+    if t == INF:
+        return '"inf"'
+    if t == NEG_INF:
+        return '"-inf"'
+    return str(t)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _type_name(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")

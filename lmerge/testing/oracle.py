@@ -1,0 +1,88 @@
+"""The oracle: everything that must hold after every step of a merge, for tests of lmerge and of its users' replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from lmerge.core.batch import Batch
+from lmerge.core.compatible import InputPrefix, incompatibilities
+from lmerge.core.elements import NEG_INF, Element, Event, Insert
+from lmerge.core.merge import Merge, Outcome
+from lmerge.core.tdb import Tdb, reconstitute
+
+
+def assert_same_tdb(left: Iterable[Element], right: Iterable[Element]) -> None:
+    """Two streams reconstitute to the same TDB."""
+    a, b = reconstitute(left), reconstitute(right)
+    assert a == b, f"only left: {sorted(set(a) - set(b))[:5]}; only right: {sorted(set(b) - set(a))[:5]}"
+
+
+class Follow:
+    """Drives a merge and checks after each step: its invariants, that its output is a legal stream, that the live
+    events it reports are those of the output, and C1-C3.
+
+    ``compatible=False`` leaves C1-C3 out: for inputs that are not mutually consistent, of which they say nothing.
+    """
+
+    def __init__(self, merge: Merge, *, compatible: bool = True) -> None:
+        self.merge = merge
+        self.compatible = compatible
+        self.output = Tdb("output")
+        self.elements: list[Element] = []
+        self.prefixes: list[InputPrefix] = []
+        self._current: dict[str, Tdb] = {}
+
+    def attach(
+        self, name: str, properties: Iterable[str] = (), *, join_at: int | None = None, role: str = "active"
+    ) -> Outcome:
+        """Attach an input."""
+        outcome = self.merge.attach(name, properties, join_at=join_at, role=role)
+        self._current[name] = tdb = Tdb(name)
+        if role == "active":
+            self.prefixes.append(InputPrefix(name, tdb, NEG_INF if join_at is None else join_at))
+        return self._checked(outcome)
+
+    def say(self, name: str, *elements: Element) -> Outcome:
+        """Let an input say elements, as one batch."""
+        outcome = self.merge.apply(name, Batch.of(elements))
+        if not outcome.refused and not any(detached.input == name for detached in outcome.detached):
+            for element in elements:
+                self._current[name].apply(element)
+        return self._checked(outcome)
+
+    def detach(self, name: str) -> Outcome:
+        """Let an input leave; what it said stays said."""
+        return self._checked(self.merge.detach(name))
+
+    def restore(self) -> None:
+        """Go on with a copy made from a snapshot."""
+        before = self.merge.snapshot()
+        self.merge = Merge.restore(before)
+        assert self.merge.snapshot() == before, "a restored merge is another"
+
+    def events(self) -> list[Event]:
+        """The output's TDB."""
+        return self.output.events()
+
+    def _checked(self, outcome: Outcome) -> Outcome:
+        elements = list(outcome.batch.elements())
+        self.elements += elements
+        for element in elements:
+            self.output.apply(element)
+        self.merge.check()
+        assert self.merge.stable_point == self.output.stable_point
+        live = [Event(e.vs, e.payload, e.ve) for e in self.merge.live_events().elements() if isinstance(e, Insert)]
+        assert live == self.output.live_events(), "the live events are not those of the output"
+        if self.compatible:
+            multiset = self.merge.algorithm in ("r1", "r4")
+            problems = incompatibilities(self.output, self.prefixes, multiset=multiset)
+            assert not problems, "; ".join(problems)
+        return outcome
+
+
+def chattiness(elements: Sequence[Element]) -> tuple[int, int, int]:
+    """Numbers of inserts, adjusts and stables (law 8)."""
+    counts = [0, 0, 0]
+    for element in elements:
+        counts[("Insert", "Adjust", "Stable").index(type(element).__name__)] += 1
+    return counts[0], counts[1], counts[2]

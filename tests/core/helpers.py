@@ -1,0 +1,79 @@
+"""Words for the tests of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
+from lmerge.core.merge import Merge
+from lmerge.core.session import AttachLine, DetachLine, ElementLine, format_row, parse_line
+from lmerge.testing.oracle import Follow
+
+R0_WORDS = ("insert-only", "strictly-ordered")
+R1_WORDS = ("insert-only", "ordered", "deterministic-ties")
+R2_WORDS = ("insert-only", "ordered", "key")
+R3_WORDS = ("key",)
+R4_WORDS = ()
+WORDS = {"r0": R0_WORDS, "r1": R1_WORDS, "r2": R2_WORDS, "r3": R3_WORDS, "r4": R4_WORDS}
+
+INDEX_POLICIES = (
+    "lazy", "eager", "half-frozen-only", "final-only", "quorum:2", "leading-input-only", "lazy+lag:5", "eager+lag:2",
+    "final-only+lag:3",
+)
+
+
+def a(payload: str, vs: int, ve: int = INF) -> Insert:
+    """Example 1's a(value, start, end)."""
+    return Insert(payload.encode(), vs, ve)
+
+
+def m(payload: str, vs: int, vold: int, ve: int) -> Adjust:
+    """Example 1's m(value, start, newEnd), with the old end that Example 5's adjust has."""
+    return Adjust(payload.encode(), vs, vold, ve)
+
+
+def f(vc: int) -> Stable:
+    """Example 1's f(time)."""
+    return Stable(vc)
+
+
+def merge_of(inputs: int = 2, algorithm: str = "auto", policy: str = "lazy", *, words: Sequence[str] = R3_WORDS,
+             closing: str = "all") -> Follow:
+    """A followed merge with inputs "1", "2", ... that promise ``words``."""
+    follow = Follow(Merge(algorithm, policy, closing))
+    for at in range(inputs):
+        follow.attach(str(at + 1), words)
+    return follow
+
+
+def said(follow: Follow, name: str, *elements: Element) -> list[Element]:
+    """What the output says when an input says ``elements``."""
+    return list(follow.say(name, *elements).batch.elements())
+
+
+def run_session(lines: Sequence[str], algorithm: str, policy: str, *, closing: str = "all",
+                allow_downgrade: bool = False) -> list[str]:
+    """A session as ``lmerge replay`` runs it; what happens to inputs is shown as ``# ...`` lines."""
+    merge = Merge(algorithm, policy, closing, allow_downgrade=allow_downgrade)
+    shown: list[str] = []
+    for number, text in enumerate(lines, 1):
+        line = parse_line(text, number)
+        if isinstance(line, AttachLine):
+            outcome = merge.attach(line.input, line.properties, join_at=line.join_at, role=line.role)
+        elif isinstance(line, DetachLine):
+            outcome = merge.detach(line.input)
+        elif isinstance(line, ElementLine):
+            builder = [line.row]
+            from lmerge.core.batch import BatchBuilder
+
+            batch = BatchBuilder()
+            batch.rows = builder
+            outcome = merge.apply(line.input or "", batch.build())
+        else:
+            continue
+        merge.check()
+        shown += [format_row(row) for row in outcome.batch.rows()]
+        shown += [f"# detached {d.input}: {d.violation.code}" for d in outcome.detached if d.violation]
+        shown += [f"# joined {name}" for name in outcome.joined]
+        shown += [f"# {s.before} -> {s.after}" for s in outcome.switched]
+    return shown

@@ -1,0 +1,66 @@
+"""The calendar against a plain dictionary."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from lmerge.core.calendar import Calendar
+from lmerge.core.elements import INF, NEG_INF
+
+
+def run(seed: int) -> None:
+    random = Random(seed)
+    calendar, expected, now = Calendar(), {}, NEG_INF
+    for step in range(200):
+        base = now if now > NEG_INF else 0
+        if random.random() < 0.7:
+            far = random.choice((10, 300, 70_000, 2**40, 2**62))
+            due = min(INF, max(now, base + random.randint(-50 if now == NEG_INF else 0, far)))
+            node = [due, step]
+            expected[step] = node
+            calendar.add(node)
+        elif random.random() < 0.2 and expected:
+            node = expected[random.choice(list(expected))]
+            if random.random() < 0.5:  # it dies
+                node[0] = None
+                del expected[node[1]]
+            elif node[0] > now:  # it falls due earlier
+                node[0] = random.randint(max(now, NEG_INF), node[0] - 1)
+                calendar.add(node)
+        else:
+            now = min(INF, base + random.choice((0, 1, 10, 300, 70_000, 2**40)) - (100 if now == NEG_INF else 0))
+            due_now = {node[1] for node in calendar.pop_below(now) if node[0] is not None and node[0] < now}
+            assert due_now == {at for at, node in expected.items() if node[0] < now}
+            for at in due_now:
+                expected.pop(at)[0] = None  # done with: an entry that it left behind must not count
+            calendar.check()
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_pop_below_gives_exactly_what_is_due(seed: int) -> None:
+    run(seed)
+
+
+@pytest.mark.long
+def test_pop_below_gives_exactly_what_is_due_for_many_seeds(long_seeds: range) -> None:
+    for seed in long_seeds:
+        run(10_000 + seed)
+
+
+def test_nothing_is_due_twice() -> None:
+    calendar = Calendar()
+    calendar.add([5, "x"])
+    assert len(calendar.pop_below(6)) == 1
+    assert calendar.pop_below(6) == []
+    assert calendar.pop_below(INF) == []
+
+
+def test_due_times_of_both_signs_and_at_both_ends() -> None:
+    calendar = Calendar()
+    for due in (NEG_INF, -1, 0, 1, INF):
+        calendar.add([due, due])
+    assert sorted(node[1] for node in calendar.pop_below(0)) == [NEG_INF, -1]
+    assert sorted(node[1] for node in calendar.pop_below(INF)) == [0, 1]
+    assert [node[1] for node in calendar.entries()] == [INF]

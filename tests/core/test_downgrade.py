@@ -1,0 +1,112 @@
+"""Switching to a more general algorithm at run time: at once, without loss, with the reason (laws 2, 6; IV.G)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from helpers import R0_WORDS, R1_WORDS, R2_WORDS, WORDS, a, f, m
+
+from lmerge.core.batch import Batch
+from lmerge.core.elements import INF, Element
+from lmerge.core.merge import Merge
+from lmerge.core.properties import Case
+from lmerge.errors import PropertiesTooWeak
+from lmerge.testing.generate import ordered, present, reference
+from lmerge.testing.oracle import Follow
+
+
+def two(words: tuple[str, ...]) -> Follow:
+    follow = Follow(Merge(allow_downgrade=True))
+    follow.attach("1", words)
+    follow.attach("2", words)
+    return follow
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "offender", "after"),
+    [
+        (R0_WORDS, "r0", a("T", 5, 9), "r4"),
+        ((*R0_WORDS, "ordered", "deterministic-ties"), "r0", a("T", 5, 9), "r1"),
+        ((*R0_WORDS, "ordered", "key"), "r0", a("T", 5, 9), "r2"),
+        ((*R0_WORDS, "key"), "r0", a("T", 4, 9), "r3"),
+        (R1_WORDS, "r1", a("T", 4, 9), "r4"),
+        (R2_WORDS, "r2", a("T", 4, 9), "r3"),
+        (R2_WORDS, "r2", m("A", 5, 8, 9), "r3"),
+        (R2_WORDS, "r2", a("A", 5, 8), "r4"),
+        (("key",), "r3", a("A", 5, 12), "r4"),
+    ],
+)
+def test_a_broken_property_is_believed_and_the_algorithm_changes(
+    words: tuple[str, ...], before: str, offender: Element, after: str
+) -> None:
+    follow = two(words)
+    follow.say("1", a("A", 5, 8))
+    follow.say("2", a("A", 5, 8))
+    assert follow.merge.algorithm == before
+    outcome = follow.say("1", offender)
+    assert not outcome.detached
+    (switched,) = outcome.switched
+    assert (switched.before, switched.after) == (before, after)
+    assert str(offender) in follow.merge.algorithm_reason
+    follow.say("2", offender)
+    follow.restore()
+    for name in ("1", "2"):
+        follow.say(name, f(INF))
+    assert follow.merge.stable_point == INF
+    tdb = follow.prefixes[0].tdb
+    assert follow.events() == tdb.events(), "nothing lost, nothing twice"
+
+
+def test_without_leave_the_input_ends_instead() -> None:
+    merge = Merge()
+    merge.attach("1", R0_WORDS)
+    outcome = merge.apply("1", Batch.of([a("A", 5, 8), a("T", 5, 8)]))
+    assert outcome.detached
+    assert not outcome.switched
+
+
+def test_what_is_wrong_under_every_algorithm_ends_the_input_all_the_same() -> None:
+    follow = two(R0_WORDS)
+    follow.say("1", f(10))
+    assert follow.say("1", a("A", 5, 8)).detached
+
+
+def test_a_merge_without_live_events_refuses_a_weaker_input() -> None:
+    merge = Merge(track_live=False)
+    merge.attach("1", R0_WORDS)
+    merge.apply("1", Batch.of([a("A", 5, 8)]))
+    with pytest.raises(PropertiesTooWeak, match="'2'"):
+        merge.attach("2", ())
+
+
+@pytest.mark.parametrize("first", ["r0", "r1", "r2", "r3"])
+@pytest.mark.parametrize("then", ["r1", "r2", "r3", "r4"])
+def test_an_input_that_promises_less_changes_a_running_merge_without_loss(first: str, then: str) -> None:
+    for seed in range(25):
+        random = Random(f"{seed} {first} {then}")
+        events = reference(random, 15, strict=first == "r0")
+
+        def stream(algorithm: str) -> list[Element]:
+            if algorithm in ("r3", "r4"):
+                return present(random, events)  # noqa: B023 - used within its turn
+            return ordered(random, events, ties="shuffled" if algorithm == "r2" else "payload")  # noqa: B023
+
+        # The key holds of the data whatever the inputs promise, so R1 may be followed by R2 and R3.
+        words = tuple(set(WORDS[first]) | {"key"})
+        follow = Follow(Merge())
+        streams = {"1": stream(first), "2": stream(first)}
+        for name in streams:
+            follow.attach(name, words)
+        for _ in range(random.randint(1, 25)):
+            name = random.choice([name for name in streams if streams[name]] or ["-"])
+            if name != "-":
+                follow.say(name, streams[name].pop(0))
+        before = follow.merge.algorithm
+        streams["3"] = stream(then)
+        follow.attach("3", WORDS[then])
+        assert Case[follow.merge.algorithm.upper()] >= Case[before.upper()]
+        while any(streams.values()):
+            name = random.choice([name for name in streams if streams[name]])
+            assert not follow.say(name, streams[name].pop(0)).detached
+        assert follow.events() == events

@@ -1,0 +1,94 @@
+"""Every interleaving of small inputs, with every point at which an input can leave or die."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from helpers import WORDS, a, f, m
+
+from lmerge.core.elements import INF, Element
+from lmerge.core.merge import Merge
+from lmerge.core.tdb import reconstitute
+from lmerge.testing.oracle import Follow
+
+# Physically different streams of one TDB, by case: {A [1, 4), B [2, 9)} and a multiset for R4.
+SMALL: dict[str, list[list[Element]]] = {
+    "r0": [
+        [a("A", 1, 4), a("B", 2, 9), f(3), f(INF)],
+        [a("A", 1, 4), f(2), a("B", 2, 9), f(INF)],
+    ],
+    "r1": [
+        [a("A", 1, 4), a("B", 1, 9), f(2), f(INF)],
+        [f(1), a("A", 1, 4), a("B", 1, 9), f(INF)],
+    ],
+    "r2": [
+        [a("A", 1, 4), a("B", 1, 9), f(2), f(INF)],
+        [f(1), a("B", 1, 9), a("A", 1, 4), f(INF)],
+    ],
+    "r3": [
+        [a("B", 2), a("A", 1, 4), m("B", 2, INF, 9), f(5), f(INF)],
+        [a("A", 1, 3), a("B", 2, 7), m("A", 1, 3, 4), m("B", 2, 7, 9), f(INF)],
+    ],
+    "r4": [
+        [a("A", 1, 9), a("A", 1, 4), a("A", 1, 4), f(5), f(INF)],
+        [a("A", 1, 4), a("A", 1), m("A", 1, INF, 9), a("A", 1, 4), f(INF)],
+    ],
+}
+
+
+def interleavings(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All orders in which streams of these lengths can arrive, as sequences of stream numbers."""
+    if not any(lengths):
+        yield ()
+        return
+    for at, left in enumerate(lengths):
+        if left:
+            rest = list(lengths)
+            rest[at] -= 1
+            for tail in interleavings(rest):
+                yield (at, *tail)
+
+
+def play(
+    algorithm: str, policy: str, streams: list[list[Element]], order: Sequence[int], death: tuple[int, int]
+) -> Follow:
+    """``death``: (input, position): that input leaves before it says the element at that position."""
+    follow = Follow(Merge(algorithm, policy))
+    for at in range(len(streams)):
+        follow.attach(str(at), WORDS[algorithm])
+    positions = [0] * len(streams)
+    for at in order:
+        if (at, positions[at]) == death:
+            follow.detach(str(at))
+        if follow.merge.is_attached(str(at)):
+            follow.say(str(at), streams[at][positions[at]])
+        positions[at] += 1
+    return follow
+
+
+@pytest.mark.parametrize("algorithm", SMALL)
+def test_two_inputs_every_order_every_death(algorithm: str) -> None:
+    streams = SMALL[algorithm]
+    expected = reconstitute(streams[0])
+    assert expected == reconstitute(streams[1])
+    policies = ("lazy", "eager", "final-only") if algorithm in ("r3", "r4") else ("lazy",)
+    for order in interleavings([len(stream) for stream in streams]):
+        for policy in policies:
+            for death in ((-1, 0), *((0, at) for at in range(len(streams[0])))):
+                follow = play(algorithm, policy, streams, order, death)
+                assert follow.events() == expected, (policy, order, death)
+                assert follow.merge.stable_point == INF
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("algorithm", SMALL)
+def test_three_inputs_every_order_two_deaths(algorithm: str) -> None:
+    """Every eleventh order: all of them would take hours, and eleven is coprime to the lengths."""
+    streams = [SMALL[algorithm][0], SMALL[algorithm][1], SMALL[algorithm][0]]
+    expected = reconstitute(streams[0])
+    for count, order in enumerate(interleavings([len(stream) for stream in streams])):
+        if count % 11:
+            continue
+        for death in ((-1, 0), (0, 1), (0, 2), (1, 2)):
+            assert play(algorithm, "lazy", streams, order, death).events() == expected

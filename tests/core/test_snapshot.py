@@ -1,0 +1,71 @@
+"""Snapshots: a restored merge goes on exactly as the other would have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+from helpers import WORDS
+
+from lmerge.core.batch import Batch
+from lmerge.core.merge import Merge
+from lmerge.errors import UsageError
+from lmerge.testing.generate import joining, ordered, present, reference
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def drive(algorithm: str, policy: str, seed: int, *, restore_every: int) -> tuple[list[object], bytes]:
+    """A session of three inputs, one of them joining; everything the merge said, and its last snapshot."""
+    random = Random(seed)
+    events = reference(random, 15, strict=algorithm == "r0")
+    make = present if algorithm in ("r3", "r4") else ordered
+    streams = [make(random, events), make(random, events), joining(make(random, events), 12, events)]
+    merge = Merge(algorithm, policy)
+    for at in range(3):
+        merge.attach(str(at), WORDS[algorithm], join_at=12 if at == 2 else None)
+    said: list[object] = []
+    for step in range(3 * 12):
+        at = random.randrange(3)
+        if streams[at]:
+            said += merge.apply(str(at), Batch.of([streams[at].pop(0)])).batch.elements()
+        if restore_every and step % restore_every == 0:
+            merge = Merge.restore(merge.snapshot())
+            merge.check()
+    return said, merge.snapshot()
+
+
+@pytest.mark.parametrize("algorithm", WORDS)
+def test_a_restored_merge_goes_on_identically(algorithm: str) -> None:
+    for seed in range(20):
+        policies = ("lazy", "eager", "final-only", "quorum:2") if algorithm in ("r3", "r4") else ("lazy",)
+        for policy in policies:
+            assert drive(algorithm, policy, seed, restore_every=3) == drive(algorithm, policy, seed, restore_every=0)
+
+
+@pytest.mark.parametrize("algorithm", WORDS)
+def test_golden_snapshots_are_still_written_and_read(algorithm: str, request: pytest.FixtureRequest) -> None:
+    """The format is public: another implementation of the core reads and writes the same bytes."""
+    path = GOLDEN / f"{algorithm}.json"
+    _, snapshot = drive(algorithm, "lazy", 1, restore_every=0)
+    if request.config.getoption("--rewrite"):
+        GOLDEN.mkdir(exist_ok=True)
+        path.write_bytes(snapshot + b"\n")
+    assert path.read_bytes().rstrip() == snapshot
+    assert Merge.restore(path.read_bytes()).snapshot() == snapshot
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b"null", b"\xff", b'{"version":2}', b'{"version":1}'])
+def test_what_is_no_snapshot_is_refused(damage: bytes) -> None:
+    with pytest.raises(UsageError, match="cannot restore"):
+        Merge.restore(damage)
+
+
+def test_a_snapshot_with_a_field_missing_is_refused() -> None:
+    document = json.loads(drive("r3", "lazy", 1, restore_every=0)[1])
+    for field in document:
+        damaged = {key: value for key, value in document.items() if key != field}
+        with pytest.raises(UsageError, match="cannot restore"):
+            Merge.restore(json.dumps(damaged).encode())
