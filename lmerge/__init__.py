@@ -2,4 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lmerge.client import AsyncPublisher, AsyncSubscriber, Publisher, Subscriber, SubscriptionGap
+
 __version__ = "0.1.0"
+
+__all__ = ["AsyncPublisher", "AsyncSubscriber", "Publisher", "Subscriber", "SubscriptionGap", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """The client's classes, loaded when first used: whoever needs only the core does not wait for gRPC."""
+    if name in __all__:
+        from lmerge import client
+
+        return getattr(client, name)
+    raise AttributeError(f"module 'lmerge' has no attribute {name!r}")

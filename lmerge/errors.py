@@ -41,7 +41,8 @@ class InputViolation(LmergeError):
         self, code: str, input_name: str, element: str, promised: str, came: str,
         *, index: int = 0, property_word: str | None = None,
     ) -> None:
-        super().__init__(f"input {input_name!r} broke its promise ({code}) with {element}: promised {promised}, but {came}")
+        what = f"input {input_name!r} broke its promise ({code}) with {element}"
+        super().__init__(f"{what}: promised {promised}, but {came}")
         self.code = code
         self.input_name = input_name
         self.element = element

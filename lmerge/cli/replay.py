@@ -50,7 +50,7 @@ class Algorithm(str, Enum):
     R4 = "r4"
 
 
-class Incompatible(LmergeError):
+class IncompatibleError(LmergeError):
     """``--check`` found an output that is not compatible with its inputs (C1-C3)."""
 
 
@@ -68,8 +68,12 @@ def replay(
     allow_downgrade: Annotated[
         bool, typer.Option("--allow-downgrade", help="Believe an input that breaks a property; change the algorithm.")
     ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Check C1-C3 and all invariants after every line. Slow.")] = False,
-    stats: Annotated[bool, typer.Option("--stats", help="Counts and the algorithm, as JSON on standard error.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check C1-C3 and all invariants after every line. Slow.")
+    ] = False,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Counts and the algorithm, as JSON on standard error.")
+    ] = False,
 ) -> None:
     """Run a recorded session through the merge and print the output elements.
 
@@ -109,7 +113,7 @@ class Replay:
         self._batch_input = ""
 
     def run(self, source: Iterable[bytes]) -> None:
-        """All lines. Raises MalformedLine, with everything before that line merged and printed, and Incompatible."""
+        """All lines. Raises MalformedLine, with everything before it merged and printed, and IncompatibleError."""
         try:
             for self.line, item in read_lines(source):
                 if isinstance(item, ElementLine):
@@ -225,13 +229,14 @@ class Checker:
             self.current[name].apply_row(row)
 
     def said(self, outcome: Outcome, line: int) -> None:
-        """The merge has answered. Raises Incompatible."""
+        """The merge has answered. Raises IncompatibleError."""
         self.output.apply_batch(outcome.batch)
         self.merge.check()
         multiset = self.merge.algorithm in (Case.R1.word, Case.R4.word)
         problems = incompatibilities(self.output, self.inputs, multiset=multiset)
         if problems:
-            raise Incompatible(f"line {line}: the output is not compatible with its inputs: {'; '.join(problems[:5])}")
+            found = "; ".join(problems[:5])
+            raise IncompatibleError(f"line {line}: the output is not compatible with its inputs: {found}")
 
 
 def _time(t: int | None) -> int | str | None:

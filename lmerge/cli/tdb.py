@@ -98,7 +98,7 @@ class Runs:
         return heapq.merge(*(_read(run) for run in self._runs), sorted(self._pending + rest))
 
     def _write(self, events: Iterator[Event]) -> None:
-        file = self._files.enter_context(tempfile.TemporaryFile())
+        file = self._files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - closed with the others
         for vs, payload, ve in events:
             file.write(b"%d %d %d\n" % (vs, ve, len(payload)))
             file.write(payload)

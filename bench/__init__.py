@@ -1,0 +1,1 @@
+"""Benchmarks: each module answers a written question. ``python -m bench.NAME``."""

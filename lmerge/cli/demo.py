@@ -1,0 +1,85 @@
+"""`lmerge demo`: a merged stream of real flights survives the death of its replicas, and a judge says so.
+
+Mounted by `main`. Exit code 0: the merged table is what DuckDB computes from the raw one, nothing is lost, twice or
+contradicted, and every replica that was killed came back. 1: it is not so, or something did not work. 2: a usage
+error, such as a missing package.
+"""
+
+from __future__ import annotations
+
+import calendar
+import io
+import json
+import re
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from lmerge.cli.demo_judge import require_packages
+from lmerge.cli.demo_run import Options, run_demo
+from lmerge.cli.demo_verdict import Verdict
+from lmerge.cli.demo_view import View, draw, draw_verdict, verdict_lines
+from lmerge.errors import UsageError
+from replicas.flights.source import Days
+
+REPLAY_S = 60.0  # with start and verdict the year is done in about 70 s
+PICTURE_COLUMNS = 116
+
+
+def demo(
+    months: Annotated[str, typer.Option(help="Months of 2013, such as 2 or 1-3.", metavar="M[-N]")] = "1-12",
+    days: Annotated[int | None, typer.Option(help="Only the first so many days of those months.", min=1)] = None,
+    seconds: Annotated[float, typer.Option(help="How long the replay takes.", min=2.0, max=3600.0)] = REPLAY_S,
+    kills: Annotated[int, typer.Option(help="How often the winning replica is killed.", min=0, max=2)] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Print lines, also in a terminal.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Save the view after the first kill, and the verdict, as SVG.", dir_okay=False)
+    ] = None,
+) -> None:
+    """Merge three replicas of a year of flights, kill the winner, twice, and compare with what must come out."""
+    console = Console(stderr=as_json)
+    view = View(console, is_live=console.is_terminal and not plain)
+    require_packages()
+    with view:
+        verdict = run_demo(Options(parse_days(months, days), seconds, kills), view)
+    _show(verdict, console, view)
+    if as_json:
+        typer.echo(json.dumps(verdict.as_json()))
+    if picture is not None:
+        save_picture(picture, view, verdict)
+    raise typer.Exit(0 if verdict.is_good else 1)
+
+
+def parse_days(months: str, days: int | None) -> Days:
+    """``--months`` and ``--days`` as a range of days. Raises UsageError."""
+    match = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", months.strip())
+    first = int(match[1]) if match else 0
+    last = int(match[2] or match[1]) if match else 0
+    if not 1 <= first <= last <= 12:
+        raise UsageError(f"--months {months!r} cannot be read: give one month or two, such as 2 or 1-3")
+    start, end = date(2013, first, 1), date(2013, last, calendar.monthrange(2013, last)[1])
+    return Days(start, end if days is None else min(end, start + timedelta(days=days - 1)))
+
+
+def save_picture(path: Path, view: View, verdict: Verdict) -> None:
+    """The view as it was after the first kill, then the verdict, as one SVG."""
+    console = Console(
+        record=True, width=PICTURE_COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor",
+    )
+    if view.after_kill is not None:
+        console.print(draw(view.after_kill))
+    console.print(draw_verdict(verdict))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(console.export_svg(title="lmerge demo"), encoding="utf-8")
+
+
+def _show(verdict: Verdict, console: Console, view: View) -> None:
+    if view.is_live:
+        console.print(draw_verdict(verdict))
+        return
+    for text in verdict_lines(verdict):
+        console.print(text, markup=False, highlight=False, soft_wrap=True)

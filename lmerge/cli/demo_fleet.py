@@ -1,0 +1,169 @@
+"""The three replicas of `lmerge demo`: who runs, who was killed, what each did in all of its lives.
+
+Called by `demo_run`. `Fleet` starts and kills processes and reads what they and the server say of them; it decides
+nothing. When to kill, and whom, is `demo_run`'s business.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from lmerge.cli.demo_observe import Seen
+from lmerge.cli.demo_processes import Child
+from lmerge.cli.demo_verdict import ReplicaTotals
+from lmerge.cli.demo_view import ReplicaScene
+from replicas.flights.source import Days
+from replicas.flights.style import STYLES
+
+MERGE = "flights"
+WINDOW_S = 2.0  # over which rates and "who is winning" are taken
+
+
+class Replica:
+    """One replica and its lives."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = "starting"
+        self.child: Child | None = None
+        self.life = 0
+        self.seen: Seen | None = None  # of the present life
+        self._before = ReplicaTotals()  # of the lives that have ended
+        self._window: deque[tuple[float, ReplicaTotals]] = deque()
+
+    @property
+    def totals(self) -> ReplicaTotals:
+        """Of all lives together."""
+        present = self.seen.totals if self.seen else ReplicaTotals()
+        return self._before.plus(present)._replace(incarnations=self.life)
+
+    @property
+    def recent(self) -> tuple[float, ReplicaTotals]:
+        """Seconds of the window, and what happened in it."""
+        if len(self._window) < 2:
+            return 1.0, ReplicaTotals()
+        (start, first), (end, last) = self._window[0], self._window[-1]
+        return end - start, ReplicaTotals(*(b - a for a, b in zip(first, last, strict=True)))
+
+    def observe(self, seen: Seen | None, now: float) -> None:
+        """Note what the server says, at monotonic time ``now``."""
+        if seen is not None and self.state in ("joining", "joined"):
+            self.seen = seen
+            self.state = seen.state
+        self._window.append((now, self.totals))
+        while now - self._window[0][0] > WINDOW_S:
+            self._window.popleft()
+
+    def bury(self) -> None:
+        """The present life is over."""
+        if self.seen is not None:
+            self._before = self._before.plus(self.seen.totals)
+        self.seen, self.child, self.state = None, None, "killed"
+
+
+class Fleet:
+    """The three replicas, publishing ``days`` at ``speed`` days a second to the server at ``address``."""
+
+    def __init__(self, address: str, days: Days, speed: float, folder: Path) -> None:
+        self._arguments = [
+            "--server", address, "--merge", MERGE, "--first", days.first.isoformat(), "--last", days.last.isoformat(),
+            "--speed", repr(speed), "--supervised",
+        ]
+        self._folder = folder
+        self._speed = speed
+        self._start: float | None = None
+        self.flights = 0
+        self.replicas = {name: Replica(name) for name in STYLES}
+
+    def launch(self, name: str) -> None:
+        """Start a process for ``name``: it loads the table, and waits for the start."""
+        replica = self.replicas[name]
+        replica.life += 1
+        replica.state = "loading"
+        replica.child = Child(f"{name}-{replica.life}", "replicas.flights", [name, *self._arguments], self._folder)
+
+    def begin(self, start: float) -> None:
+        """The replay clock starts at wall time ``start``, for those that wait and for those that come later."""
+        self._start = start
+        for replica in self.replicas.values():
+            if replica.state == "loaded":
+                self._let_go(replica)
+
+    def listen(self) -> list[str]:
+        """Take in what the processes say; gives the names of those that have just joined.
+
+        Raises Unavailable if one has gone by itself.
+        """
+        joined = []
+        for replica in self.replicas.values():
+            child = replica.child
+            if child is None:
+                continue
+            if child.exit_code is not None:
+                raise child.failure("has gone, and nobody killed it")
+            while not child.messages.empty():
+                message = child.messages.get()
+                if message["event"] == "loaded":
+                    self.flights = message["flights"]
+                    replica.state = "loaded"
+                elif message["event"] == "joined":
+                    replica.state = "joined"
+                    joined.append(replica.name)
+                elif message["event"] == "done":
+                    replica.state = "done"
+            if replica.state == "loaded" and self._start is not None:
+                self._let_go(replica)
+        return joined
+
+    def observe(self, inputs: Mapping[str, Seen]) -> None:
+        """Take in what the server says of its inputs."""
+        now = time.monotonic()
+        for replica in self.replicas.values():
+            replica.observe(inputs.get(replica.name), now)
+
+    def winner(self, spared: Collection[str]) -> tuple[str, float]:
+        """Who causes most of the output at present, but for the ``spared`` ones, and its share of the output."""
+        won = {name: replica.recent[1].won for name, replica in self.replicas.items()}
+        best = max((name for name in won if name not in spared), key=lambda name: won[name])
+        return best, won[best] / max(sum(won.values()), 1)
+
+    def kill(self, name: str) -> int:
+        """SIGKILL; the process id that it had."""
+        replica = self.replicas[name]
+        assert replica.child is not None
+        pid = replica.child.pid
+        replica.child.kill()
+        replica.bury()
+        return pid
+
+    def end(self, *, at_s: float) -> None:
+        """End all processes; those still there at monotonic time ``at_s`` are killed."""
+        children = [replica.child for replica in self.replicas.values() if replica.child is not None]
+        for child in children:
+            child.ask_to_end()
+        for child in children:
+            child.end(at_s=at_s)
+
+    def scenes(self, output_stable_point: int) -> tuple[ReplicaScene, ...]:
+        """The lines of the view."""
+        won = max(sum(replica.totals.won for replica in self.replicas.values()), 1)
+        scenes = []
+        for replica in self.replicas.values():
+            seconds, recent = replica.recent
+            behind = None
+            if replica.seen is not None and replica.state == "joined":
+                behind = max(output_stable_point - replica.seen.stable_point, 0) / 86_400e6 / self._speed * 1e3
+            totals = replica.totals
+            scenes.append(ReplicaScene(
+                replica.name, replica.state, replica.life, totals.elements, recent.elements / max(seconds, 0.1),
+                totals.late, behind, totals.won / won,
+            ))
+        return tuple(scenes)
+
+    def _let_go(self, replica: Replica) -> None:
+        assert replica.child is not None
+        replica.state = "joining"
+        replica.child.tell(start=self._start)

@@ -1,0 +1,104 @@
+"""The subscriber's ledger: what the merged stream said, whether it kept its own promises, and how evenly it came.
+
+Called by `demo_run` in the thread that reads the subscription, one batch at a time. The ledger believes nobody:
+every element is applied to a `Tdb`, which refuses one that contradicts what was said before, and each refusal is
+kept and counted.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from lmerge.core.batch import Batch
+from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Event
+from lmerge.core.tdb import Tdb
+from lmerge.errors import InputViolation
+
+CONTRADICTIONS_SHOWN_MAX = 5  # texts kept; all are counted
+
+
+class Stall(NamedTuple):
+    """Wall time between consecutive output batches, in milliseconds. ``at_s``: when the longest one began."""
+
+    longest_ms: float
+    median_ms: float
+    at_s: float
+
+
+class Ledger:
+    """Applies output batches. Times are monotonic seconds of the caller's choice."""
+
+    def __init__(self) -> None:
+        self.tdb = Tdb("output")
+        self.inserts = 0
+        self.adjusts = 0
+        self.stables = 0
+        self.contradictions = 0
+        self.first_contradictions: list[str] = []
+        self.longest_gap_s = 0.0
+        # Frozen events, as columns: 300,000 objects of their own would make the collector pause the reader for
+        # 400 ms, and the pause would be taken for the stream's.
+        self._vs, self._ve = array("q"), array("q")
+        self._payloads: list[bytes] = []
+        self._arrivals: list[float] = []
+
+    @property
+    def elements(self) -> int:
+        """All elements of the output so far."""
+        return self.inserts + self.adjusts + self.stables
+
+    @property
+    def stable_point(self) -> int:
+        """How far the output has come."""
+        return self.tdb.stable_point
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the output has said ``stable(INF)``: nothing more will come."""
+        return self.tdb.stable_point == INF
+
+    def take(self, batch: Batch, at_s: float) -> None:
+        """Apply one output batch that arrived at ``at_s``."""
+        if not batch.count:
+            return
+        if self._arrivals:
+            self.longest_gap_s = max(self.longest_gap_s, at_s - self._arrivals[-1])
+        self._arrivals.append(at_s)
+        kinds = batch.kinds
+        self.inserts += kinds.count(INSERT)
+        self.adjusts += kinds.count(ADJUST)
+        self.stables += kinds.count(STABLE)
+        for row in batch.rows():
+            try:
+                self.tdb.apply_row(row)
+            except InputViolation as violation:
+                self.contradictions += 1
+                if len(self.first_contradictions) < CONTRADICTIONS_SHOWN_MAX:
+                    self.first_contradictions.append(str(violation))
+        for event in self.tdb.take_frozen():
+            self._vs.append(event.vs)
+            self._ve.append(event.ve)
+            self._payloads.append(event.payload)
+
+    def idle_s(self, now_s: float) -> float:
+        """Time since the last output batch; 0 before the first and after the last."""
+        return now_s - self._arrivals[-1] if self._arrivals and not self.is_complete else 0.0
+
+    def events(self) -> list[Event]:
+        """The merged table: all events, frozen and live."""
+        return sorted([*map(Event, self._vs, self._payloads, self._ve), *self.tdb.events()])
+
+    def stall(self, since_s: float = float("-inf"), until_s: float = float("inf")) -> Stall:
+        """The gaps between consecutive output batches that touch ``[since_s, until_s]``."""
+        arrivals = self._arrivals
+        first = max(bisect_left(arrivals, since_s) - 1, 0)
+        last = min(bisect_left(arrivals, until_s) + 1, len(arrivals))
+        gaps = [(after - before, before) for before, after in pairwise(arrivals[first:last])]
+        if not gaps:
+            return Stall(0.0, 0.0, 0.0)
+        longest, at_s = max(gaps)
+        return Stall(longest * 1000, median(gap for gap, _ in gaps) * 1000, at_s)

@@ -1,0 +1,144 @@
+"""The processes of `lmerge demo`: a real server, real replicas, started, killed, and never left behind.
+
+Called by `demo_run`. Children run in sessions of their own, so that Ctrl-C in the terminal reaches the demo alone,
+which then ends them in order. Should the demo itself be killed, replicas leave because their standard input ends,
+and the server because Linux tells it of its parent's death.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lmerge.errors import Unavailable
+
+READY_S_MAX = 30.0  # importing gRPC takes under a second; a loaded CI machine may need many times that
+END_S_MAX = 10.0  # a drain takes well under a second; then the process is killed
+STDERR_LINES_SHOWN = 12
+POLL_S = 0.02
+
+
+class Child:
+    """One child process. ``messages``: the JSON lines that it has written so far."""
+
+    def __init__(self, name: str, module: str, arguments: Sequence[str], folder: Path, *, bound: bool = False) -> None:
+        self.name = name
+        self.messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._stderr = (folder / f"{name}.log").open("ab+")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self._stderr, start_new_session=True, preexec_fn=_die_with_parent if bound else None,
+        )
+        threading.Thread(target=self._read, name=f"output of {name}", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative: the signal that ended it."""
+        return self._process.poll()
+
+    def tell(self, **message: object) -> None:
+        """Write a line of JSON to its standard input. Raises Unavailable if it has gone."""
+        try:
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise self.failure("cannot be told anything") from error
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye, no flush, nothing saved."""
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def ask_to_end(self) -> None:
+        """SIGTERM, without waiting."""
+        if self.exit_code is None:
+            self._process.terminate()
+
+    def end(self, *, at_s: float) -> None:
+        """End it politely; kill it if it is still there at monotonic time ``at_s``."""
+        self.ask_to_end()
+        if self.exit_code is None:
+            try:
+                self._process.wait(max(at_s - time.monotonic(), 0.1))
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._close()
+
+    def failure(self, problem: str) -> Unavailable:
+        """An error that says what the child said last."""
+        code = self.exit_code
+        how = "is running" if code is None else _how_it_ended(code)
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode("utf-8", "replace").splitlines()[-STDERR_LINES_SHOWN:]
+        said = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
+        return Unavailable(f"{self.name} {problem}; it {how}. The end of its log:\n{said}")
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                self.messages.put(json.loads(line))
+            except ValueError:
+                continue  # something printed for people
+
+    def _close(self) -> None:
+        for stream in (self._process.stdin, self._stderr):
+            if stream is not None and not stream.closed:
+                with contextlib.suppress(OSError):  # an unsent line to a process that was killed
+                    stream.close()
+
+
+def start_server(folder: Path) -> tuple[Child, str]:
+    """``lmerge serve`` on free ports: the process, and its address. Raises Unavailable with its log."""
+    ready = folder / "ready.json"
+    arguments = ["serve", "--host", "127.0.0.1", "--port", "0", "--http-port", "0", "--ready-file", str(ready)]
+    server = Child("server", "lmerge", arguments, folder, bound=True)
+    deadline = time.monotonic() + READY_S_MAX
+    try:
+        while time.monotonic() < deadline:
+            if server.exit_code is not None:
+                raise server.failure("did not start")
+            address = _address(ready)
+            if address is not None:
+                return server, address
+            time.sleep(POLL_S)
+        raise server.failure(f"was not ready after {READY_S_MAX:.0f} s")
+    except BaseException:
+        server.end(at_s=time.monotonic())
+        raise
+
+
+def _address(ready: Path) -> str | None:
+    """The address in the server's ready file; None while that is not there, or not whole."""
+    try:
+        ports = json.loads(ready.read_text())
+    except (OSError, ValueError):
+        return None
+    return f"127.0.0.1:{ports['port']}"
+
+
+def _how_it_ended(code: int) -> str:
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def _die_with_parent() -> None:
+    """Between fork and exec: SIGTERM when the parent dies. The one caller is single-threaded then."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG

@@ -1,0 +1,261 @@
+"""The run of `lmerge demo`: server, replicas, subscriber, two murders, and the judge.
+
+Called by `demo`. The main thread conducts: it looks at processes and counters ten times a second, kills, restarts,
+draws. A second thread does nothing but read the subscription into the ledger, so that the gaps which it measures
+are the stream's. Whatever happens, every process that was started has ended when `run_demo` returns.
+"""
+
+from __future__ import annotations
+
+import gc
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from lmerge.cli.demo_fleet import MERGE, Fleet
+from lmerge.cli.demo_judge import Judge
+from lmerge.cli.demo_ledger import Ledger
+from lmerge.cli.demo_observe import Observation, observe
+from lmerge.cli.demo_processes import END_S_MAX, READY_S_MAX, start_server
+from lmerge.cli.demo_verdict import Kill, Output, Verdict
+from lmerge.cli.demo_view import Scene, View
+from lmerge.client import Subscriber
+from lmerge.core.elements import INF, NEG_INF
+from lmerge.errors import Unavailable
+from replicas.flights.flight import DAY
+from replicas.flights.replay import first_instant
+from replicas.flights.source import Days
+
+TICK_S = 0.1
+OBSERVE_S = 0.25  # between questions to the server; each costs it about a millisecond
+START_S = 0.3  # from the word "go" to the first element, so that all three hear it in time
+STUCK_S_MAX = 60.0  # no output for so long, on any machine, is a failure
+LOAD_S_MAX = 60.0  # the year takes 3 s on a free core
+KILL_WINDOW_S = 2.0  # the stall "around a kill" is looked for in this time after it
+# At these parts of the way the winner is killed, and its next life starts.
+KILLS = ((0.22, 0.40), (0.60, 0.76))
+
+
+class Options(NamedTuple):
+    """What to run. ``seconds``: of the replay, if the machine keeps up."""
+
+    days: Days
+    seconds: float
+    kills: int = len(KILLS)
+
+    @property
+    def speed(self) -> float:
+        """Days a second. The last arrivals come a day after the last departures."""
+        return ((self.days.last - self.days.first).days + 2) / self.seconds
+
+
+class Race:
+    """One replay in progress: the acts of the play, and what the view and the verdict need to know."""
+
+    def __init__(self, options: Options, address: str, fleet: Fleet, ledger: Ledger) -> None:
+        self.options, self.address, self.fleet, self.ledger = options, address, fleet, ledger
+        self.kills: list[Kill] = []
+        self.news: list[tuple[float, str]] = []
+        self.began_s = time.monotonic()
+        self.observation = Observation()
+        self._first = first_instant(options.days)
+        self._next_observation_s = 0.0
+        self._output_window: list[tuple[float, int]] = []
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self.began_s
+
+    @property
+    def progress(self) -> float:
+        """How much of the way the output has come, 0 to 1."""
+        point = self.ledger.stable_point
+        if point in (INF, NEG_INF):
+            return 1.0 if point == INF else 0.0
+        way = ((self.options.days.last - self.options.days.first).days + 1.5) * DAY
+        return min(max((point - self._first) / way, 0.0), 1.0)
+
+    def tell(self, text: str) -> None:
+        """A line of news."""
+        self.news.append((self.elapsed_s, text))
+
+    def tick(self) -> None:
+        """Look, and act where it is time to."""
+        for name in self.fleet.listen():
+            self._joined(name)
+        now = time.monotonic()
+        if now >= self._next_observation_s:
+            self._next_observation_s = now + OBSERVE_S
+            self.look()
+        self._act()
+        if self.ledger.idle_s(now) > STUCK_S_MAX:
+            raise Unavailable(f"no output for {STUCK_S_MAX:.0f} s at {self.progress:.0%} of the way")
+
+    def look(self) -> None:
+        """Ask the server."""
+        self.observation = observe(self.address, MERGE)
+        self.fleet.observe(self.observation.inputs)
+
+    def scene(self) -> Scene:
+        """This moment, for the view."""
+        now = time.monotonic()
+        window = self._output_window
+        window.append((now, self.ledger.elements))
+        while now - window[0][0] > 2.0:
+            window.pop(0)
+        rate = (window[-1][1] - window[0][1]) / max(window[-1][0] - window[0][0], TICK_S)
+        seen = self.observation
+        return Scene(
+            self.elapsed_s, self.fleet.flights, self.progress, self.ledger.stable_point, self.ledger.elements, rate,
+            seen.live_events, seen.survives_losses, seen.algorithm, self.ledger.idle_s(now) * 1e3,
+            self.ledger.longest_gap_s * 1e3, self.fleet.scenes(self.ledger.stable_point), tuple(self.news),
+        )
+
+    def finished_kills(self) -> tuple[Kill, ...]:
+        """The kills, each with the stall around it."""
+        return tuple(
+            kill._replace(stall_ms=self.ledger.stall(since, since + KILL_WINDOW_S).longest_ms)
+            for kill in self.kills for since in [self.began_s + kill.at_s]
+        )
+
+    def _act(self) -> None:
+        if len(self.kills) < self.options.kills and self.progress >= KILLS[len(self.kills)][0]:
+            if all(replica.state == "joined" for replica in self.fleet.replicas.values()):
+                self._kill()
+                return
+        for kill, (_, back_at) in zip(self.kills, KILLS, strict=False):
+            if self.fleet.replicas[kill.replica].state == "killed" and self.progress >= back_at:
+                self.tell(f"{kill.replica} starts again: a new process, with nothing but the raw table")
+                self.fleet.launch(kill.replica)
+
+    def _kill(self) -> None:
+        name, share = self.fleet.winner(spared={kill.replica for kill in self.kills})
+        self.look()
+        pid = self.fleet.kill(name)
+        self.kills.append(Kill(name, pid, self.elapsed_s, share))
+        self.tell(f"SIGKILL to {name} (process {pid}), which was making {share:.0%} of the output")
+
+    def _joined(self, name: str) -> None:
+        for i, kill in enumerate(self.kills):
+            if kill.replica == name and kill.rejoined_s is None:
+                self.kills[i] = kill._replace(rejoined_s=self.elapsed_s)
+                self.tell(f"{name} has joined again")
+
+
+def run_demo(options: Options, view: View) -> Verdict:
+    """Run it all. Raises LmergeError if something does not work; what is merely wrong is in the verdict."""
+    total_began_s = time.monotonic()
+    with _signals_as_exceptions(), tempfile.TemporaryDirectory(prefix="lmerge-demo-") as scratch:
+        folder = Path(scratch)
+        server, address = start_server(folder)
+        fleet = Fleet(address, options.days, options.speed, folder)
+        ledger = Ledger()
+        gc.freeze()  # what is loaded by now stays: looking through it again and again would only pause the reader
+        try:
+            race = Race(options, address, fleet, ledger)
+            failures = _subscribe(address, ledger)
+            _load(race, view)
+            _replay(race, view, failures)
+            replay_s = race.elapsed_s
+            race.look()
+        finally:
+            gc.unfreeze()
+            with _deaf():
+                deadline = time.monotonic() + END_S_MAX
+                fleet.end(at_s=deadline)
+                server.end(at_s=deadline)
+    with Judge(options.days) as judge:
+        raw, comparison = judge.counts(), judge.compare(ledger.events())
+    seen = race.observation
+    return Verdict(
+        (options.days.first.isoformat(), options.days.last.isoformat()), raw, comparison,
+        Output.of(ledger),
+        ledger.stall(), race.finished_kills(), options.kills,
+        {name: replica.totals for name, replica in fleet.replicas.items()},
+        seen.algorithm, seen.algorithm_reason, seen.policy, seen.engine, replay_s, time.monotonic() - total_began_s,
+    )
+
+
+def _load(race: Race, view: View) -> None:
+    """All three replicas load the table; then the clock starts."""
+    race.tell("three replicas read the raw table")
+    for name in race.fleet.replicas:
+        race.fleet.launch(name)
+    deadline = time.monotonic() + LOAD_S_MAX
+    while any(replica.state != "loaded" for replica in race.fleet.replicas.values()):
+        race.fleet.listen()
+        view.show(race.scene())
+        if time.monotonic() > deadline:
+            raise Unavailable(f"the replicas had not loaded the flights after {LOAD_S_MAX:.0f} s")
+        time.sleep(TICK_S)
+    race.tell(f"the replay begins: {race.options.speed:.1f} days a second")
+    race.fleet.begin(time.time() + START_S)
+    race.began_s = time.monotonic() + START_S
+
+
+def _replay(race: Race, view: View, failures: list[BaseException]) -> None:
+    while not race.ledger.is_complete:
+        race.tick()
+        view.show(race.scene())
+        if failures:
+            raise failures[0]
+        time.sleep(TICK_S)
+    race.tell("the output is complete")
+    view.show(race.scene())
+
+
+def _subscribe(address: str, ledger: Ledger) -> list[BaseException]:
+    """Start the thread that reads the merged stream into ``ledger``; what went wrong in it, if anything."""
+    failures: list[BaseException] = []
+    attached = threading.Event()
+
+    def read() -> None:
+        try:
+            with Subscriber(address, MERGE, name="demo") as subscriber:
+                attached.set()
+                for batch in subscriber.batches():
+                    ledger.take(batch, time.monotonic())
+                    if ledger.is_complete:
+                        return
+        except BaseException as error:
+            failures.append(error)
+
+    threading.Thread(target=read, name="subscriber", daemon=True).start()
+    attached.wait(READY_S_MAX)
+    return failures
+
+
+@contextmanager
+def _signals_as_exceptions() -> Iterator[None]:
+    """SIGTERM and SIGHUP unwind as Ctrl-C does, so that the processes are ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Ctrl-C a second time does not interrupt the ending of the processes, which takes its time limit at most."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    raise KeyboardInterrupt(signal.Signals(number).name)

@@ -1,0 +1,99 @@
+"""``lmerge serve``: the merge server in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from lmerge.cli.replay import Algorithm
+
+DEFAULT_PORT: Final = 7171
+DEFAULT_HTTP_PORT: Final = 7172
+DRAIN_S: Final = 10.0
+
+
+class LogFormat(str, Enum):
+    """How log lines look."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on. Connections are not encrypted.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="gRPC port; 0: any free one.")] = DEFAULT_PORT,
+    http_port: Annotated[
+        int, typer.Option(help="Port of /metrics, /healthz, /readyz; 0: any free one; -1: none.")
+    ] = DEFAULT_HTTP_PORT,
+    merge: Annotated[list[str] | None, typer.Option(help="A merge that exists from the start; repeatable.")] = None,
+    no_create: Annotated[bool, typer.Option("--no-create", help="Publishers cannot create merges.")] = False,
+    algorithm: Annotated[Algorithm, typer.Option(help="auto: chosen from what the inputs promise.")] = Algorithm.AUTO,
+    policy: Annotated[str, typer.Option(help="Output policy; see replay --help.")] = "lazy",
+    closing: Annotated[str, typer.Option(help="Who must say stable(inf): all, any or quorum:K inputs.")] = "all",
+    allow_downgrade: Annotated[
+        bool, typer.Option("--allow-downgrade", help="Believe an input that breaks a property; change the algorithm.")
+    ] = False,
+    record: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Record what is merged; {merge} in FILE: one for each merge.")
+    ] = None,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="Write the bound ports to this file as JSON when the server is ready.")
+    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="Log lines for people or machines.")] = LogFormat.TEXT,
+) -> None:
+    """Run a merge server. Ctrl-C or SIGTERM drains it; a second one ends it at once.
+
+    Example: lmerge serve --merge flights --policy eager
+    """
+    from lmerge.service.log import JsonFormatter
+    from lmerge.service.settings import Settings
+
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else text)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    settings = Settings(
+        host=host, port=port, http_port=None if http_port == -1 else http_port, algorithm=algorithm.value,
+        policy=policy, closing=closing, allow_downgrade=allow_downgrade, allow_create=not no_create,
+        merges=tuple(merge or ()), record_path=record,
+    )
+    logging.getLogger("lmerge").info("engine python: this build has no native core")
+    asyncio.run(_serve(settings, ready_file))
+
+
+async def _serve(settings: object, ready_file: Path | None) -> None:
+    from lmerge.service.server import Server
+    from lmerge.service.settings import Settings
+
+    assert isinstance(settings, Settings)
+    server = Server(settings)
+    await server.start()
+    stop = asyncio.Event()
+
+    def asked_to_stop() -> None:
+        if stop.is_set():
+            os._exit(130)  # asked twice: at once
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, asked_to_stop)
+    if ready_file is not None:
+        written = ready_file.with_name(ready_file.name + ".new")
+        written.write_text(json.dumps({"port": server.port, "http_port": server.http_port, "pid": os.getpid()}) + "\n")
+        written.replace(ready_file)  # whoever waits for it never sees half of it
+    stopped = asyncio.ensure_future(stop.wait())
+    closed = asyncio.ensure_future(server.wait_closed())
+    await asyncio.wait((stopped, closed), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    await server.stop(DRAIN_S)
+    await closed

@@ -1,0 +1,120 @@
+"""``lmerge status``: what a server merges, once."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.table import Table
+
+from lmerge.cli.publish import DEFAULT_SERVER, Server
+from lmerge.core.elements import INF, NEG_INF, show_time
+
+
+def status(
+    merge: Annotated[str | None, typer.Argument(help="Name of a merge; without it, all of them.")] = None,
+    server: Server = DEFAULT_SERVER,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON object.")] = False,
+) -> None:
+    """Show the merges of a server, or everything about one.
+
+    Example: lmerge status flights
+    """
+    from google.protobuf.json_format import MessageToDict
+
+    from lmerge.client import describe_merge, describe_server, list_merges
+
+    console = Console()
+    if merge is None:
+        merges = list_merges(server)
+        if as_json:
+            about = MessageToDict(describe_server(server), preserving_proto_field_name=True)
+            about["merges"] = [_dict(item) for item in merges]
+            typer.echo(json.dumps(about))
+        else:
+            console.print(merges_table(server, merges) if merges else f"no merges at {server} yet")
+        return
+    described = describe_merge(server, merge)
+    if as_json:
+        typer.echo(json.dumps(_dict(described)))
+    else:
+        console.print(merge_view(described))
+
+
+def merges_table(server: str, merges: list[Any]) -> Table:
+    """One line a merge."""
+    table = Table(title=f"merges at {server}", title_justify="left")
+    for name in ("merge", "algorithm"):
+        table.add_column(name)
+    for name in ("stable point", "inputs", "subscribers"):
+        table.add_column(name, justify="right")
+    for item in merges:
+        table.add_row(
+            item.merge, item.algorithm, show_time(item.stable_point), str(item.inputs), str(item.subscribers)
+        )
+    return table
+
+
+def merge_view(described: Any, rates: dict[str, float] | None = None) -> Group:
+    """Everything about one merge. ``rates``: elements/s by input, and by "" for the output."""
+    summary, emitted = described.summary, described.emitted
+    head = Table.grid(padding=(0, 2))
+    rate = "" if rates is None else f", {rates.get('', 0.0):,.0f}/s"
+    loss = "one input" if described.survives_losses == 1 else f"{described.survives_losses} inputs"
+    for label, text in (
+        ("merge", f"[bold]{summary.merge}[/bold]"),
+        ("algorithm", f"{summary.algorithm} ({described.engine}): {described.algorithm_reason}"),
+        ("policy", described.policy),
+        ("stable point", show_time(summary.stable_point)),
+        ("output", f"{emitted.inserts:,} inserts, {emitted.adjusts:,} adjusts, {emitted.stables:,} stables{rate}"),
+        ("live events", f"{described.live_events:,}"),
+        ("redundancy", f"survives the loss of {loss}" if described.survives_losses else "none: the next loss stops it"),
+        ("subscribers", ", ".join(s.subscriber for s in described.subscribers) or "none"),
+    ):
+        head.add_row(f"[dim]{label}[/dim]", text)
+    parts: list[Any] = [head, inputs_table(described, rates)]
+    for gone in list(described.detached)[:3]:
+        parts.append(f"[dim]detached[/dim] {gone.replica}: {gone.reason}")
+    return Group(*parts)
+
+
+def inputs_table(described: Any, rates: dict[str, float] | None) -> Table:
+    """One line an input: state, lag behind the output's stable point, its share of the output."""
+    table = Table()
+    table.add_column("input")
+    table.add_column("state")
+    columns = ["stable point", "lag", "received", "late", "won"]
+    for name in columns if rates is None else [*columns, "rate"]:
+        table.add_column(name, justify="right")
+    won = sum(item.won for item in described.inputs) or 1
+    for item in described.inputs:
+        received = item.received.inserts + item.received.adjusts + item.received.stables
+        state = "observing" if item.role == 2 else item.state
+        row = [
+            item.replica, state, show_time(item.stable_point), lag(described.summary.stable_point, item.stable_point),
+            f"{received:,}", f"{item.late:,}", f"{item.won / won:.0%}",
+        ]
+        if rates is not None:
+            row.append(f"{rates.get(item.replica, 0.0):,.0f}/s")
+        table.add_row(*row)
+    return table
+
+
+def lag(output: int, own: int) -> str:
+    """How far an input is behind the output, in time units."""
+    if own >= output:
+        return "0"
+    if own == NEG_INF or output == INF:
+        return "behind"
+    return f"{output - own:,}"
+
+
+def _dict(message: Any) -> dict[str, Any]:
+    """A message as JSON, with all its numbers, zero or not."""
+    from google.protobuf.json_format import MessageToDict
+
+    return dict(
+        MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    )

@@ -1,0 +1,62 @@
+"""``lmerge top``: a merge, live."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from lmerge.cli.publish import DEFAULT_SERVER, Server
+from lmerge.cli.status import merge_view, merges_table
+from lmerge.errors import UsageError
+
+
+def top(
+    merge: Annotated[str | None, typer.Argument(help="Name of a merge; not needed if there is only one.")] = None,
+    server: Server = DEFAULT_SERVER,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1, max=60.0)] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Two looks, one interval apart, then end; for scripts.")] = False,
+) -> None:
+    """Watch a merge: inputs, lag, rates, and each input's share of the output. Ctrl-C ends it.
+
+    Example: lmerge top flights
+    """
+    from lmerge.client import describe_merge, list_merges
+
+    console = Console()
+    if merge is None:
+        merges = list_merges(server)
+        if len(merges) != 1:
+            if merges:
+                console.print(merges_table(server, merges))
+            raise UsageError(f"there are {len(merges)} merges at {server}: say which one")
+        merge = merges[0].merge
+    before, before_s = describe_merge(server, merge), time.monotonic()
+    if once:
+        time.sleep(interval)
+        described = describe_merge(server, merge)
+        console.print(merge_view(described, rates(before, described, time.monotonic() - before_s)))
+        return
+    with Live(merge_view(before, {}), console=console, screen=console.is_terminal, auto_refresh=False) as live:
+        while True:
+            time.sleep(interval)
+            described, now_s = describe_merge(server, merge), time.monotonic()
+            live.update(merge_view(described, rates(before, described, now_s - before_s)), refresh=True)
+            before, before_s = described, now_s
+
+
+def rates(before: Any, after: Any, elapsed_s: float) -> dict[str, float]:
+    """Elements/s between two looks: of every input by name, of the output by ""."""
+    earlier = {(item.replica, item.incarnation): _sum(item.received) for item in before.inputs}
+    per_s = {
+        item.replica: (_sum(item.received) - earlier.get((item.replica, item.incarnation), 0)) / elapsed_s
+        for item in after.inputs
+    }
+    return per_s | {"": (_sum(after.emitted) - _sum(before.emitted)) / elapsed_s}
+
+
+def _sum(counts: Any) -> int:
+    return int(counts.inserts + counts.adjusts + counts.stables)

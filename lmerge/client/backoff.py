@@ -1,0 +1,32 @@
+"""How long to wait before the next attempt to connect.
+
+Exponential with full jitter: attempt n waits a random time between 0 and ``min(cap, first * 2**n)``. Many clients that
+lost one server at the same moment then come back spread over the whole interval instead of together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+
+@dataclass
+class Backoff:
+    """Waits in seconds. ``first_s`` is short because a replica that reconnects fast leaves no gap in redundancy;
+    ``cap_s`` is short because a server that comes back should have its publishers within seconds.
+    """
+
+    first_s: float = 0.05
+    cap_s: float = 3.0
+    random: Random = field(default_factory=Random)
+    attempts: int = 0
+
+    def next_s(self) -> float:
+        """The wait before the next attempt."""
+        bound = min(self.cap_s, self.first_s * 2.0 ** min(self.attempts, 32))
+        self.attempts += 1
+        return self.random.uniform(0, bound)
+
+    def reset(self) -> None:
+        """An attempt has succeeded."""
+        self.attempts = 0

@@ -1,0 +1,274 @@
+"""Publisher and Subscriber for code without asyncio. One background thread runs an event loop for all of them.
+
+The blocking publisher puts elements into the outbox from the caller's thread, so an element costs no thread switch; the
+loop is only woken. A process that forks must open its publishers and subscribers after the fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from lmerge.client.follower import SubscriptionGap
+from lmerge.client.outbox import OUTBOX_BYTES_MAX
+from lmerge.client.publisher import AsyncPublisher
+from lmerge.client.subscriber import AsyncSubscriber, RowChange
+from lmerge.core.batch import Batch
+from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Element
+from lmerge.core.tdb import Tdb
+from lmerge.errors import UsageError
+
+T = TypeVar("T")
+
+# Batches that wait for a slow reader in its own process; then the server's queue fills, and in the end cuts it off.
+READ_AHEAD_BATCHES: Final = 64
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+_loop_pid = 0
+
+
+def background_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of this process's background thread."""
+    global _loop, _loop_pid
+    with _lock:
+        if _loop is None or _loop_pid != os.getpid():
+            _loop, _loop_pid = asyncio.new_event_loop(), os.getpid()
+            threading.Thread(target=_loop.run_forever, name="lmerge client", daemon=True).start()
+        return _loop
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
+    """The coroutine's result, from a thread without a loop. Ctrl-C cancels it."""
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop or background_loop())
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+class Publisher:
+    """Publishes one physical stream; see ``AsyncPublisher`` for the arguments and the errors.
+
+        with lmerge.Publisher("localhost:7171", "flights", "a", properties=["key"]) as publisher:
+            publisher.insert(b"UA 1545", vs=1, ve=9)
+            publisher.stable(2)
+    """
+
+    def __init__(
+        self, target: str, merge: str, replica: str, *, properties: Iterable[str] = (), schema: Any = None,
+        join_at: int | None = None, role: str = "active", incarnation: int | None = None,
+        on_fast_forward: Callable[[int], None] | None = None, give_up_after_s: float | None = None,
+        buffer_bytes_max: int = OUTBOX_BYTES_MAX,
+    ) -> None:
+        self._loop = background_loop()
+        self._nudged = False
+
+        async def make() -> AsyncPublisher:
+            publisher = AsyncPublisher(
+                target, merge, replica, properties=properties, schema=schema, join_at=join_at, role=role,
+                incarnation=incarnation, on_fast_forward=on_fast_forward, give_up_after_s=give_up_after_s,
+                buffer_bytes_max=buffer_bytes_max,
+            )
+            publisher.start()
+            return publisher
+
+        self._async = run_blocking(make(), self._loop)
+        self._outbox = self._async.outbox
+
+    def open(self) -> Publisher:
+        """Wait until the server has accepted the input. Raises what ended the attempt."""
+        run_blocking(self._async.open(), self._loop)
+        return self
+
+    def insert(self, payload: Any, vs: int, ve: int = INF) -> None:
+        """Say insert(payload, vs, ve). ``payload``: bytes, text, or a row if there is a schema."""
+        self._put((INSERT, vs, ve, 0, self._async.encoder.encode(payload)))
+
+    def adjust(self, payload: Any, vs: int, vold: int, ve: int) -> None:
+        """Say adjust(payload, vs, vold, ve); ``ve == vs`` removes the event."""
+        self._put((ADJUST, vs, ve, vold, self._async.encoder.encode(payload)))
+
+    def stable(self, vc: int) -> None:
+        """Say stable(vc)."""
+        self._put((STABLE, vc, 0, 0, b""))
+
+    def publish(self, batch: Batch) -> None:
+        """Say a whole batch. On a violation the elements before the offender have been said."""
+        self._ready()
+        try:
+            self._outbox.put_batch(batch)
+        finally:
+            self._nudge()
+
+    def publish_rows(self, rows: Any, *, vs: str, ve: str | None = None) -> None:
+        """Say one insert per row; see ``AsyncPublisher.publish_rows``."""
+        self.publish(self._async.encoder.inserts(rows, vs, ve))
+
+    def flush(self) -> None:
+        """Wait until the server has merged everything said so far."""
+        run_blocking(self._async.flush(), self._loop)
+
+    def close(self) -> None:
+        """Say everything, leave, and wait until it is merged."""
+        run_blocking(self._async.close(), self._loop)
+
+    def abort(self) -> None:
+        """Drop the connection without leaving."""
+        run_blocking(self._async.abort(), self._loop)
+
+    @property
+    def algorithm(self) -> str:
+        return self._async.algorithm
+
+    @property
+    def joined(self) -> bool:
+        return self._async.joined
+
+    @property
+    def incarnation(self) -> int:
+        return self._async.incarnation
+
+    @property
+    def reconnects(self) -> int:
+        return self._async.reconnects
+
+    @property
+    def merge_stable_point(self) -> int:
+        """The merge's stable point as last heard."""
+        return self._async.merge_stable_point
+
+    def __enter__(self) -> Publisher:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def _put(self, row: tuple[int, int, int, int, bytes]) -> None:
+        self._ready()
+        self._outbox.put_row(row)
+        self._nudge()
+
+    def _ready(self) -> None:
+        if self._async.failure is not None or self._outbox.is_full or not self._async.is_open:
+            run_blocking(self._async.ready(), self._loop)
+
+    def _nudge(self) -> None:
+        """Wake the loop, once for however many elements come before it looks."""
+        if not self._nudged:
+            self._nudged = True
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._nudged = False
+        self._async.nudge()
+
+
+class Subscriber:
+    """Reads the merged stream; see ``AsyncSubscriber`` for the arguments and the errors.
+
+        for element in lmerge.Subscriber("localhost:7171", "flights"):
+            print(element)
+    """
+
+    def __init__(
+        self, target: str, merge: str, *, name: str = "", wait_for_merge: bool = True, resync: bool = True,
+        give_up_after_s: float | None = None, on_gap: Callable[[SubscriptionGap], None] | None = None,
+    ) -> None:
+        self._async = AsyncSubscriber(
+            target, merge, name=name, wait_for_merge=wait_for_merge, resync=resync, give_up_after_s=give_up_after_s,
+            on_gap=on_gap,
+        )
+        self._loop = background_loop()
+        self._items: queue.SimpleQueue[Batch | BaseException | None] = queue.SimpleQueue()
+        self._room = asyncio.Event()
+        self._task: Any = None
+        self._closed = False
+
+    def batches(self) -> Iterator[Batch]:
+        """The stream in batches, until it is complete or the subscriber is closed."""
+        if self._task is not None:
+            raise UsageError("this subscriber is being read already")
+        self._task = asyncio.run_coroutine_threadsafe(self._pump(), self._loop)
+        try:
+            while True:
+                item = self._items.get()
+                if item is None:
+                    return
+                if isinstance(item, BaseException):
+                    raise item
+                if self._items.qsize() == READ_AHEAD_BATCHES - 1:
+                    self._loop.call_soon_threadsafe(self._room.set)
+                yield item
+        finally:
+            self.close()
+
+    def __iter__(self) -> Iterator[Element]:
+        for batch in self.batches():
+            yield from batch.elements()
+
+    def rows(self) -> Iterator[RowChange]:
+        """The stream with payloads decoded by the declared schema."""
+        for batch in self.batches():
+            yield from self._async.decoded(batch)
+
+    def close(self) -> None:
+        """End the subscription; an iteration in another thread ends too."""
+        if not self._closed:
+            self._closed = True
+            self._loop.call_soon_threadsafe(self._async.close)
+            if self._task is not None:
+                self._task.cancel()
+            self._items.put(None)
+
+    @property
+    def tdb(self) -> Tdb:
+        """The live table, as far as the stream has been received; it can be ahead of what was iterated."""
+        return self._async.tdb
+
+    @property
+    def stable_point(self) -> int:
+        return self._async.stable_point
+
+    @property
+    def gaps(self) -> list[SubscriptionGap]:
+        return self._async.gaps
+
+    @property
+    def reconnects(self) -> int:
+        return self._async.reconnects
+
+    @property
+    def resyncs(self) -> int:
+        return self._async.resyncs
+
+    def __enter__(self) -> Subscriber:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _pump(self) -> None:
+        try:
+            async for batch in self._async.batches():
+                while self._items.qsize() >= READ_AHEAD_BATCHES:  # a slow reader; flow control tells the server
+                    self._room.clear()
+                    await self._room.wait()
+                self._items.put(batch)
+        except BaseException as error:
+            self._items.put(error if not isinstance(error, asyncio.CancelledError) else None)
+        else:
+            self._items.put(None)

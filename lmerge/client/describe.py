@@ -1,0 +1,44 @@
+"""Questions to a server: its merges, one merge, itself. Blocking; each raises ServerGone or UnknownMerge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import grpc
+
+from lmerge.client.faults import error_of
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
+
+# A healthy server answers within a turn of its merges, some 10 ms.
+TIMEOUT_S: Final = 10.0
+
+
+def list_merges(target: str, *, timeout_s: float = TIMEOUT_S) -> list[pb.MergeSummary]:
+    """The merges of a server, by name."""
+    with _stub(target) as stub:
+        return list(stub.ListMerges(pb.ListMergesRequest(), timeout=timeout_s).merges)
+
+
+def describe_merge(target: str, merge: str, *, timeout_s: float = TIMEOUT_S) -> Any:
+    """Everything about one merge, as the wire document lists it; ``stable_point`` is in its ``summary``."""
+    with _stub(target) as stub:
+        return stub.DescribeMerge(pb.DescribeMergeRequest(merge=merge), timeout=timeout_s)
+
+
+def describe_server(target: str, *, timeout_s: float = TIMEOUT_S) -> pb.DescribeServerResponse:
+    """Version, engine and limits of a server."""
+    with _stub(target) as stub:
+        return stub.DescribeServer(pb.DescribeServerRequest(), timeout=timeout_s)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _stub(target: str) -> Iterator[Any]:
+    with grpc.insecure_channel(target) as channel:
+        try:
+            yield pb_grpc.LmergeStub(channel)
+        except grpc.RpcError as problem:
+            call: Any = problem
+            raise error_of(call.code(), call.details(), target) from None

@@ -1,0 +1,65 @@
+"""gRPC status to the error tree, as the wire document lists them: what is worth another try, and what is final."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import grpc
+
+from lmerge.core.elements import show_payload
+from lmerge.errors import (
+    InputTaken,
+    InputViolation,
+    InvalidBatch,
+    LimitExceeded,
+    LmergeError,
+    ServerGone,
+    StaleIncarnation,
+    UnknownMerge,
+    UsageError,
+)
+from lmerge.wire.generated import lmerge_pb2 as pb
+
+# The connection is broken or the server is not there: nobody's fault.
+_RETRYABLE: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED,
+                               grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN})
+_FINAL: Final[dict[grpc.StatusCode, type[LmergeError]]] = {
+    grpc.StatusCode.NOT_FOUND: UnknownMerge,
+    grpc.StatusCode.ALREADY_EXISTS: InputTaken,
+    grpc.StatusCode.ABORTED: StaleIncarnation,
+    grpc.StatusCode.INVALID_ARGUMENT: InvalidBatch,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: LimitExceeded,
+}
+
+
+def is_retryable(code: grpc.StatusCode | None) -> bool:
+    """Whether another attempt can help."""
+    return code in _RETRYABLE
+
+
+def error_of(code: grpc.StatusCode | None, details: str | None, target: str) -> LmergeError:
+    """The error that a status stands for; ``details`` are the server's own words."""
+    words = details or "no details"
+    if code is None or code in _RETRYABLE:
+        return ServerGone(f"the server at {target} cannot be reached: {words}")
+    return _FINAL.get(code, UsageError)(words)
+
+
+def violation_of(replica: str, detached: pb.PublishResponse.Detached) -> InputViolation:
+    """The server's last message to a publisher that broke a promise."""
+    violation = InputViolation(detached.code, replica, "", "", "", index=detached.index)
+    violation.args = (detached.message,)
+    return violation
+
+
+def payload_of(payload: Any) -> bytes:
+    """A payload as bytes. Raises UsageError."""
+    if isinstance(payload, bytes):
+        return payload
+    if isinstance(payload, str):
+        return payload.encode()
+    if isinstance(payload, bytearray | memoryview):
+        return bytes(payload)
+    kind = type(payload).__name__
+    raise UsageError(f"a payload is bytes or text, or a row if the publisher has a schema; not {kind}: "
+                     f"{show_payload(repr(payload).encode())}")

@@ -1,0 +1,133 @@
+"""What a publisher has said and not sent yet: the sans-I/O half of both publishers.
+
+The caller's thread puts elements in, the connection's task takes batches out; a lock stands between them. Whatever
+is in the outbox is in the live events too, so a new connection starts with an empty outbox and the prelude.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from typing import Final
+
+from lmerge.client.live import LiveEvents
+from lmerge.core.batch import Batch, BatchBuilder, Row
+from lmerge.core.elements import INF, NEG_INF, show_payload
+from lmerge.errors import InputViolation, InvalidBatch, LimitExceeded
+from lmerge.wire.limits import PAYLOAD_BYTES
+
+# Bytes that wait before a publisher has to: enough to ride out a reconnect, little enough not to hide a slow server.
+OUTBOX_BYTES_MAX: Final = 16 * 2**20
+ROW_BYTES: Final = 32  # what an element counts besides its payload
+
+
+class Outbox:
+    """Said and not sent. ``said`` and ``acked`` count elements over the publisher's whole life."""
+
+    def __init__(self, name: str, *, bytes_max: int = OUTBOX_BYTES_MAX, payload_bytes_max: int = PAYLOAD_BYTES) -> None:
+        self.lock = threading.Lock()
+        self.live = LiveEvents(name)
+        self.said = 0
+        self.acked = 0
+        self.bytes = 0
+        self.bytes_max = bytes_max
+        self.payload_bytes_max = payload_bytes_max
+        self._chunks: list[Batch] = []
+        self._rows: list[Row] = []
+
+    @property
+    def is_full(self) -> bool:
+        return self.bytes >= self.bytes_max
+
+    def put_row(self, row: Row) -> None:
+        """One element. Raises InputViolation, InvalidBatch or LimitExceeded, changing nothing."""
+        self._check_payload(row[4], 0)
+        for t in row[1:4]:
+            if not NEG_INF <= t <= INF:
+                raise InvalidBatch(f"cannot publish {show_payload(row[4])}: {t} is not a 64-bit time")
+        with self.lock:
+            self.live.say(row)
+            self._rows.append(row)
+            self.said += 1
+            self.bytes += ROW_BYTES + len(row[4])
+
+    def put_batch(self, batch: Batch) -> None:
+        """A batch. Raises what ``put_row`` raises; the elements before the offender have then been said."""
+        for name, column in (("vs", batch.vs), ("ve", batch.ve), ("vold", batch.vold)):
+            try:
+                array("q", column)
+            except (OverflowError, TypeError) as problem:
+                raise InvalidBatch(f"cannot publish a batch: column {name} is not one of 64-bit times") from problem
+        if batch.payloads and max(map(len, batch.payloads)) > self.payload_bytes_max:
+            for index, payload in enumerate(batch.payloads):
+                self._check_payload(payload, index)
+        with self.lock:
+            say = self.live.say
+            index = 0
+            try:
+                for row in batch.rows():
+                    say(row, index)
+                    index += 1
+            except InputViolation:
+                self._put(_first(batch, index))
+                raise
+            self._put(batch)
+
+    def take(self) -> tuple[Batch, int] | None:
+        """Everything that waits, as one batch, and how much has been said with it."""
+        with self.lock:
+            self._close_rows()
+            if not self._chunks:
+                return None
+            chunks, self._chunks = self._chunks, []
+            self.bytes = 0
+            return (chunks[0] if len(chunks) == 1 else _joined(chunks)), self.said
+
+    def restart(self) -> tuple[Batch, int, int]:
+        """A new connection: the prelude, how much has been said with it, and the stable point to join at."""
+        with self.lock:
+            self._chunks, self._rows, self.bytes = [], [], 0
+            return self.live.prelude(), self.said, self.live.trimmed
+
+    def heard(self, stable_point: int) -> None:
+        """The merge is stable at ``stable_point``."""
+        with self.lock:
+            self.live.trim(stable_point)
+
+    def _put(self, batch: Batch) -> None:
+        self._close_rows()
+        if batch.count:
+            self._chunks.append(batch)
+            self.said += batch.count
+            self.bytes += batch.count * ROW_BYTES + sum(map(len, batch.payloads))
+
+    def _close_rows(self) -> None:
+        if self._rows:
+            builder = BatchBuilder()
+            builder.rows, self._rows = self._rows, []
+            self._chunks.append(builder.build())
+
+    def _check_payload(self, payload: bytes, index: int) -> None:
+        if len(payload) > self.payload_bytes_max:
+            raise LimitExceeded(
+                f"cannot publish element {index}: its payload has {len(payload)} bytes, above the limit of "
+                f"{self.payload_bytes_max}"
+            )
+
+
+def _first(batch: Batch, count: int) -> Batch:
+    """The first ``count`` elements of ``batch``."""
+    builder = BatchBuilder()
+    builder.rows = list(batch.rows())[:count]
+    return builder.build()
+
+
+def _joined(chunks: list[Batch]) -> Batch:
+    kinds = b"".join(chunk.kinds for chunk in chunks)
+    joined = Batch(kinds, [], [], [], [])
+    for chunk in chunks:
+        joined.vs.extend(chunk.vs)
+        joined.ve.extend(chunk.ve)
+        joined.vold.extend(chunk.vold)
+        joined.payloads.extend(chunk.payloads)
+    return joined

@@ -1,0 +1,185 @@
+"""A reader's side of Subscribe, for asyncio: snapshot, then deltas, across reconnects."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+import grpc
+import grpc.aio
+
+from lmerge.client.backoff import Backoff
+from lmerge.client.faults import error_of, is_retryable
+from lmerge.client.follower import Follower, SubscriptionGap
+from lmerge.client.publisher import CHANNEL_OPTIONS
+from lmerge.core.batch import Batch
+from lmerge.core.elements import ADJUST, INSERT, NEG_INF, Element
+from lmerge.core.tdb import Tdb
+from lmerge.errors import LmergeError, ServerGone, SubscriberTooSlow
+from lmerge.wire.codec import decode_batch
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
+from lmerge.wire.limits import BatchLimits
+from lmerge.wire.rows import RowCodec
+from lmerge.wire.schema import Schema
+
+_LIMITS: Final = BatchLimits(elements=2**31, payload_bytes=2**31, message_bytes=2**31)  # the server's limits hold
+
+
+class RowChange(NamedTuple):
+    """An element with its payload decoded. ``op``: insert, adjust or stable; ``row`` None for a stable."""
+
+    op: str
+    row: dict[str, Any] | None
+    vs: int
+    ve: int
+    vold: int
+
+
+class AsyncSubscriber:
+    """Reads the merged stream: ``async for element in subscriber``.
+
+    ``batches()`` is the fast way. ``wait_for_merge``: a merge that does not exist yet is waited for, as subscribers are
+    often started before the first replica; otherwise UnknownMerge. ``resync``: a subscriber that was cut off because it
+    read too slowly starts again with a snapshot (counted in ``resyncs``); otherwise SubscriberTooSlow.
+    ``give_up_after_s``: as for publishers. ``on_gap``: called with each SubscriptionGap.
+    """
+
+    def __init__(
+        self, target: str, merge: str, *, name: str = "", wait_for_merge: bool = True, resync: bool = True,
+        give_up_after_s: float | None = None, on_gap: Callable[[SubscriptionGap], None] | None = None,
+    ) -> None:
+        self.target, self.merge, self.name = target, merge, name
+        self.wait_for_merge = wait_for_merge
+        self.resync = resync
+        self.schema: Schema | None = None
+        self.reconnects = 0
+        self.resyncs = 0
+        self.follower = Follower()
+        self._codec: RowCodec | None = None
+        self._give_up_after_s = give_up_after_s
+        self._on_gap = on_gap
+        self._call: Any = None
+        self._open = True
+
+    @property
+    def tdb(self) -> Tdb:
+        """The live table: the events that are not fully frozen, and the stable point."""
+        return self.follower.table
+
+    @property
+    def stable_point(self) -> int:
+        return self.follower.stable_point
+
+    @property
+    def gaps(self) -> list[SubscriptionGap]:
+        """Stretches of time in which frozen events may be missing, oldest first."""
+        return self.follower.gaps
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        """The stream in batches, until it is complete (stable(+inf)) or the subscriber is closed."""
+        backoff = Backoff()
+        lost_s = time.monotonic()
+        async with grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS) as channel:
+            stub: Any = pb_grpc.LmergeStub(channel)
+            while self._is_open():
+                request = pb.SubscribeRequest(
+                    merge=self.merge, subscriber=self.name, wait_for_merge=self.wait_for_merge
+                )
+                self._call = stub.Subscribe(request)
+                try:
+                    async for batch in self._responses(self._call):
+                        backoff.reset()
+                        lost_s = time.monotonic()
+                        if batch.count:
+                            yield batch
+                        if self.follower.is_complete:
+                            return
+                except grpc.aio.AioRpcError as problem:
+                    if not self._is_open():
+                        return
+                    self._judge(problem, lost_s)
+                finally:
+                    self._call.cancel()
+                if not self._is_open():
+                    return
+                self.reconnects += 1
+                await asyncio.sleep(backoff.next_s())
+
+    async def elements(self) -> AsyncIterator[Element]:
+        """The stream element by element."""
+        async for batch in self.batches():
+            for element in batch.elements():
+                yield element
+
+    def __aiter__(self) -> AsyncIterator[Element]:
+        return self.elements()
+
+    async def rows(self) -> AsyncIterator[RowChange]:
+        """The stream with payloads decoded by the schema that the publishers declared. Raises InvalidRow."""
+        async for batch in self.batches():
+            for change in self.decoded(batch):
+                yield change
+
+    def decoded(self, batch: Batch) -> list[RowChange]:
+        """The elements of a batch as row changes."""
+        names = {INSERT: "insert", ADJUST: "adjust"}
+        return [
+            RowChange(names.get(kind, "stable"), self._decode(payload) if kind in names else None, vs, ve, vold)
+            for kind, vs, ve, vold, payload in batch.rows()
+        ]
+
+    def close(self) -> None:
+        """End the subscription; the iteration ends."""
+        self._open = False
+        if self._call is not None:
+            self._call.cancel()
+
+    async def __aenter__(self) -> AsyncSubscriber:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _is_open(self) -> bool:
+        return self._open
+
+    async def _responses(self, call: Any) -> AsyncIterator[Batch]:
+        follower = self.follower
+        async for response in call:
+            kind = response.WhichOneof("message")
+            if kind == "batch":
+                yield follower.take(decode_batch(response.batch, _LIMITS))
+            elif kind == "snapshot_begin":
+                begin = response.snapshot_begin
+                if begin.HasField("schema"):
+                    self.schema = Schema.from_message(begin.schema)
+                gap = follower.begin(begin.stable_point)
+                if gap is not None and self._on_gap is not None:
+                    self._on_gap(gap)
+            elif kind == "snapshot_end":
+                yield follower.end()
+
+    def _judge(self, problem: grpc.aio.AioRpcError, lost_s: float) -> None:
+        """Go on (return) or raise."""
+        code, details = problem.code(), problem.details()
+        if code is grpc.StatusCode.RESOURCE_EXHAUSTED and self.stable_point > NEG_INF:
+            if not self.resync:
+                raise SubscriberTooSlow(details or "cut off") from None
+            self.resyncs += 1
+            return
+        error: LmergeError = error_of(code, details, self.target)
+        if not is_retryable(code):
+            raise error from None
+        if self._give_up_after_s is not None and time.monotonic() - lost_s >= self._give_up_after_s:
+            raise ServerGone(str(error)) from None
+
+    def _decode(self, payload: bytes) -> dict[str, Any] | None:
+        if self._codec is None and self.schema is not None:
+            self._codec = RowCodec(self.schema)
+        return {"payload": payload} if self._codec is None else self._codec.decode(payload)

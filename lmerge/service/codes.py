@@ -1,0 +1,30 @@
+"""Errors to gRPC status codes: the one place that knows both. The table is the one of the wire document."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+
+from lmerge import errors
+
+_CODES: Final[tuple[tuple[type[Exception], grpc.StatusCode], ...]] = (  # the first that fits
+    (errors.InputViolation, grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.PropertiesTooWeak, grpc.StatusCode.FAILED_PRECONDITION),
+    (errors.UnknownMerge, grpc.StatusCode.NOT_FOUND),
+    (errors.UnknownInput, grpc.StatusCode.NOT_FOUND),
+    (errors.InputTaken, grpc.StatusCode.ALREADY_EXISTS),
+    (errors.StaleIncarnation, grpc.StatusCode.ABORTED),
+    (errors.LimitExceeded, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (errors.SubscriberTooSlow, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (errors.UsageError, grpc.StatusCode.INVALID_ARGUMENT),
+    (errors.Unavailable, grpc.StatusCode.UNAVAILABLE),
+)
+
+
+def code_of(error: Exception) -> grpc.StatusCode:
+    """The status code that tells a peer about ``error``; INTERNAL for what lmerge did not raise on purpose."""
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
+    return grpc.StatusCode.INTERNAL

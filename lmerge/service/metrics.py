@@ -1,0 +1,117 @@
+"""Prometheus metrics, read from the hubs when they are scraped: counting costs the hot path nothing.
+
+Names are ``lmerge_<noun>_<unit>[_total]``. The registry is injected, so two servers in one process do not mix. Series
+of an input end when it detaches and start at 0 with its next incarnation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from lmerge.core.elements import INF, NEG_INF
+from lmerge.core.merge import Counts
+from lmerge.service.hub import Hub
+from lmerge.service.registry import Registry
+from lmerge.service.status import ENGINE, lmerge_version
+
+
+class MergeCollector(Collector):
+    """All metrics of one server."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the names are those that ``collect`` gives."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        info = GaugeMetricFamily("lmerge_build_info", "1; version and engine are labels", labels=["version", "engine"])
+        info.add_metric([lmerge_version(), ENGINE], 1)
+        yield info
+        hubs = [self._registry.hubs[name] for name in sorted(self._registry.hubs)]
+        yield from _merge_counters(hubs)
+        yield from _merge_gauges(hubs)
+        yield from _inputs(hubs)
+
+
+def _merge_counters(hubs: list[Hub]) -> Iterator[Metric]:
+    by_kind = ["merge", "kind"]
+    received = CounterMetricFamily("lmerge_received_elements", "Elements merged, of all inputs", labels=by_kind)
+    emitted = CounterMetricFamily("lmerge_emitted_elements", "Elements of the merged output", labels=by_kind)
+    late = CounterMetricFamily(
+        "lmerge_late_elements", "Elements below the output's stable point, of no effect", labels=["merge"]
+    )
+    refused = CounterMetricFamily("lmerge_refused_elements", "Elements of fenced incarnations", labels=["merge"])
+    gone = CounterMetricFamily(
+        "lmerge_detached_inputs", "Inputs that ended, by reason or broken promise", labels=["merge", "reason"]
+    )
+    cut = CounterMetricFamily(
+        "lmerge_cut_off_subscribers", "Subscribers cut off because their queue was full", labels=["merge"]
+    )
+    turns = CounterMetricFamily("lmerge_turns", "Turns of the merge's task", labels=["merge"])
+    seconds = CounterMetricFamily("lmerge_turn_seconds", "Time spent in turns", labels=["merge"])
+    for hub in hubs:
+        for family, counts in ((received, hub.merge.received), (emitted, hub.merge.emitted)):
+            for kind, value in zip(Counts._fields, counts):
+                family.add_metric([hub.name, kind.removesuffix("s")], value)
+        for word, count in sorted(hub.detached_counts.items()):
+            gone.add_metric([hub.name, word], count)
+        late.add_metric([hub.name], hub.merge.late)
+        refused.add_metric([hub.name], hub.merge.refused)
+        cut.add_metric([hub.name], hub.cut_off_count)
+        turns.add_metric([hub.name], hub.turns)
+        seconds.add_metric([hub.name], hub.turn_seconds)
+    yield from (received, emitted, late, refused, gone, cut, turns, seconds)
+
+
+def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
+    live = GaugeMetricFamily("lmerge_live_events", "Events that are not fully frozen", labels=["merge"])
+    inputs = GaugeMetricFamily("lmerge_attached_inputs", "Inputs attached", labels=["merge"])
+    losses = GaugeMetricFamily("lmerge_survivable_losses", "Inputs that may be lost", labels=["merge"])
+    stable = GaugeMetricFamily("lmerge_stable_point_time", "Stable point of the output", labels=["merge"])
+    queued = GaugeMetricFamily("lmerge_queued_elements", "Elements that wait for the merge", labels=["merge"])
+    readers = GaugeMetricFamily("lmerge_attached_subscribers", "Subscribers", labels=["merge"])
+    backlog = GaugeMetricFamily("lmerge_subscriber_queue_bytes", "Largest queue of a subscriber", labels=["merge"])
+    for hub in hubs:
+        live.add_metric([hub.name], hub.merge.live_count)
+        inputs.add_metric([hub.name], len(hub.merge.inputs()))
+        losses.add_metric([hub.name], hub.merge.survives_losses)
+        stable.add_metric([hub.name], _time(hub.merge.stable_point))
+        queued.add_metric([hub.name], hub.queued_elements)
+        readers.add_metric([hub.name], len(hub.subscribers))
+        backlog.add_metric([hub.name], max((s.queued_bytes for s in hub.subscribers.values()), default=0))
+    yield from (live, inputs, losses, stable, queued, readers, backlog)
+
+
+def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
+    labels = ["merge", "input"]
+    received = CounterMetricFamily("lmerge_input_elements", "Elements that the input has sent", labels=labels)
+    won = CounterMetricFamily("lmerge_input_won_elements", "Output elements that the input caused", labels=labels)
+    late = CounterMetricFamily("lmerge_input_late_elements", "Elements that came too late", labels=labels)
+    stable = GaugeMetricFamily("lmerge_input_stable_point_time", "The input's own stable point", labels=labels)
+    lag = GaugeMetricFamily("lmerge_input_lag_time", "Distance behind the furthest input", labels=labels)
+    joined = GaugeMetricFamily("lmerge_input_joined_bool", "1 if it counts as redundant", labels=labels)
+    for hub in hubs:
+        statuses = hub.merge.inputs()
+        front = max((s.stable_point for s in statuses), default=NEG_INF)
+        for status in statuses:
+            key = [hub.name, status.name]
+            received.add_metric(key, status.inserts + status.adjusts + status.stables)
+            won.add_metric(key, status.won)
+            late.add_metric(key, status.late)
+            stable.add_metric(key, _time(status.stable_point))
+            behind = _time(front) - _time(status.stable_point) if front != status.stable_point else 0.0
+            lag.add_metric(key, behind)
+            joined.add_metric(key, status.state == "joined")
+    yield from (received, won, late, stable, lag, joined)
+
+
+def _time(t: int) -> float:
+    """A time as a sample; the two infinities as such."""
+    if t == INF:
+        return float("inf")
+    return float("-inf") if t == NEG_INF else float(t)

@@ -1,0 +1,202 @@
+"""One publisher's stream: attach, batches up, acks down (PUBLISH of the wire document).
+
+Two tasks: a reader that decodes batches and puts them into the merge's inbox (and so stops reading when that is
+full), and a writer that sends the latest ack. The hub ends the session when the input breaks a promise or is fenced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+from grpc.aio import EOF  # type: ignore[attr-defined]  # missing in the stubs
+
+from lmerge.core.inputs import ACTIVE, OBSERVE
+from lmerge.core.properties import parse_properties
+from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, UsageError
+from lmerge.service.hub import Accepted, AttachRequest, Hub
+from lmerge.service.registry import Registry
+from lmerge.service.settings import Settings
+from lmerge.wire.codec import decode_batch
+from lmerge.wire.generated import lmerge_pb2 as pb
+
+_ROLES: Final = {pb.ROLE_UNSPECIFIED: ACTIVE, pb.ROLE_ACTIVE: ACTIVE, pb.ROLE_OBSERVE: OBSERVE}
+
+
+class _Ack(NamedTuple):
+    sequence: int
+    stable_point: int
+    joined: bool
+
+
+class PublishSession:
+    """One call of Publish. ``run`` returns when the publisher has left, and raises what ended it otherwise."""
+
+    def __init__(self, context: Any, registry: Registry, settings: Settings) -> None:
+        self._context = context
+        self._registry = registry
+        self._settings = settings
+        self._batch_limits = settings.batch_limits
+        self._who = "a publisher"
+        self._sequence = 0
+        self._ack: _Ack | None = None
+        self._detached: pb.PublishResponse.Detached | None = None
+        self._ended: asyncio.Future[LmergeError] = asyncio.get_running_loop().create_future()
+        self._wake = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    # The hub's side.
+
+    def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
+        self._ack = _Ack(sequence, stable_point, joined)
+        self._wake.set()
+
+    def end(self, error: LmergeError, detached: pb.PublishResponse.Detached | None = None) -> None:
+        if not self._ended.done():
+            self._detached = detached
+            self._ended.set_result(error)
+
+    # The stream's side.
+
+    async def run(self) -> None:
+        """Serve the stream. Raises the LmergeError that ended it."""
+        attach = await self._read_attach()
+        request = self._request(attach)
+        hub = self._registry.for_publisher(attach.merge)
+        try:
+            try:
+                accepted = await hub.attach(self, request)
+            finally:
+                self._registry.settle(hub)
+            await self._serve_accepted(hub, accepted)
+        finally:
+            hub.gone(self, "its connection ended")
+
+    async def _serve_accepted(self, hub: Hub, accepted: Accepted) -> None:
+        try:
+            await self._context.write(pb.PublishResponse(accepted=self._accepted(accepted)))
+            await self._serve(hub)
+        except LmergeError as error:
+            await hub.leave(self, f"refused: {error}")
+            await self._write_rest()
+            raise
+
+    async def _serve(self, hub: Hub) -> None:
+        reader = asyncio.create_task(self._read(hub))
+        writer = asyncio.create_task(self._write())
+        try:
+            await asyncio.wait((reader, writer, self._ended), return_when=asyncio.FIRST_COMPLETED)
+            if writer.done():
+                writer.result()  # the stream is broken: the peer has gone
+            if not self._ended.done() and reader.done():
+                reader.result()
+                await hub.leave(self, "left")
+        finally:
+            reader.cancel()
+            self._hurry.set()
+            writer.cancel()
+            await asyncio.gather(reader, writer, return_exceptions=True)
+        if self._ended.done():
+            raise self._ended.result()
+        await self._write_rest()
+
+    async def _read_attach(self) -> pb.Attach:
+        try:
+            data = await asyncio.wait_for(self._context.read(), self._settings.attach_timeout_s)
+        except asyncio.TimeoutError:
+            raise UsageError(f"no attach came within {self._settings.attach_timeout_s} s") from None
+        if data is EOF:
+            raise UsageError("the stream ended before an attach came")
+        request = self._parsed(data)
+        if request.WhichOneof("message") != "attach":
+            raise UsageError("the first message must be an attach")
+        return request.attach
+
+    def _request(self, attach: pb.Attach) -> AttachRequest:
+        for what, name in (("merge", attach.merge), ("replica", attach.replica)):
+            check_name(what, name, self._settings.name_bytes)
+        self._who = f"input {attach.replica!r} of merge {attach.merge!r}"
+        if attach.role not in _ROLES:
+            raise UsageError(f"{self._who} cannot attach: unknown role {attach.role}")
+        return AttachRequest(
+            name=attach.replica,
+            incarnation=attach.incarnation or None,
+            properties=parse_properties(attach.properties),
+            join_at=attach.join_at if attach.HasField("join_at") else None,
+            role=_ROLES[attach.role],
+            schema=attach.schema if attach.HasField("schema") else None,
+        )
+
+    def _accepted(self, accepted: Accepted) -> pb.PublishResponse.Accepted:
+        return pb.PublishResponse.Accepted(**accepted._asdict(), limits=self._settings.limits_message())
+
+    async def _read(self, hub: Hub) -> None:
+        """Until the publisher leaves or half-closes."""
+        while True:
+            data = await self._context.read()
+            if data is EOF:
+                return
+            request = self._parsed(data)
+            kind = request.WhichOneof("message")
+            if kind == "batch":
+                await self._take(hub, request.batch, len(data))
+            elif kind == "leave":
+                return
+            elif kind == "attach":
+                raise UsageError(f"{self._who}: a second attach came; a stream attaches once")
+
+    async def _take(self, hub: Hub, message: pb.PublishRequest.SequencedBatch, wire_bytes: int) -> None:
+        expected = self._sequence + 1
+        if message.sequence != expected:
+            raise InvalidBatch(f"{self._who}: batch {message.sequence} came where batch {expected} was due")
+        try:
+            batch = decode_batch(message.batch, self._batch_limits)
+        except UsageError as error:
+            raise type(error)(f"{self._who}, batch {message.sequence}: {error}") from None
+        self._sequence = expected
+        await hub.put(self, expected, batch, wire_bytes)
+
+    def _parsed(self, data: bytes) -> pb.PublishRequest:
+        if len(data) > self._settings.message_bytes:
+            raise LimitExceeded(
+                f"{self._who}: a message of {len(data)} bytes is above the limit of {self._settings.message_bytes}"
+            )
+        try:
+            return pb.PublishRequest.FromString(data)
+        except DecodeError:
+            raise InvalidBatch(f"{self._who}: a message of {len(data)} bytes is not a PublishRequest") from None
+
+    async def _write(self) -> None:
+        """Send the latest ack, at most one per interval."""
+        interval = self._settings.ack_interval_s
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._write_ack()
+            timer = loop.call_later(interval, self._hurry.set)
+            await self._hurry.wait()
+            timer.cancel()
+            self._hurry.clear()
+
+    async def _write_ack(self) -> None:
+        ack, self._ack = self._ack, None
+        if ack is not None:
+            await self._context.write(pb.PublishResponse(ack=pb.PublishResponse.Ack(**ack._asdict())))
+
+    async def _write_rest(self) -> None:
+        """The last ack and, after a fault, what the fault was."""
+        await self._write_ack()
+        if self._detached is not None:
+            await self._context.write(pb.PublishResponse(detached=self._detached))
+
+
+def check_name(what: str, name: str, bytes_max: int) -> None:
+    """Raises UsageError if ``name`` cannot name a ``what``."""
+    if not name:
+        raise UsageError(f"the name of a {what} must not be empty")
+    if len(name.encode()) > bytes_max:
+        raise UsageError(f"the name of a {what} has {len(name.encode())} bytes, above the limit of {bytes_max}")
+    if not name.isprintable():
+        raise UsageError(f"the name of a {what} must be printable, not {name!r}")

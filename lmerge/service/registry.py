@@ -1,0 +1,109 @@
+"""The merges of one server, by name: made when declared or first published to, awaited by early subscribers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from lmerge.errors import Draining, LimitExceeded, UnknownMerge, UsageError
+from lmerge.service import log
+from lmerge.service.hub import Hub
+from lmerge.service.record import Recorder, record_file
+from lmerge.service.settings import Settings
+
+
+class Registry:
+    """All hubs. Single-threaded: belongs to the server's loop."""
+
+    def __init__(self, settings: Settings, on_crash: Callable[[BaseException], None]) -> None:
+        self.hubs: dict[str, Hub] = {}
+        self.draining = False
+        self._settings = settings
+        self._on_crash = on_crash
+        self._awaited: dict[str, list[asyncio.Future[Hub]]] = {}
+
+    def declare(self) -> None:
+        """Make the declared merges. Raises UsageError."""
+        for name in self._settings.merges:
+            if name not in self.hubs:
+                self._create(name)
+
+    def get(self, name: str) -> Hub:
+        """Raises UnknownMerge."""
+        hub = self.hubs.get(name)
+        if hub is None or (not hub.attached_ever and name not in self._settings.merges):
+            raise UnknownMerge(f"there is no merge {name!r} on this server")
+        return hub
+
+    def for_publisher(self, name: str) -> Hub:
+        """The merge, made if need be. Raises UnknownMerge, LimitExceeded, UsageError, Draining."""
+        if self.draining:
+            raise Draining("the server is draining; try another server, or this one later")
+        hub = self.hubs.get(name)
+        if hub is not None:
+            return hub
+        if not self._settings.allow_create:
+            raise UnknownMerge(f"there is no merge {name!r} on this server, and publishers cannot make one here")
+        return self._create(name)
+
+    def settle(self, hub: Hub) -> None:
+        """After a publisher's attempt to attach: the merge exists for all, or, if nobody got in, is dropped."""
+        if hub.attached_ever:
+            for waiter in self._awaited.pop(hub.name, ()):
+                if not waiter.done():
+                    waiter.set_result(hub)
+        elif hub.is_unused and hub.name not in self._settings.merges and self.hubs.get(hub.name) is hub:
+            del self.hubs[hub.name]
+            hub.abandon()
+
+    async def wait_for(self, name: str) -> Hub:
+        """The merge, once it exists. Raises LimitExceeded, Draining."""
+        if self.draining:
+            raise Draining("the server is draining; try another server, or this one later")
+        try:
+            return self.get(name)
+        except UnknownMerge:
+            pass
+        if sum(map(len, self._awaited.values())) >= self._settings.waiting_subscribers:
+            raise LimitExceeded(f"{self._settings.waiting_subscribers} subscribers wait for merges already, the limit")
+        waiter: asyncio.Future[Hub] = asyncio.get_running_loop().create_future()
+        waiters = self._awaited.setdefault(name, [])
+        waiters.append(waiter)
+        try:
+            return await waiter
+        finally:
+            if waiter in waiters:
+                waiters.remove(waiter)
+            if not waiters and self._awaited.get(name) is waiters:
+                del self._awaited[name]
+
+    async def drain(self) -> None:
+        """Nothing new; what was received is merged and sent."""
+        self.draining = True
+        for waiters in self._awaited.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(Draining("the server is draining; try another server, or this one later"))
+        await asyncio.gather(*(hub.drain() for hub in self.hubs.values()))
+
+    async def close(self) -> None:
+        await asyncio.gather(*(hub.close() for hub in self.hubs.values()))
+
+    def _create(self, name: str) -> Hub:
+        settings = self._settings
+        if len(self.hubs) >= settings.merges_max:
+            raise LimitExceeded(f"merge {name!r} cannot be made: there are {len(self.hubs)} merges, the limit")
+        recorder = None
+        if settings.record_path is not None:
+            if self.hubs and "{merge}" not in settings.record_path:
+                raise UsageError(
+                    f"merge {name!r} cannot be made: the server records merge {next(iter(self.hubs))!r} to "
+                    f'{settings.record_path!r}; a record path with "{{merge}}" in it takes several'
+                )
+            recorder = Recorder(record_file(settings.record_path, name))
+        hub = Hub(name, settings, recorder)
+        hub.start(self._on_crash)
+        self.hubs[name] = hub
+        log.event(logging.INFO, "merge made", merge=name)
+        return hub

@@ -1,0 +1,193 @@
+"""The server: the merges behind gRPC, and HTTP for probes and metrics. A shell around the other modules.
+
+    server = Server(Settings(port=7654))
+    await server.start()
+    await server.wait_closed()      # until stop(), or until a merge has failed
+
+Subscribe and Publish are registered with raw bytes on the hot side: a subscriber's messages are serialized once for
+all of them, and a publisher's are measured before they are parsed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from prometheus_client import CollectorRegistry
+
+from lmerge.errors import LmergeError
+from lmerge.service import log, status
+from lmerge.service.codes import code_of
+from lmerge.service.http import HttpServer
+from lmerge.service.metrics import MergeCollector
+from lmerge.service.ports import cannot_listen, why_not
+from lmerge.service.publish import PublishSession
+from lmerge.service.registry import Registry
+from lmerge.service.settings import Settings
+from lmerge.service.subscribe import serve_subscriber
+from lmerge.wire.generated import lmerge_pb2 as pb
+
+SERVICE: Final = pb.DESCRIPTOR.services_by_name["Lmerge"].full_name
+# A message above its limit should get our error, which names the input, rather than gRPC's: up to this factor it does.
+_RECEIVE_FACTOR: Final = 2
+
+T = TypeVar("T")
+
+
+class Server:
+    """One server. ``port`` and ``http_port`` are the bound ones after ``start``."""
+
+    def __init__(self, settings: Settings, metrics: CollectorRegistry | None = None) -> None:
+        """Raises UsageError if the settings cannot work together."""
+        settings.validate()
+        self.settings = settings
+        self.port = settings.port
+        self.http_port = settings.http_port
+        self.metrics = metrics if metrics is not None else CollectorRegistry()
+        self._started_at = time.monotonic()
+        self._failure: BaseException | None = None
+        self._closed: asyncio.Event | None = None
+        self._stopping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Listen. Raises AddressInUse, UsageError; nothing is left behind then."""
+        self._closed = asyncio.Event()
+        self._registry = Registry(self.settings, self._on_crash)
+        self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing in the stubs
+        self._grpc = self._grpc_server()
+        self._http: HttpServer | None = None
+        try:
+            self._registry.declare()
+            self.port = self._bind()
+            if self.settings.http_port is not None:
+                http = HttpServer(self.settings.host, self.settings.http_port, self.metrics, self._is_ready)
+                await http.start()
+                self._http, self.http_port = http, http.port
+            self.metrics.register(MergeCollector(self._registry))
+            await self._grpc.start()
+        except BaseException:
+            await self._grpc.stop(None)
+            if self._http is not None:
+                await self._http.stop()
+            await self._registry.close()
+            raise
+        for service in ("", SERVICE):
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        log.event(logging.INFO, "server started", host=self.settings.host, port=self.port, http_port=self.http_port)
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Drain: take nothing new, merge and send what was received, end all streams; by force after ``grace_s``."""
+        if self._closed is None:
+            return
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(grace_s))
+        await asyncio.shield(self._stopping)
+
+    async def wait_closed(self) -> None:
+        """Until the server has stopped. Raises what a merge failed with, if one did."""
+        if self._closed is not None:
+            await self._closed.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _stop(self, grace_s: float) -> None:
+        assert self._closed is not None
+        log.event(logging.INFO, "server draining", grace_s=grace_s)
+        deadline = time.monotonic() + grace_s
+        await self._health.enter_graceful_shutdown()
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._registry.drain(), grace_s)
+        await self._grpc.stop(max(0.0, deadline - time.monotonic()))
+        if self._http is not None:
+            await self._http.stop()
+        await self._registry.close()
+        log.event(logging.INFO, "server stopped")
+        self._closed.set()
+
+    def _is_ready(self) -> bool:
+        return not self._registry.draining
+
+    def _on_crash(self, bug: BaseException) -> None:
+        """A merge failed: a bug. The other merges drain, and ``wait_closed`` raises it."""
+        self._failure = self._failure or bug
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(1.0))
+
+    # gRPC.
+
+    def _grpc_server(self) -> grpc.aio.Server:
+        settings = self.settings
+        server = grpc.aio.server(options=[
+            ("grpc.so_reuseport", 0),  # a port in use must be an error, not a lottery
+            ("grpc.max_receive_message_length", _RECEIVE_FACTOR * settings.message_bytes),
+            ("grpc.max_send_message_length", settings.message_bytes),
+            ("grpc.keepalive_time_ms", int(settings.keepalive_s * 1000)),
+            ("grpc.keepalive_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
+            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # clients may ping us as well
+            ("grpc.http2.max_pings_without_data", 0),
+        ])
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        return server
+
+    def _bind(self) -> int:
+        host, port = self.settings.host, self.settings.port
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            return self._grpc.add_insecure_port(address)
+        except RuntimeError as problem:
+            raise cannot_listen(host, port, why_not(host, port) or OSError(str(problem))) from problem
+
+    def _handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+        return {
+            "Publish": grpc.stream_stream_rpc_method_handler(
+                self._publish, response_serializer=pb.PublishResponse.SerializeToString
+            ),
+            "Subscribe": grpc.unary_stream_rpc_method_handler(
+                self._subscribe, request_deserializer=pb.SubscribeRequest.FromString
+            ),
+            "ListMerges": grpc.unary_unary_rpc_method_handler(
+                self._list_merges, pb.ListMergesRequest.FromString, pb.ListMergesResponse.SerializeToString
+            ),
+            "DescribeMerge": grpc.unary_unary_rpc_method_handler(
+                self._describe_merge, pb.DescribeMergeRequest.FromString, pb.DescribeMergeResponse.SerializeToString
+            ),
+            "DescribeServer": grpc.unary_unary_rpc_method_handler(
+                self._describe_server, pb.DescribeServerRequest.FromString, pb.DescribeServerResponse.SerializeToString
+            ),
+        }
+
+    async def _publish(self, _requests: Any, context: Any) -> None:
+        await _answered(context, PublishSession(context, self._registry, self.settings).run)
+
+    async def _subscribe(self, request: pb.SubscribeRequest, context: Any) -> None:
+        await _answered(context, lambda: serve_subscriber(request, context, self._registry, self.settings))
+
+    async def _list_merges(self, _request: pb.ListMergesRequest, _context: Any) -> pb.ListMergesResponse:
+        return status.list_merges(self._registry)
+
+    async def _describe_merge(self, request: pb.DescribeMergeRequest, context: Any) -> pb.DescribeMergeResponse:
+        async def describe() -> pb.DescribeMergeResponse:
+            return status.describe_merge(self._registry.get(request.merge))
+
+        return await _answered(context, describe)
+
+    async def _describe_server(self, _request: pb.DescribeServerRequest, _context: Any) -> pb.DescribeServerResponse:
+        return status.describe_server(self.settings, self._started_at)
+
+
+async def _answered(context: Any, serve: Callable[[], Awaitable[T]]) -> T:
+    """``serve()``; an error of ours becomes the status of this call."""
+    try:
+        return await serve()
+    except LmergeError as error:
+        await context.abort(code_of(error), str(error))
+        raise  # abort has raised already

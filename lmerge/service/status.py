@@ -1,0 +1,92 @@
+"""What a server says about itself and its merges: ListMerges, DescribeMerge, DescribeServer."""
+
+from __future__ import annotations
+
+import time
+from importlib.metadata import PackageNotFoundError, version
+
+from lmerge.core.inputs import OBSERVE
+from lmerge.core.merge import Counts, InputStatus
+from lmerge.service.hub import Hub
+from lmerge.service.registry import Registry
+from lmerge.service.settings import Settings
+from lmerge.wire.generated import lmerge_pb2 as pb
+
+ENGINE = "python"
+
+
+def lmerge_version() -> str:
+    """Of the installed distribution; ``unknown`` if lmerge runs from a bare source tree."""
+    try:
+        return version("lmerge")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def describe_server(settings: Settings, started_at: float) -> pb.DescribeServerResponse:
+    """``started_at``: of the monotonic clock."""
+    return pb.DescribeServerResponse(
+        version=lmerge_version(), engine=ENGINE, limits=settings.limits_message(),
+        uptime_seconds=time.monotonic() - started_at,
+    )
+
+
+def list_merges(registry: Registry) -> pb.ListMergesResponse:
+    """In order of name."""
+    return pb.ListMergesResponse(merges=[_summary(registry.hubs[name]) for name in sorted(registry.hubs)])
+
+
+def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
+    """Everything about one merge."""
+    merge = hub.merge
+    return pb.DescribeMergeResponse(
+        summary=_summary(hub),
+        algorithm_reason=merge.algorithm_reason,
+        policy=str(merge.policy),
+        engine=ENGINE,
+        inputs=[_input(hub, status) for status in merge.inputs()],
+        emitted=_counts(merge.emitted),
+        live_events=merge.live_count,
+        survives_losses=merge.survives_losses,
+        refused=merge.refused,
+        detached=[
+            pb.DetachedInput(replica=gone.input, incarnation=gone.incarnation, reason=gone.reason)
+            for gone in hub.detached
+        ],
+        subscribers=[
+            pb.SubscriberStatus(
+                subscriber=s.name, peer=s.peer, queued_bytes=s.queued_bytes, sent_elements=s.sent_elements
+            )
+            for s in hub.subscribers.values()
+        ],
+        schema=hub.schema,
+    )
+
+
+def _summary(hub: Hub) -> pb.MergeSummary:
+    merge = hub.merge
+    return pb.MergeSummary(
+        merge=hub.name, algorithm=merge.algorithm, stable_point=merge.stable_point, inputs=len(merge.inputs()),
+        subscribers=len(hub.subscribers),
+    )
+
+
+def _input(hub: Hub, status: InputStatus) -> pb.InputStatus:
+    attached = hub.attached(status.name)
+    return pb.InputStatus(
+        replica=status.name,
+        incarnation=status.incarnation,
+        role=pb.ROLE_OBSERVE if status.role == OBSERVE else pb.ROLE_ACTIVE,
+        state=status.state,
+        properties=status.properties,
+        stable_point=status.stable_point,
+        join_at=status.join_at,
+        received=_counts(Counts(status.inserts, status.adjusts, status.stables)),
+        late=status.late,
+        won=status.won,
+        attached_seconds=time.monotonic() - attached.attached_at if attached is not None else 0.0,
+    )
+
+
+def _counts(counts: Counts) -> pb.Counts:
+    return pb.Counts(inserts=counts.inserts, adjusts=counts.adjusts, stables=counts.stables)

@@ -1,0 +1,192 @@
+"""The declared schema of row payloads: which columns, in which order, of which types.
+
+Publishers declare it when they attach, the server compares it between them and hands it to subscribers, and
+``rows`` encodes by it. The words for types:
+
+=============================  ============================================================================
+``bool``, ``int``, ``string``  int is 64 bits wide
+``float``, ``float(2)``        64 bits; with digits, values are rounded to them before encoding, so that sums
+                               taken in another order still give the same bytes
+``bytes``                      as they are
+``timestamp``                  a moment, in UTC, to the microsecond
+``date``                       a day
+``decimal(2)``                 exact, with that many digits after the point; at most 38 digits in all
+``list<T>``                    any number of T
+a mapping                      a struct with these fields, in this order
+=============================  ============================================================================
+
+A ``?`` behind a type says that the value can be missing (None): ``"float(2)?"``. For a struct it stands behind the
+name: ``{"origin?": {"city": "string"}}``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from lmerge.errors import UsageError
+from lmerge.wire.generated import lmerge_pb2 as pb
+
+SIMPLE_TYPES: Final = ("bool", "int", "float", "string", "bytes", "timestamp", "date", "decimal")
+TYPES: Final = (*SIMPLE_TYPES, "list", "struct")
+
+# More columns than any table people keep; a hostile schema stays small.
+COLUMNS_MAX: Final = 2000
+# Deeper rows are documents; also keeps recursion shallow.
+DEPTH_MAX: Final = 16
+# As in SQL engines and Arrow's decimal128.
+DECIMAL_DIGITS_MAX: Final = 38
+# Beyond this rounding changes nothing in a 64-bit float of ordinary size.
+ROUND_DIGITS_MAX: Final = 15
+
+SchemaLike: TypeAlias = "Schema | Mapping[str, object]"
+
+_WORD: Final = re.compile(r"(?P<type>[a-z]+)(\((?P<number>-?\d{1,3})\))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. ``children``: the element of a list, the fields of a struct."""
+
+    name: str
+    type: str
+    nullable: bool = False
+    round_digits: int | None = None
+    scale: int = 0
+    children: tuple[Column, ...] = ()
+
+    def describe(self) -> str:
+        """The type as ``parse_schema`` reads it, for messages."""
+        word = self.type
+        if self.type == "list":
+            word = f"list<{self.children[0].describe()}>"
+        elif self.type == "struct":
+            word = "{" + ", ".join(f"{child.name}: {child.describe()}" for child in self.children) + "}"
+        elif self.type == "decimal":
+            word = f"decimal({self.scale})"
+        elif self.round_digits is not None:
+            word = f"float({self.round_digits})"
+        return word + "?" * self.nullable
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Columns in order. Equal schemas give equal bytes for equal rows. Raises UsageError if it makes no sense."""
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        _check_fields(self.columns, "a schema", 0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(column.name for column in self.columns)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{column.name}: {column.describe()}" for column in self.columns)
+
+    def to_message(self) -> pb.Schema:
+        """The wire form."""
+        return pb.Schema(columns=[_column_message(column) for column in self.columns])
+
+    @classmethod
+    def from_message(cls, message: pb.Schema) -> Schema:
+        """The schema that ``message`` declares. Raises UsageError if it makes no sense."""
+        return cls(tuple(_column_of(column, 0) for column in message.columns))
+
+
+def parse_schema(declared: SchemaLike) -> Schema:
+    """A schema from ``{"name": "type", ...}`` in the words above. Raises UsageError.
+
+    >>> str(parse_schema({"carrier": "string", "delay": "float(1)?"}))
+    'carrier: string, delay: float(1)?'
+    """
+    if isinstance(declared, Schema):
+        return declared
+    return Schema(_parse_fields(declared, 0))
+
+
+def _parse_fields(declared: Mapping[str, object], depth: int) -> tuple[Column, ...]:
+    return tuple(_parse_field(name, word, depth) for name, word in declared.items())
+
+
+def _parse_field(name: str, word: object, depth: int) -> Column:
+    if depth > DEPTH_MAX:
+        raise UsageError(f"column {name!r} is nested deeper than {DEPTH_MAX}")
+    if isinstance(word, Mapping):
+        nullable = name.endswith("?")
+        return Column(name.removesuffix("?"), "struct", nullable, children=_parse_fields(word, depth + 1))
+    if not isinstance(word, str):
+        raise UsageError(f"column {name!r}: a type is a word or a mapping, not {word!r:.64}")
+    text = word.strip()
+    nullable = text.endswith("?")
+    text = text.removesuffix("?").strip()
+    if text.startswith("list<") and text.endswith(">"):
+        child = _parse_field("element", text[len("list<") : -1], depth + 1)
+        return Column(name, "list", nullable, children=(child,))
+    match = _WORD.fullmatch(text)
+    known = match is not None and match["type"] in (("float", "decimal") if match["number"] else SIMPLE_TYPES)
+    if match is None or not known:
+        raise UsageError(f"column {name!r}: unknown type {word!r:.64}; the types are {', '.join(TYPES)}")
+    number = None if match["number"] is None else int(match["number"])
+    if match["type"] == "decimal":
+        return Column(name, "decimal", nullable, scale=number or 0)
+    return Column(name, match["type"], nullable, round_digits=number)
+
+
+def _check_fields(columns: tuple[Column, ...], what: str, depth: int) -> None:
+    if not 1 <= len(columns) <= COLUMNS_MAX:
+        raise UsageError(f"{what} has {len(columns)} columns; it needs 1 to {COLUMNS_MAX}")
+    names = [column.name for column in columns]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise UsageError(f"{what} has two columns named {twice!r}")
+    for column in columns:
+        _check_column(column, depth)
+
+
+def _check_column(column: Column, depth: int) -> None:
+    if not column.name:
+        raise UsageError("a column of a schema has no name")
+    what = f"column {column.name!r}"
+    if depth > DEPTH_MAX:
+        raise UsageError(f"{what} is nested deeper than {DEPTH_MAX}")
+    if column.type not in TYPES:
+        raise UsageError(f"{what}: unknown type {column.type!r:.64}; the types are {', '.join(TYPES)}")
+    if not 0 <= column.scale <= DECIMAL_DIGITS_MAX:
+        raise UsageError(f"{what}: a scale of {column.scale} is not between 0 and {DECIMAL_DIGITS_MAX}")
+    if column.scale and column.type != "decimal":
+        raise UsageError(f"{what}: only a decimal has a scale, not {column.type}")
+    if column.round_digits is not None:
+        if column.type != "float":
+            raise UsageError(f"{what}: only a float is rounded, not {column.type}")
+        if abs(column.round_digits) > ROUND_DIGITS_MAX:
+            raise UsageError(f"{what}: rounding to {column.round_digits} digits is beyond {ROUND_DIGITS_MAX}")
+    if column.type == "list":
+        if len(column.children) != 1:
+            raise UsageError(f"{what}: a list has one type of element, not {len(column.children)}")
+        _check_column(column.children[0], depth + 1)
+    elif column.type == "struct":
+        _check_fields(column.children, what, depth + 1)
+    elif column.children:
+        raise UsageError(f"{what}: {column.type} has no children")
+
+
+def _column_message(column: Column) -> pb.Schema.Column:
+    return pb.Schema.Column(
+        name=column.name, type=column.type, nullable=column.nullable, round_digits=column.round_digits,
+        scale=column.scale, children=[_column_message(child) for child in column.children],
+    )
+
+
+def _column_of(message: pb.Schema.Column, depth: int) -> Column:
+    if depth > DEPTH_MAX:
+        raise UsageError(f"column {message.name!r} is nested deeper than {DEPTH_MAX}")
+    return Column(
+        message.name, message.type, message.nullable,
+        message.round_digits if message.HasField("round_digits") else None, message.scale,
+        tuple(_column_of(child, depth + 1) for child in message.children),
+    )

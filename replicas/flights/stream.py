@@ -1,0 +1,116 @@
+"""One physical stream of flights: a style over all flights, from the beginning or from a join in the middle. Pure.
+
+Called by `replay` and by the tests. Time advances by one hour of application time a step: a batch holds what
+becomes known in that hour in order of time, and ends with the stable point that is then exact. Streams are made
+as they are read: memory is that of the flights known but not final.
+
+Law of a join (V.B): a replica that joins at ``join_at`` is correct for every event with ``Ve >= join_at``. It
+inserts those that are known by then with their end as known by then, and goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from lmerge.core.batch import Batch, BatchBuilder
+from lmerge.core.elements import INF, INSERT, NEG_INF
+from replicas.flights.flight import HOUR, Flight
+from replicas.flights.style import LEAD_MAX, Move, Style, final_at
+
+
+class Step(NamedTuple):
+    """What becomes known before application time ``until`` and was not told yet."""
+
+    until: int
+    batch: Batch
+
+
+class FlightStream:
+    """``flights`` (in order of vs and payload) as ``style`` tells them. Read it once, by `steps`."""
+
+    def __init__(self, flights: Sequence[Flight], style: Style) -> None:
+        self._flights = flights
+        self._style = style
+        # When each flight and all before it are final: known to the conservative style in hindsight only.
+        self._settled = list(accumulate((final_at(flight) for flight in flights), max))
+        self._due: dict[int, list[tuple[Flight, Move]]] = defaultdict(list)
+        self._scheduled = 0  # flights whose moves are in _due or past
+        self._waiting = 0  # the first flight that is not settled
+        self._stable_point = NEG_INF
+        self._now = (flights[0].vs - LEAD_MAX) // HOUR * HOUR if flights else 0
+
+    def join(self, now: int, join_at: int) -> Batch:
+        """Skip what is known before ``now`` (rounded down to an hour) but for the events with ``Ve >= join_at``."""
+        builder = BatchBuilder()
+        self._now = max(self._now, now // HOUR * HOUR)
+        for flight, settled in zip(self._flights, self._settled, strict=True):
+            if flight.vs - LEAD_MAX >= self._now:
+                break
+            self._scheduled += 1
+            if settled < self._now and flight.ve < join_at:
+                continue
+            ve, goes_on = flight.vs, False
+            for move in self._style.moves(flight, settled):
+                if move.at < self._now:
+                    ve = move.ve
+                else:
+                    self._due[move.at // HOUR].append((flight, move))
+                    goes_on = True
+            if ve > flight.vs and (ve >= join_at or goes_on):
+                builder.insert(flight.payload, flight.vs, ve)
+        self._tell_stable(builder)
+        return builder.build()
+
+    def steps(self) -> Iterator[Step]:
+        """Hour by hour what becomes known; the last step says ``stable(INF)``."""
+        while self._due or self._scheduled < len(self._flights):
+            self._schedule(self._now + HOUR)
+            builder = BatchBuilder()
+            moves = self._due.pop(self._now // HOUR, [])
+            moves.sort(key=_time)
+            for flight, move in moves:
+                if move.kind == INSERT:
+                    builder.insert(flight.payload, flight.vs, move.ve)
+                else:
+                    builder.adjust(flight.payload, flight.vs, move.vold, move.ve)
+            self._now += HOUR
+            self._tell_stable(builder)
+            yield Step(self._now, builder.build())
+        yield Step(self._now, _closing())
+
+    def _schedule(self, until: int) -> None:
+        """Enter the moves of all flights that can be told before ``until``."""
+        flights, settled = self._flights, self._settled
+        i = self._scheduled
+        while i < len(flights) and flights[i].vs - LEAD_MAX < until:
+            for move in self._style.moves(flights[i], settled[i]):
+                self._due[move.at // HOUR].append((flights[i], move))
+            i += 1
+        self._scheduled = i
+
+    def _tell_stable(self, builder: BatchBuilder) -> None:
+        """The stable point that is exact now, if it has moved."""
+        point = self._now
+        if self._style.waits:
+            i = self._waiting
+            while i < len(self._settled) and self._settled[i] < self._now:
+                i += 1
+            self._waiting = i
+            if i < len(self._flights):
+                point = min(point, self._flights[i].vs)
+        if point > self._stable_point:
+            self._stable_point = point
+            builder.stable(point)
+
+
+def _time(entry: tuple[Flight, Move]) -> int:
+    return entry[1].at
+
+
+def _closing() -> Batch:
+    builder = BatchBuilder()
+    builder.stable(INF)
+    return builder.build()

@@ -1,0 +1,204 @@
+"""The demo's judge, ledger, verdict and view: a good run is called good, every seeded fault is called by its name."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from lmerge.cli.demo import parse_days
+from lmerge.cli.demo_judge import Comparison, Judge
+from lmerge.cli.demo_ledger import Ledger, Stall
+from lmerge.cli.demo_verdict import Kill, Output, ReplicaTotals, Verdict
+from lmerge.cli.demo_view import ReplicaScene, Scene, View, draw, draw_verdict, verdict_lines
+from lmerge.core.batch import Batch
+from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
+from lmerge.errors import UsageError
+from replicas.flights.flight import read_flights
+from replicas.flights.source import Days
+from replicas.flights.stream import FlightStream
+from replicas.flights.style import STYLES
+
+DAY = Days(date(2013, 2, 8), date(2013, 2, 8))
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    with Judge(DAY) as judge:
+        yield judge
+
+
+@pytest.fixture(scope="module")
+def batches() -> list[Batch]:
+    """The day as one replica tells it, here in the role of the merged stream."""
+    return [step.batch for step in FlightStream(read_flights(DAY), STYLES["aggressive"]).steps()]
+
+
+def ledger_of(batches: list[Batch]) -> Ledger:
+    ledger = Ledger()
+    for i, batch in enumerate(batches):
+        ledger.take(batch, i / 100)
+    return ledger
+
+
+def verdict_of(judge: Judge, ledger: Ledger, kills: tuple[Kill, ...] = (), kills_planned: int = 0) -> Verdict:
+    return Verdict(
+        ("2013-02-08", "2013-02-08"), judge.counts(), judge.compare(ledger.events()), Output.of(ledger),
+        ledger.stall(), kills, kills_planned,
+        {"aggressive": ReplicaTotals(1, 10, 5, 2, 0, 9), "open-ended": ReplicaTotals(1, 10, 5, 2, 0, 1)},
+        "r3", "all inputs promise key", "lazy", "python", 1.0, 2.0,
+    )
+
+
+def without(batches: list[Batch], is_dropped: Callable[[Any], bool]) -> list[Batch]:
+    return [Batch.of(e for e in batch.elements() if not is_dropped(e)) for batch in batches]
+
+
+def test_a_faithful_output_is_called_right(judge: Judge, batches: list[Batch]) -> None:
+    verdict = verdict_of(judge, ledger_of(batches))
+    assert verdict.problems() == []
+    assert verdict.as_json()["ok"] is True
+    assert verdict.comparison.expected == verdict.comparison.merged > 400
+    assert verdict_lines(verdict)[-1] == "right: nothing lost, nothing twice"
+
+
+def test_a_lost_event_is_called_lost(judge: Judge, batches: list[Batch]) -> None:
+    victim = judge.events()[100].payload
+    seeded = without(batches, lambda e: not isinstance(e, Stable) and e.payload == victim)
+    verdict = verdict_of(judge, ledger_of(seeded))
+    assert verdict.comparison.lost == 1
+    assert verdict.problems() == ["1 events lost"]
+    assert verdict.as_json()["ok"] is False
+
+
+def test_an_event_told_twice_is_called_a_duplicate(judge: Judge, batches: list[Batch]) -> None:
+    again = Insert(*[(e.payload, e.vs, e.ve) for e in judge.events()][100])
+    seeded = [Batch.of([*batch.elements(), again] if i == 0 else batch.elements()) for i, batch in enumerate(batches)]
+    verdict = verdict_of(judge, ledger_of(seeded))
+    assert verdict.comparison.duplicates == 1
+    assert not verdict.is_good
+
+
+def test_a_lost_revision_is_called_a_wrong_end(judge: Judge, batches: list[Batch]) -> None:
+    final = next(e for batch in batches for e in batch.elements() if isinstance(e, Adjust) and e.vold != e.ve > e.vs)
+    seeded = without(batches, lambda e: isinstance(e, Adjust) and e.payload == final.payload)
+    verdict = verdict_of(judge, ledger_of(seeded))
+    assert verdict.comparison.wrong_end == 1
+    assert not verdict.is_good
+
+
+def test_a_lost_retraction_is_called_an_event_that_never_was(judge: Judge, batches: list[Batch]) -> None:
+    cancelled = next(e for batch in batches for e in batch.elements() if isinstance(e, Adjust) and e.ve == e.vs)
+    verdict = verdict_of(judge, ledger_of(without(batches, lambda e: e == cancelled)))
+    assert verdict.comparison.unexpected == 1
+    assert not verdict.is_good
+
+
+def test_an_output_that_contradicts_itself_is_caught(judge: Judge, batches: list[Batch]) -> None:
+    below = Batch.of([Insert(b"too late", 5, 10)])
+    verdict = verdict_of(judge, ledger_of([*batches[:20], below, *batches[20:]]))
+    assert verdict.comparison.is_equal
+    assert verdict.output.contradictions == 1
+    assert "insert-below-stable" in verdict.output.first_contradictions[0]
+    assert verdict.problems() == ["1 contradictions in the output"]
+
+
+def test_a_replica_that_never_came_back_is_not_right(judge: Judge, batches: list[Batch]) -> None:
+    kill = Kill("aggressive", 7, 3.0, 0.5)
+    verdict = verdict_of(judge, ledger_of(batches), (kill,), kills_planned=1)
+    assert verdict.problems() == ["aggressive did not join again"]
+    assert verdict_of(judge, ledger_of(batches), (kill._replace(rejoined_s=4.0),), kills_planned=1).is_good
+
+
+def test_a_kill_that_did_not_take_place_is_not_right(judge: Judge, batches: list[Batch]) -> None:
+    assert verdict_of(judge, ledger_of(batches), kills_planned=2).problems() == ["only 0 of 2 kills took place"]
+
+
+def test_no_flights_is_no_success() -> None:
+    assert Comparison(0, 0, 0, 0, 0, 0).is_equal
+    with Judge(DAY) as judge:
+        verdict = verdict_of(judge, Ledger())
+    assert not verdict.is_good
+    assert "no flights" in verdict._replace(comparison=Comparison(0, 0, 0, 0, 0, 0)).problems()[0]
+
+
+def test_stalls_are_gaps_between_output_batches() -> None:
+    ledger = Ledger()
+    for at_s in (0.0, 0.01, 0.02, 0.10, 0.11, 1.11):
+        ledger.take(Batch.of([Stable(int(at_s * 100))]), at_s)
+    ledger.take(Batch.of([]), 9.0)  # nothing came
+    assert ledger.stall() == Stall(pytest.approx(1000), pytest.approx(10), 0.11)
+    assert ledger.stall(0.03, 0.05).longest_ms == pytest.approx(80)  # the gap that covers the window
+    assert ledger.stall(0.0, 0.015).longest_ms == pytest.approx(10)
+    assert ledger.longest_gap_s == pytest.approx(1.0)
+    assert Ledger().stall() == Stall(0.0, 0.0, 0.0)
+
+
+def test_the_ledger_knows_the_end() -> None:
+    ledger = Ledger()
+    ledger.take(Batch.of([Insert(b"p", 1, INF), Stable(INF)]), 0.0)
+    assert ledger.is_complete
+    assert ledger.events() == [Event(1, b"p", INF)]
+    assert ledger.idle_s(99.0) == 0.0
+
+
+SCENE = Scene(
+    12.0, 336_776, 0.3, 1_366_000_000_000_000, 1_000, 900.0, 1_200, 1, "r3", 9.0, 31.0,
+    (
+        ReplicaScene("aggressive", "killed", 1, 5_000, 0.0, 10, None, 0.6),
+        ReplicaScene("conservative", "joined", 1, 2_000, 4_000.0, 500, 81.0, 0.1),
+        ReplicaScene("open-ended", "joined", 1, 4_000, 9_000.0, 300, 0.0, 0.3),
+    ),
+    ((11.0, "SIGKILL to aggressive (process 7), which was making 60% of the output"),),
+)
+
+
+def rendered(drawing: RenderableType) -> str:
+    file = io.StringIO()
+    Console(file=file, width=116, force_terminal=False).print(drawing)
+    return " ".join(file.getvalue().split())
+
+
+def test_the_view_shows_rates_lag_share_and_state() -> None:
+    text = rendered(draw(SCENE))
+    for shown in ("aggressive", "killed", "9,000", "81 ms", "60%", "survives 1 loss ", "15 Apr 2013", "SIGKILL"):
+        assert shown in text
+
+
+def test_without_a_terminal_the_view_is_plain_lines_and_news_come_once() -> None:
+    file = io.StringIO()
+    with View(Console(file=file, width=40), is_live=False) as view:
+        view.show(SCENE)
+        view.show(SCENE._replace(elapsed_s=12.1))
+    lines = file.getvalue().splitlines()
+    assert len(lines) == 2
+    assert lines[0].endswith("which was making 60% of the output")
+    assert "output 900/s" in lines[1]
+    assert "\x1b" not in file.getvalue()
+
+
+def test_the_verdict_says_what_is_wrong_in_panel_and_lines(judge: Judge, batches: list[Batch]) -> None:
+    bad = verdict_of(judge, ledger_of(batches[:20]))
+    assert "WRONG" in rendered(draw_verdict(bad))
+    assert "WRONG" in verdict_lines(bad)[-1]
+    assert "right: nothing lost" in rendered(draw_verdict(verdict_of(judge, ledger_of(batches))))
+
+
+@pytest.mark.parametrize(("months", "days", "expected"), [
+    ("1-12", None, Days(date(2013, 1, 1), date(2013, 12, 31))),
+    ("2", None, Days(date(2013, 2, 1), date(2013, 2, 28))),
+    ("2-3", 3, Days(date(2013, 2, 1), date(2013, 2, 3))),
+    ("2", 99, Days(date(2013, 2, 1), date(2013, 2, 28))),
+])
+def test_months_and_days_give_a_range(months: str, days: int | None, expected: Days) -> None:
+    assert parse_days(months, days) == expected
+
+
+@pytest.mark.parametrize("months", ["0", "13", "3-2", "x", "", "1-2-3", "-1"])
+def test_months_that_cannot_be_read_are_an_error(months: str) -> None:
+    with pytest.raises(UsageError, match="--months"):
+        parse_days(months, None)

@@ -1,0 +1,27 @@
+"""What the tests of the flight replicas share: slices of the real table, and the judge's table of the same days."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from lmerge.cli.demo_judge import Judge
+from lmerge.core.elements import Event
+from replicas.flights.flight import Flight, read_flights
+from replicas.flights.source import Days
+
+BLIZZARD = Days(date(2013, 2, 7), date(2013, 2, 10))  # 1,100 of 3,300 flights cancelled, the rest late or diverted
+
+
+@pytest.fixture(scope="session")
+def blizzard() -> list[Flight]:
+    """The flights of the four days around the blizzard of February 2013."""
+    return read_flights(BLIZZARD)
+
+
+@pytest.fixture(scope="session")
+def blizzard_events() -> list[Event]:
+    """What the judge expects of those days."""
+    with Judge(BLIZZARD) as judge:
+        return judge.events()

@@ -1,0 +1,208 @@
+"""Publish: attaching, merging, acks, leaving, fencing; what each side of the wire document may count on."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from service_world import MERGE, World, adj, ins, stable
+
+from lmerge.core.elements import INF, NEG_INF, Event
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
+
+
+async def test_an_attach_is_accepted_with_algorithm_stable_point_and_limits() -> None:
+    async with World(payload_bytes=1_000) as world:
+        accepted = (await world.publisher("a", properties=["insert-only", "strictly-ordered"])).accepted
+        assert (accepted.algorithm, accepted.incarnation, accepted.joined) == ("r0", 1, True)
+        assert accepted.stable_point == NEG_INF
+        assert accepted.limits.payload_bytes == 1_000
+        assert "strictly-ordered" in accepted.algorithm_reason
+
+
+async def test_two_publishers_are_merged_into_one_stream() -> None:
+    async with World(merges=(MERGE,)) as world:
+        reader = await world.subscriber()
+        a, b = await world.publisher("a"), await world.publisher("b")
+        await a.merged(ins("x", 1, 5), ins("y", 2, 9))
+        await b.merged(ins("y", 2), ins("x", 1, 5), adj("y", 2, INF, 9), stable(10))
+        assert await reader.until_stable(10) == [Event(1, b"x", 5), Event(2, b"y", 9)]
+
+
+async def test_an_ack_names_the_last_merged_batch_and_the_stable_point() -> None:
+    async with World() as world:
+        a = await world.publisher("a")
+        for at in range(1, 20):
+            await a.send(ins("x", at, at + 1), stable(at))
+        ack = await a.acked()
+        assert (ack.sequence, ack.stable_point, ack.joined) == (19, 19, True)
+
+
+async def test_a_quiet_input_hears_of_the_stable_point_that_others_move() -> None:
+    async with World() as world:
+        a, b = await world.publisher("a"), await world.publisher("b")
+        await b.merged(ins("x", 1, 5), stable(8))
+        ack = await a.acked(stable_point=8)
+        assert ack.sequence == 0
+
+
+async def test_leaving_ends_the_stream_after_all_of_it_was_merged() -> None:
+    async with World(merges=(MERGE,)) as world:
+        reader = await world.subscriber()
+        a = await world.publisher("a")
+        for at in range(50):
+            await a.send(ins("x", at, at + 1))
+        await a.send(stable(60))
+        assert (await a.leave()).code is grpc.StatusCode.OK
+        assert a.last_ack.sequence == 51
+        assert len(await reader.until_stable(60)) == 50
+        described = await world.describe()
+        assert not described.inputs
+        assert described.detached[0].reason == "left"
+
+
+async def test_half_closing_is_leaving() -> None:
+    async with World() as world:
+        a = await world.publisher("a")
+        await a.send(ins("x", 1, 2))
+        await a.call.done_writing()
+        assert (await a.ending()).code is grpc.StatusCode.OK
+        assert a.last_ack.sequence == 1
+
+
+async def test_a_connection_that_dies_detaches_its_input_and_the_rest_goes_on() -> None:
+    async with World() as world:
+        b = await world.publisher("b")
+        channel = world.new_channel()
+        a = await world.publisher("a", stub=pb_grpc.LmergeStub(channel))
+        await a.merged(ins("x", 1, 5))
+        reader = await world.subscriber()
+        await channel.close()
+        await world.described(lambda merge: [i.replica for i in merge.inputs] == ["b"])
+        await b.merged(ins("x", 1, 5), stable(9))
+        assert await reader.until_stable(9) == [Event(1, b"x", 5)]
+
+
+async def test_a_newer_incarnation_fences_the_older() -> None:
+    async with World() as world:
+        old = await world.publisher("a", incarnation=7)
+        await old.merged(ins("x", 1, 5), stable(3))
+        new = await world.publisher("a", incarnation=8, join_at=3)
+        assert new.accepted.joined
+        ending = await old.ending()
+        assert ending.code is grpc.StatusCode.ABORTED
+        assert "incarnation 7 was replaced by incarnation 8" in ending.details
+        await new.merged(ins("x", 1, 5), stable(6))
+        assert (await world.describe()).inputs[0].incarnation == 8
+
+
+async def test_a_second_live_replica_of_a_name_is_refused() -> None:
+    async with World() as world:
+        a = await world.publisher("a", incarnation=7)
+        assert (await world.refused("a")).code is grpc.StatusCode.ALREADY_EXISTS
+        assert (await world.refused("a", incarnation=7)).code is grpc.StatusCode.ALREADY_EXISTS
+        assert (await world.refused("a", incarnation=6)).code is grpc.StatusCode.ABORTED
+        assert (await a.merged(ins("x", 1))).sequence == 1
+
+
+async def test_a_replica_that_comes_back_with_its_live_events_loses_nothing() -> None:
+    async with World(merges=(MERGE,)) as world:
+        reader = await world.subscriber()
+        a, b = await world.publisher("a"), await world.publisher("b")
+        await a.merged(ins("x", 1, 20), ins("y", 2, 4), stable(5))
+        await b.merged(ins("x", 1, 20), ins("y", 2, 4), stable(5))
+        await a.leave()
+        back = await world.publisher("a", join_at=5)
+        assert (back.accepted.incarnation, back.accepted.joined) == (2, True)
+        await back.merged(ins("x", 1, 20), stable(5), ins("z", 6, 7))
+        await b.leave()
+        await back.merged(stable(30))
+        assert await reader.until_stable(30) == [Event(1, b"x", 20), Event(2, b"y", 4), Event(6, b"z", 7)]
+
+
+async def test_an_input_that_joins_later_counts_once_the_output_has_reached_its_start() -> None:
+    async with World() as world:
+        a = await world.publisher("a")
+        await a.merged(stable(1))
+        late = await world.publisher("late", join_at=10)
+        assert not late.accepted.joined
+        assert not (await late.merged(ins("x", 12))).joined
+        await a.merged(stable(10))
+        while not late.last_ack.joined:
+            await late.acked(stable_point=10)
+            late.last_ack = late.last_ack if late.last_ack.joined else (await late.call.read()).ack
+
+
+async def test_the_first_input_of_a_merge_that_has_said_nothing_starts_it_wherever_it_is() -> None:
+    async with World() as world:
+        first = await world.publisher("a", join_at=1_000)
+        assert first.accepted.joined
+        reader = await world.subscriber()
+        await first.merged(ins("x", 990, 1_005), stable(1_010))
+        assert await reader.until_stable(1_010) == [Event(990, b"x", 1_005)]
+
+
+async def test_an_observer_is_checked_and_never_shown() -> None:
+    async with World() as world:
+        observer = await world.publisher("new-plan", role=pb.ROLE_OBSERVE)
+        await observer.merged(ins("wrong", 1, 2))
+        a = await world.publisher("a")
+        reader = await world.subscriber()
+        await a.merged(ins("x", 1, 2), stable(5))
+        assert await reader.until_stable(5) == [Event(1, b"x", 2)]
+        await observer.send(stable(9), stable(3))
+        assert (await observer.ending()).detached.code == "stable-backwards"
+
+
+async def test_a_batch_larger_than_a_turn_is_merged_whole_and_acked_once() -> None:
+    async with World(turn_elements=10) as world:
+        a = await world.publisher("a")
+        reader = await world.subscriber()
+        assert (await a.merged(*(ins("x", at, at + 1) for at in range(105)), stable(200))).sequence == 1
+        assert len(await reader.until_stable(200)) == 105
+
+
+async def test_the_index_of_a_broken_promise_counts_from_the_start_of_its_batch() -> None:
+    async with World(turn_elements=10) as world:
+        a = await world.publisher("a")
+        await a.merged(ins("w", 0, 1))
+        await a.send(*(ins("x", at, at + 1) for at in range(25)), ins("x", 3, 9), ins("x", 99, 100))
+        detached = (await a.ending()).detached
+        assert (detached.code, detached.sequence, detached.index) == ("duplicate-key", 2, 25)
+        assert (await world.describe()).emitted.inserts == 26
+
+
+async def test_publishers_wait_while_the_queue_is_full_and_nothing_is_lost() -> None:
+    limits = {"message_bytes": 4_096, "payload_bytes": 1_024, "merge_queue_bytes": 4_096}
+    async with World(**limits, merge_queue_elements=8, turn_elements=4) as world:
+        a, b = await world.publisher("a"), await world.publisher("b")
+        reader = await world.subscriber()
+        for at in range(300):
+            await a.send(ins("x" * 900, at, at + 1), ins("y", at, at + 1))
+            await b.send(ins("x" * 900, at, at + 1), ins("y", at, at + 1))
+        await a.send(stable(500))
+        await a.acked()
+        await b.acked()
+        assert len(await reader.until_stable(500)) == 600
+
+
+async def test_the_schema_of_the_first_publisher_holds_for_all() -> None:
+    schema = pb.Schema(columns=[pb.Schema.Column(name="id", type="int")])
+    other = pb.Schema(columns=[pb.Schema.Column(name="id", type="string")])
+    async with World() as world:
+        await world.publisher("a", schema=schema)
+        assert (await world.publisher("b", schema=schema)).accepted.joined
+        assert (await world.publisher("c")).accepted.joined
+        refused = await world.refused("d", schema=other)
+        assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "id string" in refused.details
+        assert (await world.subscriber()).begin.schema == schema
+
+
+@pytest.mark.parametrize("closing", ["all", "any"])
+async def test_closing_wants_the_agreement_that_was_asked_for(closing: str) -> None:
+    async with World(closing=closing) as world:
+        a, b = await world.publisher("a"), await world.publisher("b")
+        await a.merged(ins("x", 1, 2), stable(INF))
+        ack = await b.merged(ins("x", 1, 2))
+        assert (ack.stable_point == INF) == (closing == "any")

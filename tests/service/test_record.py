@@ -1,0 +1,87 @@
+"""``serve --record``: a recorded session, replayed through the core, gives the output that the subscriber got."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from service_world import MERGE, World, ins, stable
+
+from lmerge.core.batch import Batch
+from lmerge.core.elements import Element
+from lmerge.core.merge import Merge
+from lmerge.core.session import AttachLine, DetachLine, ElementLine, parse_line
+from lmerge.errors import UsageError
+from lmerge.service.record import record_file
+from lmerge.service.server import Server
+from lmerge.service.settings import Settings
+from lmerge.testing.generate import present, reference
+
+
+def replayed(path: Path, policy: str) -> list[Element]:
+    merge = Merge(policy=policy)
+    output: list[Element] = []
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        line = parse_line(text, number)
+        if isinstance(line, AttachLine):
+            outcome = merge.attach(line.input, line.properties, join_at=line.join_at, role=line.role)
+        elif isinstance(line, DetachLine):
+            outcome = merge.detach(line.input)
+        else:
+            assert isinstance(line, ElementLine)
+            assert line.input is not None
+            kind, vs, ve, vold, payload = line.row
+            outcome = merge.apply(line.input, Batch(bytes([kind]), [vs], [ve], [vold], [payload]))
+        output += outcome.batch.elements()
+    return output
+
+
+@pytest.mark.parametrize("policy", ["lazy", "eager", "final-only"])
+async def test_a_replayed_record_gives_the_output_that_was_sent(tmp_path: Path, policy: str) -> None:
+    random = Random(11)
+    events = reference(random, 200)
+    streams = {name: present(random, events) for name in ("a", "b", "c")}
+    record = tmp_path / "session.jsonl"
+    async with World(merges=(MERGE,), record_path=str(record), policy=policy) as world:
+        reader = await world.subscriber()
+        publishers = {name: await world.publisher(name) for name in streams}
+        while any(streams.values()):
+            name = random.choice([name for name, rest in streams.items() if rest])
+            count = random.randint(1, 9)
+            await publishers[name].send(*streams[name][:count])
+            del streams[name][:count]
+        bad = await world.publisher("bad", join_at=0)
+        await bad.send(ins("ok", 2**62, 2**62 + 1), ins("wrong", 9, 8), ins("never told", 2**62, 2**62 + 1))
+        assert (await bad.ending()).detached is not None
+        for publisher in publishers.values():
+            await publisher.leave()
+        again = await world.publisher("a", join_at=0)
+        await again.leave()
+        await world.server.stop(5)
+        await reader.ending()
+        assert [e for e in reader.tdb.events() if e.payload != b"ok"] == events
+        assert replayed(record, policy) == reader.elements
+        assert "never told" not in record.read_text(encoding="utf-8")
+
+
+async def test_each_merge_is_recorded_to_its_own_file(tmp_path: Path) -> None:
+    template = str(tmp_path / "{merge}.jsonl")
+    async with World(record_path=template) as world:
+        for merge in ("flights", "a/b"):
+            await (await world.publisher("a", merge=merge)).merged(stable(1))
+        assert record_file(template, "a/b").name == "a%2Fb.jsonl"
+        for merge in ("flights", "a/b"):
+            assert record_file(template, merge).read_text(encoding="utf-8").count("\n") == 2
+
+
+async def test_one_record_file_takes_one_merge(tmp_path: Path) -> None:
+    async with World(record_path=str(tmp_path / "one.jsonl")) as world:
+        await world.publisher("a")
+        refused = await world.refused("a", merge="second")
+        assert "takes several" in refused.details
+
+
+async def test_a_record_that_cannot_be_written_is_an_error_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot record"):
+        await Server(Settings(record_path=str(tmp_path), merges=(MERGE,), http_port=None)).start()
