@@ -130,7 +130,7 @@ def draw(scene: Scene) -> RenderableType:
 
 
 def _replica_table(scene: Scene) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1), pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, expand=True, padding=(0, 1), pad_edge=False, show_edge=False)
     for name in ("replica", "state"):
         table.add_column(name, no_wrap=True)
     for name in ("life", "elements/s", "received", "late", "lag"):
@@ -203,7 +203,7 @@ def _kill_text(kill: Kill) -> str:
 
 
 def _totals_table(verdict: Verdict) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column("replica")
     for name in ("lives", "inserts", "adjusts", "stables", "late", "won", "share"):
         table.add_column(name, justify="right")

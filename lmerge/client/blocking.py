@@ -1,12 +1,14 @@
 """Publisher and Subscriber for code without asyncio. One background thread runs an event loop for all of them.
 
 The blocking publisher puts elements into the outbox from the caller's thread, so an element costs no thread switch; the
-loop is only woken. A process that forks must open its publishers and subscribers after the fork.
+loop is only woken. A process that forks must open its publishers and subscribers after the fork; those from before it
+say so. At the end of the process whatever was not closed is dropped, as if the process had been killed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import queue
 import threading
@@ -30,22 +32,58 @@ READ_AHEAD_BATCHES: Final = 64
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-_loop_pid = 0
+_thread: threading.Thread | None = None
+
+# What the end of a process waits for the background thread: it only has to cancel.
+EXIT_S: Final = 2.0
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
     """The event loop of this process's background thread."""
-    global _loop, _loop_pid
+    global _loop, _thread
     with _lock:
-        if _loop is None or _loop_pid != os.getpid():
-            _loop, _loop_pid = asyncio.new_event_loop(), os.getpid()
-            threading.Thread(target=_loop.run_forever, name="lmerge client", daemon=True).start()
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            _thread = threading.Thread(target=_run, args=(_loop,), name="lmerge client", daemon=True)
+            _thread.start()
         return _loop
 
 
-def run_blocking(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop | None = None) -> T:
-    """The coroutine's result, from a thread without a loop. Ctrl-C cancels it."""
-    future = asyncio.run_coroutine_threadsafe(coroutine, loop or background_loop())
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """The background thread: until ``_stop``; then nothing is left that could complain."""
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+
+
+def _stop() -> None:
+    """At exit: end the background thread while the interpreter can still do so."""
+    if _loop is not None and _thread is not None and _thread.is_alive():
+        _loop.call_soon_threadsafe(_loop.stop)
+        _thread.join(EXIT_S)
+
+
+def _forget() -> None:
+    """After a fork: the thread is the parent's."""
+    global _loop, _thread, _lock
+    _loop = _thread = None
+    _lock = threading.Lock()
+
+
+atexit.register(_stop)
+os.register_at_fork(after_in_child=_forget)
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    """The coroutine's result, from a thread without a loop. Ctrl-C cancels it. Raises UsageError after a fork."""
+    if loop is not _loop:
+        coroutine.close()
+        raise UsageError("this publisher or subscriber was opened before this process forked: open another")
+    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     try:
         return future.result()
     except BaseException:
@@ -161,7 +199,7 @@ class Publisher:
         self._nudge()
 
     def _ready(self) -> None:
-        if self._async.failure is not None or self._outbox.is_full or not self._async.is_open:
+        if self._outbox.is_full or not self._async.is_open or self._loop is not _loop:
             run_blocking(self._async.ready(), self._loop)
 
     def _nudge(self) -> None:
@@ -198,8 +236,8 @@ class Subscriber:
 
     def batches(self) -> Iterator[Batch]:
         """The stream in batches, until it is complete or the subscriber is closed."""
-        if self._task is not None:
-            raise UsageError("this subscriber is being read already")
+        if self._task is not None or self._closed:
+            raise UsageError("a subscriber is read once: open another")
         self._task = asyncio.run_coroutine_threadsafe(self._pump(), self._loop)
         try:
             while True:
@@ -234,8 +272,16 @@ class Subscriber:
 
     @property
     def tdb(self) -> Tdb:
-        """The live table, as far as the stream has been received; it can be ahead of what was iterated."""
-        return self._async.tdb
+        """A copy of the live table as far as the stream has been received; it can be ahead of what was iterated."""
+
+        async def copy() -> Tdb:
+            table = self._async.tdb
+            copied = Tdb("subscription", keep_frozen=False, stable_point=table.stable_point)
+            for vs, payload, ve in table.live_events():
+                copied.enter(vs, payload, ve)
+            return copied
+
+        return run_blocking(copy(), self._loop)
 
     @property
     def stable_point(self) -> int:

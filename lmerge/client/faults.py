@@ -13,6 +13,7 @@ from lmerge.errors import (
     InvalidBatch,
     LimitExceeded,
     LmergeError,
+    PropertiesTooWeak,
     ServerGone,
     StaleIncarnation,
     UnknownMerge,
@@ -27,7 +28,7 @@ _FINAL: Final[dict[grpc.StatusCode, type[LmergeError]]] = {
     grpc.StatusCode.NOT_FOUND: UnknownMerge,
     grpc.StatusCode.ALREADY_EXISTS: InputTaken,
     grpc.StatusCode.ABORTED: StaleIncarnation,
-    grpc.StatusCode.INVALID_ARGUMENT: InvalidBatch,
+    grpc.StatusCode.FAILED_PRECONDITION: PropertiesTooWeak,  # a violation comes with `detached`
     grpc.StatusCode.RESOURCE_EXHAUSTED: LimitExceeded,
 }
 
@@ -37,11 +38,13 @@ def is_retryable(code: grpc.StatusCode | None) -> bool:
     return code in _RETRYABLE
 
 
-def error_of(code: grpc.StatusCode | None, details: str | None, target: str) -> LmergeError:
-    """The error that a status stands for; ``details`` are the server's own words."""
+def error_of(code: grpc.StatusCode | None, details: str | None, target: str, *, attached: bool = False) -> LmergeError:
+    """The error that a status stands for; ``details`` are the server's own words. ``attached``: batches were sent."""
     words = details or "no details"
     if code is None or code in _RETRYABLE:
         return ServerGone(f"the server at {target} cannot be reached: {words}")
+    if code is grpc.StatusCode.INVALID_ARGUMENT and attached:
+        return InvalidBatch(words)
     return _FINAL.get(code, UsageError)(words)
 
 

@@ -34,7 +34,7 @@ class Follower:
         self.table = Tdb("subscription", keep_frozen=False)
         self.gaps: list[SubscriptionGap] = []
         self._merge: Merge | None = None
-        self._connections = 0
+        self._since: int | None = None  # where the first snapshot was taken; None: none has come
         self._joining: BatchBuilder | None = None
 
     @property
@@ -49,12 +49,13 @@ class Follower:
 
     def begin(self, stable_point: int) -> SubscriptionGap | None:
         """A snapshot taken at ``stable_point`` begins. The gap that it leaves, if any."""
-        self._connections += 1
-        if self._connections == 1:
+        if self._since is None:
+            self._since = stable_point
             return None
         gap = None
-        if NEG_INF < self.stable_point < stable_point:
-            gap = SubscriptionGap(self.stable_point, stable_point)
+        known_to = max(self._since, self.stable_point)
+        if known_to < stable_point:
+            gap = SubscriptionGap(known_to, stable_point)
             self.gaps.append(gap)
         self._merge = merge = Merge("r4", "eager", "any")
         merge.attach("before")

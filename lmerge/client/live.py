@@ -16,7 +16,7 @@ from bisect import bisect_left, insort
 from lmerge.core import violations
 from lmerge.core.batch import Batch, BatchBuilder, Row
 from lmerge.core.calendar import Calendar, Node
-from lmerge.core.elements import ADJUST, INSERT, NEG_INF, show_time
+from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, show_time
 
 
 class LiveEvents:
@@ -107,7 +107,8 @@ class LiveEvents:
         node = self._nodes.get((vs, payload))
         if node is None:
             self._nodes[vs, payload] = node = [ve, vs, payload, [(ve, number)]]
-            self._calendar.add(node)
+            if ve < INF:  # INF is never due; an entry there would outlive its node
+                self._calendar.add(node)
             return
         insort(node[3], (ve, number))
         if ve < node[0]:
@@ -118,7 +119,8 @@ class LiveEvents:
         """Enter the node again at its first end, or drop it if it has none."""
         if node[3]:
             node[0] = node[3][0][0]
-            self._calendar.add(node)
+            if node[0] < INF:
+                self._calendar.add(node)
         else:
             node[0] = None
             self._nodes.pop((vs, payload), None)

@@ -6,13 +6,14 @@ is in the outbox is in the live events too, so a new connection starts with an e
 
 from __future__ import annotations
 
+import operator
 import threading
 from array import array
-from typing import Final
+from typing import Any, Final
 
 from lmerge.client.live import LiveEvents
 from lmerge.core.batch import Batch, BatchBuilder, Row
-from lmerge.core.elements import INF, NEG_INF, show_payload
+from lmerge.core.elements import INF, NEG_INF, STABLE, show_payload
 from lmerge.errors import InputViolation, InvalidBatch, LimitExceeded
 from lmerge.wire.limits import PAYLOAD_BYTES
 
@@ -41,10 +42,14 @@ class Outbox:
 
     def put_row(self, row: Row) -> None:
         """One element. Raises InputViolation, InvalidBatch or LimitExceeded, changing nothing."""
-        self._check_payload(row[4], 0)
-        for t in row[1:4]:
+        kind, vs, ve, vold, payload = row
+        self._check_payload(payload, 0)
+        if not (type(vs) is type(ve) is type(vold) is int):
+            vs, ve, vold = (_as_int(t, payload) for t in (vs, ve, vold))
+            row = (kind, vs, ve, vold, payload)
+        for t in (vs, ve, vold):
             if not NEG_INF <= t <= INF:
-                raise InvalidBatch(f"cannot publish {show_payload(row[4])}: {t} is not a 64-bit time")
+                raise InvalidBatch(f"cannot publish {show_payload(payload)}: {t} is not a 64-bit time")
         with self.lock:
             self.live.say(row)
             self._rows.append(row)
@@ -53,11 +58,7 @@ class Outbox:
 
     def put_batch(self, batch: Batch) -> None:
         """A batch. Raises what ``put_row`` raises; the elements before the offender have then been said."""
-        for name, column in (("vs", batch.vs), ("ve", batch.ve), ("vold", batch.vold)):
-            try:
-                array("q", column)
-            except (OverflowError, TypeError) as problem:
-                raise InvalidBatch(f"cannot publish a batch: column {name} is not one of 64-bit times") from problem
+        _check_columns(batch)
         if batch.payloads and max(map(len, batch.payloads)) > self.payload_bytes_max:
             for index, payload in enumerate(batch.payloads):
                 self._check_payload(payload, index)
@@ -113,6 +114,34 @@ class Outbox:
                 f"cannot publish element {index}: its payload has {len(payload)} bytes, above the limit of "
                 f"{self.payload_bytes_max}"
             )
+
+
+def _as_int(t: Any, payload: bytes) -> int:
+    """numpy's integers and the like; never a float, which rounds."""
+    try:
+        return operator.index(t)
+    except TypeError:
+        raise InvalidBatch(f"cannot publish {show_payload(payload)}: {t!r:.64} is not a time") from None
+
+
+def _check_columns(batch: Batch) -> None:
+    """What could not be sent must not wait to be: one pass per column."""
+    for name, column in (("vs", batch.vs), ("ve", batch.ve), ("vold", batch.vold)):
+        try:
+            array("q", column)
+        except (OverflowError, TypeError) as problem:
+            raise InvalidBatch(f"cannot publish a batch: column {name} is not one of 64-bit times") from problem
+        _check_length(name, len(column), batch.count)
+    _check_length("payloads", len(batch.payloads), batch.count)
+    if not set(map(type, batch.payloads)) <= {bytes}:
+        raise InvalidBatch("cannot publish a batch: column payloads is not one of bytes")
+    if batch.kinds and max(batch.kinds) > STABLE:
+        raise InvalidBatch(f"cannot publish a batch: column kinds has the unknown kind {max(batch.kinds)}")
+
+
+def _check_length(name: str, length: int, count: int) -> None:
+    if length != count:
+        raise InvalidBatch(f"cannot publish a batch: column {name} has {length} elements where kinds has {count}")
 
 
 def _first(batch: Batch, count: int) -> Batch:

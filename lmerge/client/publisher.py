@@ -55,10 +55,13 @@ class AsyncPublisher:
     ``properties``: what the stream promises; None of them: nothing. ``schema``: payloads are rows of it (see
     ``lmerge.wire.schema``). ``join_at``: the stream is right for every event with ``Ve >= join_at``; None: it starts at
     the beginning. ``role``: ``active`` or ``observe``. ``give_up_after_s``: after so long without a connection the
-    publisher fails with ServerGone; None: never.
+    publisher fails with ServerGone; None: never. ``buffer_bytes_max``: what is said and not sent may be so much; then
+    saying more waits. ``on_fast_forward``: called with a time before which nothing is of interest any more.
+
+    ``schema="infer"``: the schema is that of the first rows, and the publisher connects when they come.
 
     A call that finds the publisher failed raises what ended it: InputViolation (the server's words), InputTaken,
-    StaleIncarnation (fenced), InvalidBatch, LimitExceeded, ServerGone.
+    StaleIncarnation (fenced), PropertiesTooWeak, InvalidBatch, LimitExceeded, ServerGone.
     """
 
     def __init__(
@@ -83,7 +86,9 @@ class AsyncPublisher:
         self.outbox = Outbox(replica, bytes_max=buffer_bytes_max)
         self._on_fast_forward = on_fast_forward
         self._give_up_after_s = give_up_after_s
-        self._failure: LmergeError | None = None
+        self._failure: Exception | None = None
+        self._limits = BATCH_LIMITS
+        self._sessions = 0  # connections that were accepted
         self._closing = False
         self._wake = asyncio.Event()  # there may be something to send
         self._moved = asyncio.Event()  # something was sent or acked, or the publisher failed
@@ -97,12 +102,13 @@ class AsyncPublisher:
     async def open(self) -> AsyncPublisher:
         """Connect; returns when the server has accepted the input. Raises what ended the attempt."""
         self.start()
-        await self._until(self._connected.is_set)
+        if self._task is not None:
+            await self._until(self._connected.is_set)
         return self
 
     def start(self) -> None:
-        """Begin to connect, without waiting."""
-        if self._task is None:
+        """Begin to connect, without waiting. A publisher that infers its schema begins at the first row."""
+        if self._task is None and not self._closing and not self.encoder.is_pending:
             self._task = asyncio.get_running_loop().create_task(self._run(), name=f"publisher {self.replica}")
 
     async def insert(self, payload: Any, vs: int, ve: int = INF) -> None:
@@ -137,9 +143,9 @@ class AsyncPublisher:
 
     async def close(self) -> None:
         """Say everything, leave, and wait until it is merged. Raises what ended the publisher before."""
+        self._closing = True
         if self._task is None:
             return
-        self._closing = True
         self.nudge()
         if not self._task.done():
             _, pending = await asyncio.wait((self._task,), timeout=CLOSE_S)
@@ -171,8 +177,11 @@ class AsyncPublisher:
     async def ready(self) -> None:
         """Wait until there is room. Raises what ended the publisher."""
         self._raise_failure()
-        if self._task is None or self._closing:
+        if self._closing:
             raise UsageError(f"{self._who()} is closed")
+        if self.encoder.is_pending:
+            raise UsageError(f"{self._who()} infers its schema: the first that it says must be a row")
+        self.start()
         if self.outbox.is_full:
             await self._until(lambda: not self.outbox.is_full)
 
@@ -186,7 +195,7 @@ class AsyncPublisher:
         return self._task is not None and not self._closing and self._failure is None
 
     @property
-    def failure(self) -> LmergeError | None:
+    def failure(self) -> Exception | None:
         """What ended the publisher, if anything did."""
         return self._failure
 
@@ -200,40 +209,38 @@ class AsyncPublisher:
     async def _run(self) -> None:
         backoff = Backoff()
         lost_s = time.monotonic()
-        attempts = 0
         try:
             async with grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS) as channel:
                 while True:
                     self._connected.clear()
-                    error = await self._session(pb_grpc.LmergeStub(channel), again=attempts > 0)
+                    error = await self._session(pb_grpc.LmergeStub(channel))
                     if error is None:
                         return
                     if self._connected.is_set():  # it had been accepted: this is a new loss
                         lost_s = time.monotonic()
                         backoff.reset()
-                        attempts += 1
-                        self.reconnects += 1
                     if self._give_up_after_s is not None and time.monotonic() - lost_s >= self._give_up_after_s:
                         raise error
                     self.incarnation += 1
                     await asyncio.sleep(backoff.next_s())
-        except LmergeError as error:
+        except Exception as error:  # whatever it is, the next call of the user raises it
             self._failure = error
         finally:
             if self._failure is None and not self._closing:
                 self._failure = UsageError(f"{self._who()} was cancelled")
             self._moved.set()
 
-    async def _session(self, stub: Any, *, again: bool) -> LmergeError | None:
+    async def _session(self, stub: Any) -> LmergeError | None:
         """One connection, until it is lost (the error) or left (None). Raises a final LmergeError."""
         call = stub.Publish()
         try:
-            prelude = await self._attach(call, again=again)
+            prelude = await self._attach(call)
             reader = asyncio.ensure_future(self._read(call))
             writer = asyncio.ensure_future(self._write(call, prelude))
             try:
                 await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
-                if writer.done() and writer.exception() is None:
+                if writer.done() and not isinstance(writer.exception(), LmergeError):
+                    # It has left, or the stream is broken: what the server said last, such as why, is still to be read.
                     await asyncio.wait((reader,), timeout=CLOSE_S)
                 for task in (reader, writer):
                     if task.done():
@@ -249,19 +256,20 @@ class AsyncPublisher:
         code, details = await call.code(), await call.details()
         if code is grpc.StatusCode.OK and self._closing:
             return None
-        error = error_of(code, details, self.target)
+        error = error_of(code, details, self.target, attached=self._connected.is_set())
         if code is grpc.StatusCode.OK or is_retryable(code):
             return error if isinstance(error, ServerGone) else ServerGone(f"{self._who()}: the server ended the stream")
         raise error
 
-    async def _attach(self, call: Any, *, again: bool) -> tuple[Batch, int] | None:
+    async def _attach(self, call: Any) -> tuple[Batch, int] | None:
         """Attach and wait for the answer. What must be said first on a new connection, None on the first one."""
         join_at = self.join_at
         prelude = None
-        if again:
+        if self._sessions:
             batch, said, trimmed = self.outbox.restart()
             prelude = (batch, said)
-            join_at = join_at if trimmed == NEG_INF else trimmed
+            if trimmed > NEG_INF:  # kept are the events with Ve >= trimmed, right are those with Ve >= join_at
+                join_at = trimmed if join_at is None else max(join_at, trimmed)
         attach = pb.Attach(
             merge=self.merge, replica=self.replica, incarnation=self.incarnation, properties=sorted(self.properties),
             role=pb.ROLE_OBSERVE if self.role == "observe" else pb.ROLE_ACTIVE, schema=self.encoder.message,
@@ -276,10 +284,12 @@ class AsyncPublisher:
             raise asyncio.InvalidStateError
         accepted = response.accepted
         self.algorithm, self.algorithm_reason = accepted.algorithm, accepted.algorithm_reason
+        self.incarnation = accepted.incarnation
         self.joined = accepted.joined
-        if not again:
-            self.outbox.payload_bytes_max = accepted.limits.payload_bytes or self.outbox.payload_bytes_max
+        self._keep_to(accepted.limits)
         self._heard(accepted.stable_point)
+        self._sessions += 1
+        self.reconnects = self._sessions - 1
         self._connected.set()
         self._moved.set()
         return prelude
@@ -305,14 +315,15 @@ class AsyncPublisher:
                     await asyncio.sleep(LINGER_S)
 
     async def _send(self, call: Any, batch: Batch, said: int) -> None:
-        for piece in split_batch(batch, BATCH_LIMITS):
+        pieces = list(split_batch(batch, self._limits))
+        if not pieces:
+            self._acked_to(said)
+            return
+        self._in_flight.append((self._sequence + len(pieces), said))  # first: the ack can overtake the write's return
+        for piece in pieces:
             self._sequence += 1
             message = pb.PublishRequest.SequencedBatch(sequence=self._sequence, batch=encode_batch(piece))
             await call.write(pb.PublishRequest(batch=message))
-        if batch.count:
-            self._in_flight.append((self._sequence, said))
-        else:
-            self._acked_to(said)
 
     async def _read(self, call: Any) -> None:
         """Acks, feedback, and the end."""
@@ -330,6 +341,16 @@ class AsyncPublisher:
                 self._on_fast_forward(response.fast_forward.until)
             elif kind == "detached":
                 raise violation_of(self.replica, response.detached)
+
+    def _keep_to(self, limits: pb.Limits) -> None:
+        """The server's limits, where it has told them."""
+        mine = BATCH_LIMITS
+        self._limits = BatchLimits(
+            elements=min(mine.elements, limits.batch_elements or mine.elements),
+            payload_bytes=limits.payload_bytes or mine.payload_bytes,
+            message_bytes=limits.message_bytes or mine.message_bytes,
+        )
+        self.outbox.payload_bytes_max = self._limits.payload_bytes
 
     def _acked_to(self, said: int) -> None:
         self.outbox.acked = max(self.outbox.acked, said)

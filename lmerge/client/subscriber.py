@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +17,7 @@ from lmerge.client.faults import error_of, is_retryable
 from lmerge.client.follower import Follower, SubscriptionGap
 from lmerge.client.publisher import CHANNEL_OPTIONS
 from lmerge.core.batch import Batch
-from lmerge.core.elements import ADJUST, INSERT, NEG_INF, Element
+from lmerge.core.elements import ADJUST, INSERT, Element
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError, ServerGone, SubscriberTooSlow
 from lmerge.wire.codec import decode_batch
@@ -64,6 +65,10 @@ class AsyncSubscriber:
         self._on_gap = on_gap
         self._call: Any = None
         self._open = True
+        self._closed = asyncio.Event()
+        self._was_connected = False
+        self._asked_schema = False
+        self._heard = False  # whether the present connection has brought anything
 
     @property
     def tdb(self) -> Tdb:
@@ -86,28 +91,32 @@ class AsyncSubscriber:
         async with grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS) as channel:
             stub: Any = pb_grpc.LmergeStub(channel)
             while self._is_open():
-                request = pb.SubscribeRequest(
-                    merge=self.merge, subscriber=self.name, wait_for_merge=self.wait_for_merge
-                )
-                self._call = stub.Subscribe(request)
+                self._heard = self._asked_schema = False
+                self._call = stub.Subscribe(self._request())
+                problem: grpc.aio.AioRpcError | None = None
                 try:
-                    async for batch in self._responses(self._call):
-                        backoff.reset()
-                        lost_s = time.monotonic()
+                    async for batch in self._responses(self._call, stub):
                         if batch.count:
                             yield batch
                         if self.follower.is_complete:
                             return
-                except grpc.aio.AioRpcError as problem:
-                    if not self._is_open():
-                        return
-                    self._judge(problem, lost_s)
+                except grpc.aio.AioRpcError as broken:
+                    problem = broken
+                except asyncio.CancelledError:
+                    if self._is_open():
+                        raise
                 finally:
                     self._call.cancel()
                 if not self._is_open():
                     return
-                self.reconnects += 1
-                await asyncio.sleep(backoff.next_s())
+                if self._heard:
+                    self._was_connected = True
+                    backoff.reset()
+                    lost_s = time.monotonic()
+                if problem is not None:
+                    self._judge(problem, lost_s)
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._closed.wait(), backoff.next_s())
 
     async def elements(self) -> AsyncIterator[Element]:
         """The stream element by element."""
@@ -133,8 +142,9 @@ class AsyncSubscriber:
         ]
 
     def close(self) -> None:
-        """End the subscription; the iteration ends."""
+        """End the subscription; the iteration ends, also one that waits in another task."""
         self._open = False
+        self._closed.set()
         if self._call is not None:
             self._call.cancel()
 
@@ -149,26 +159,44 @@ class AsyncSubscriber:
     def _is_open(self) -> bool:
         return self._open
 
-    async def _responses(self, call: Any) -> AsyncIterator[Batch]:
+    def _request(self) -> pb.SubscribeRequest:
+        # A merge that was there before the connection broke is waited for: its server may have been restarted.
+        wait = self.wait_for_merge or self._was_connected
+        return pb.SubscribeRequest(merge=self.merge, subscriber=self.name, wait_for_merge=wait)
+
+    async def _responses(self, call: Any, stub: Any) -> AsyncIterator[Batch]:
         follower = self.follower
         async for response in call:
             kind = response.WhichOneof("message")
+            if not self._heard:
+                self._heard = True
+                self.reconnects += self._was_connected
             if kind == "batch":
-                yield follower.take(decode_batch(response.batch, _LIMITS))
+                batch = decode_batch(response.batch, _LIMITS)
+                if self.schema is None and not self._asked_schema and INSERT in batch.kinds:
+                    await self._ask_schema(stub)
+                yield follower.take(batch)
             elif kind == "snapshot_begin":
                 begin = response.snapshot_begin
                 if begin.HasField("schema"):
-                    self.schema = Schema.from_message(begin.schema)
+                    self.schema, self._codec = Schema.from_message(begin.schema), None
                 gap = follower.begin(begin.stable_point)
                 if gap is not None and self._on_gap is not None:
                     self._on_gap(gap)
             elif kind == "snapshot_end":
                 yield follower.end()
 
+    async def _ask_schema(self, stub: Any) -> None:
+        """The snapshot of a merge without publishers had none; the first of them has declared it before it inserted."""
+        self._asked_schema = True
+        described = await stub.DescribeMerge(pb.DescribeMergeRequest(merge=self.merge))
+        if described.HasField("schema"):
+            self.schema = Schema.from_message(described.schema)
+
     def _judge(self, problem: grpc.aio.AioRpcError, lost_s: float) -> None:
         """Go on (return) or raise."""
         code, details = problem.code(), problem.details()
-        if code is grpc.StatusCode.RESOURCE_EXHAUSTED and self.stable_point > NEG_INF:
+        if code is grpc.StatusCode.RESOURCE_EXHAUSTED and self._heard:  # cut off; before that it is another limit
             if not self.resync:
                 raise SubscriberTooSlow(details or "cut off") from None
             self.resyncs += 1

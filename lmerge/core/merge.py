@@ -167,6 +167,20 @@ class Merge:
         self._algorithm.after_detach(out)
         return self._outcome(out, (detached,), ())
 
+    def admit(self, name: str) -> Outcome:
+        """Let a joining input count from now on, though MaxStable has not reached its join_at (V.B).
+
+        For a caller that knows that nothing will come before: no joined input is left, or the gap is accepted. Raises
+        UnknownInput if it is not attached; does nothing if it has joined.
+        """
+        inp = self._inputs.get(name)
+        if inp is None:
+            raise UnknownInput(f"input {name!r} cannot be admitted: it is not attached")
+        out = BatchBuilder()
+        if not inp.joined:
+            self._algorithm.admit(inp, out)
+        return self._outcome(out, (), ())
+
     def apply(self, name: str, batch: Batch, incarnation: int | None = None) -> Outcome:
         """Merge a batch of one input.
 

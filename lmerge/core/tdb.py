@@ -136,7 +136,8 @@ class Tdb:
         node = self._live.get(key)
         if node is None:
             self._live[key] = node = [ve, vs, payload, [ve]]
-            self._calendar.add(node)
+            if ve < INF:  # INF is never due; an entry there would outlive its node
+                self._calendar.add(node)
             return
         insort(node[3], ve)
         if ve < node[0]:
@@ -158,7 +159,8 @@ class Tdb:
             del ends[:frozen]
             if ends:
                 node[0] = ends[0]
-                self._calendar.add(node)
+                if ends[0] < INF:
+                    self._calendar.add(node)
             else:
                 node[0] = None
                 del self._live[vs, payload]

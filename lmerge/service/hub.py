@@ -380,6 +380,7 @@ class Hub:
                 self._recorder.detached(name)
             self._recorder.attached(name, request.properties, join_at, request.role)
         self._absorb(outcome)
+        self._admit_if_stuck()
         status = next(i for i in merge.inputs() if i.name == name)
         joined = status.state == "joined"
         self._inputs[name] = Attached(name, status.incarnation, session, joined, merge.stable_point)
@@ -444,6 +445,21 @@ class Hub:
             )
         for gone in outcome.detached:
             self._input_gone(gone, work)
+        if outcome.detached:
+            self._admit_if_stuck()
+
+    def _admit_if_stuck(self) -> None:
+        """A merge that has said no stable and has only joining inputs left would wait for ever for its first one.
+
+        So it is after a restart when the first replica to come back goes again before its first stable. Nothing has
+        been said that could be contradicted: the input that knows the earliest time begins, as the first one did.
+        """
+        inputs = [i for i in self.merge.inputs() if i.role == ACTIVE]
+        if self.merge.stable_point > NEG_INF or not inputs or any(i.state == "joined" for i in inputs):
+            return
+        first = min(inputs, key=lambda i: (i.join_at is not None, i.join_at))
+        log.event(logging.WARNING, "input admitted early", merge=self.name, input=first.name, join_at=first.join_at)
+        self._absorb(self.merge.admit(first.name))
 
     def _input_gone(self, gone: Gone, work: _Work | None) -> None:
         self.detached.appendleft(gone)

@@ -12,7 +12,7 @@ from helpers import R1_WORDS, WORDS, a, f, m, merge_of, said
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Event, Insert, Stable
-from lmerge.core.merge import Merge
+from lmerge.core.merge import Merge, Outcome
 from lmerge.errors import InputTaken, StaleIncarnation
 from lmerge.testing.generate import present, reference
 from lmerge.testing.oracle import Follow, chattiness
@@ -39,6 +39,19 @@ def test_law_1_a_joining_inputs_insert_does_not_raise_max_vs(algorithm: str) -> 
     assert said(follow, "1", a("B", 9, 12)) == [a("B", 9, 12)], "it would have been dropped below MaxVs"
     assert said(follow, "1", f(20)) == [f(20), a("D", 20, 40), a("E", 25, 40)]
     assert said(follow, "1", a("D", 20, 40)) == []
+
+
+@pytest.mark.parametrize("algorithm", WORDS)
+def test_law_1_a_joining_input_can_be_admitted_when_nobody_else_is_left(algorithm: str) -> None:
+    """The verb for those who know that nothing will come before; what it has said counts at once."""
+    follow = merge_of(0)
+    follow.attach("1", WORDS[algorithm], join_at=10)
+    assert f(15) not in said(follow, "1", a("A", 12, 20), f(15))
+    outcome = follow.merge.admit("1")
+    assert list(outcome.batch.elements())[-1] == f(15)
+    assert outcome.joined == ("1",)
+    assert follow.merge.admit("1") == Outcome()
+    follow.merge.check()
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])

@@ -142,6 +142,21 @@ async def test_the_first_input_of_a_merge_that_has_said_nothing_starts_it_wherev
         assert await reader.until_stable(1_010) == [Event(990, b"x", 1_005)]
 
 
+async def test_a_joining_input_is_not_stuck_when_the_first_one_goes_before_its_first_stable() -> None:
+    """After a restart: nothing stable was said, and nobody is left whose stable could let the other one join."""
+    async with World() as world:
+        first = await world.publisher("a")
+        await first.merged(ins("x", 990, 1_005))
+        late = await world.publisher("b", join_at=1_000)
+        assert not late.accepted.joined
+        reader = await world.subscriber()
+        await late.merged(ins("x", 990, 1_005))
+        await first.leave()
+        await world.described(lambda merge: [i.state for i in merge.inputs] == ["joined"])
+        await late.merged(stable(1_010))
+        assert await reader.until_stable(1_010) == [Event(990, b"x", 1_005)]
+
+
 async def test_an_observer_is_checked_and_never_shown() -> None:
     async with World() as world:
         observer = await world.publisher("new-plan", role=pb.ROLE_OBSERVE)

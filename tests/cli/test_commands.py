@@ -1,0 +1,163 @@
+"""The other commands, as real processes against a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LMERGE = [sys.executable, "-m", "lmerge"]
+READY_S_MAX = 60.0
+STREAM = [
+    '{"op":"insert","payload":"A","vs":6,"ve":7}',
+    '{"op":"adjust","payload":"A","vs":6,"vold":7,"ve":12}',
+    '{"op":"stable","vc":8}',
+    '{"op":"stable","vc":"inf"}',
+]
+
+
+def run(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*LMERGE, *arguments], input=text, capture_output=True, text=True, check=False, timeout=120,
+        env=os.environ | {"COLUMNS": "200"},
+    )
+
+
+class Served:
+    """A server process."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        ready = folder / "ready.json"
+        self.process = subprocess.Popen(
+            [*LMERGE, "serve", "--port", "0", "--http-port", "0", "--ready-file", str(ready), *options],
+            stderr=subprocess.PIPE, text=True,
+        )
+        deadline = time.monotonic() + READY_S_MAX
+        while not ready.exists():
+            assert self.process.poll() is None, self.process.communicate()[1]
+            assert time.monotonic() < deadline
+            os.sched_yield()
+        self.ports: dict[str, Any] = json.loads(ready.read_text())
+        self.target = f"127.0.0.1:{self.ports['port']}"
+
+    def stop(self) -> tuple[int, str]:
+        self.process.send_signal(signal.SIGTERM)
+        log = self.process.communicate(timeout=60)[1]
+        return self.process.returncode, log
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    server = Served(tmp_path, "--record", str(tmp_path / "session.jsonl"))
+    yield server
+    if server.process.poll() is None:
+        server.process.kill()
+        server.process.communicate()
+
+
+@pytest.mark.parametrize(
+    "command", ["", "demo", "serve", "publish", "subscribe", "tail", "status", "top", "replay", "tdb", "info"]
+)
+def test_every_command_has_help(command: str) -> None:
+    result = run(*command.split(), "--help")
+    assert result.returncode == 0
+    assert "Usage" in result.stdout
+
+
+def test_version_and_info() -> None:
+    assert run("--version").stdout.startswith("lmerge 0.")
+    facts = json.loads(run("info", "--json").stdout)
+    assert facts["engine"].startswith("python")
+    assert facts["libraries"]["grpcio"]
+    assert "grpcio" in run("info").stdout
+
+
+def test_a_stream_goes_through_a_server_and_its_record_replays_to_the_same(served: Served, tmp_path: Path) -> None:
+    reader = subprocess.Popen(
+        [*LMERGE, "subscribe", "m", "--server", served.target], stdout=subprocess.PIPE, text=True
+    )
+    published = run("publish", "m", "-s", served.target, "-r", "a", "-p", "key", text="\n".join(STREAM))
+    assert published.returncode == 0, published.stderr
+    assert "published 4 elements to m; it runs r3" in published.stderr
+    output = reader.communicate(timeout=60)[0]
+    assert output.splitlines()[-1] == '{"op":"stable","vc":"inf"}'
+    table = run("tdb", "-", text=output).stdout
+    assert table == '{"payload":"A","vs":6,"ve":12}\n'
+
+    assert "m" in run("status", "-s", served.target).stdout
+    everything = json.loads(run("status", "--json", "-s", served.target).stdout)
+    assert everything["merges"][0]["merge"] == "m"
+    described = json.loads(run("status", "m", "--json", "-s", served.target).stdout)
+    assert described["summary"]["algorithm"] == "r3"
+    assert "survives" in run("status", "m", "-s", served.target).stdout or described["survives_losses"] == 0
+    top = run("top", "--once", "--interval", "0.1", "-s", served.target)
+    assert top.returncode == 0, top.stderr
+    assert "redundancy" in top.stdout
+
+    code, log = served.stop()
+    assert code == 0, log
+    assert "server stopped" in log
+    replayed = run("replay", str(tmp_path / "session.jsonl"))
+    assert replayed.returncode == 0, replayed.stderr
+    assert replayed.stdout.splitlines()[-1] == '{"op":"stable","vc":"inf"}'
+    assert run("tdb", "-", text=replayed.stdout).stdout == table
+
+
+def test_publishing_stops_at_a_malformed_line_and_merges_what_came_before(served: Served) -> None:
+    result = run("publish", "m", "-s", served.target, text="\n".join([STREAM[0], "nonsense"]))
+    assert result.returncode == 2
+    assert "line 2: not JSON" in result.stderr
+    described = json.loads(run("status", "m", "--json", "-s", served.target).stdout)
+    assert described["emitted"]["inserts"] == "1"
+
+
+def test_publishing_what_a_stream_may_not_say_names_the_line(served: Served) -> None:
+    below = '{"op":"insert","payload":"B","vs":1,"ve":9}'
+    result = run("publish", "m", "-s", served.target, text="\n".join([STREAM[0], STREAM[2], below]))
+    assert result.returncode == 2
+    assert "line 3" in result.stderr
+    assert "insert-below-stable" in result.stderr
+
+
+def test_text_and_count(served: Served) -> None:
+    run("publish", "m", "-s", served.target, text="\n".join(STREAM[:1]))
+    run("publish", "m", "-s", served.target, "-r", "b", text="\n".join(STREAM[:3]))
+    result = run("tail", "m", "-s", served.target, "--format", "text", "--count", "1")
+    assert result.returncode == 0
+    assert result.stdout.startswith("insert(A, 6, ")
+
+
+def test_a_merge_that_is_not_there_is_one_line(served: Served) -> None:
+    for arguments in (("status", "none"), ("top", "none"), ("subscribe", "none", "--no-wait")):
+        result = run(*arguments, "-s", served.target)
+        assert result.returncode == 2, arguments
+        assert "none" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_port_in_use_is_one_line_and_exit_code_1(served: Served) -> None:
+    result = run("serve", "--port", str(served.ports["port"]), "--http-port", "-1")
+    assert result.returncode == 1
+    assert str(served.ports["port"]) in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.stderr
+
+
+def test_a_server_that_is_gone_is_one_line_and_exit_code_1() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else gets it, nobody answers
+        target = f"127.0.0.1:{taken.getsockname()[1]}"
+        for arguments in (("status",), ("publish", "m", "--give-up-after", "0.2"),
+                          ("subscribe", "m", "--give-up-after", "0.2")):
+            result = run(*arguments, "-s", target, text=STREAM[0])
+            assert result.returncode == 1, (arguments, result.stderr)
+            assert target in result.stderr
+            assert "Traceback" not in result.stderr

@@ -1,0 +1,198 @@
+"""Words for the tests of the client: a real server that can be restarted on its port, and a link that can be cut."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from lmerge.client import AsyncPublisher, AsyncSubscriber
+from lmerge.core.elements import Element
+from lmerge.core.tdb import Tdb
+from lmerge.service.server import Server
+from lmerge.service.settings import Settings
+
+MERGE = "flights"
+
+
+class World:
+    """A server and a link to it: ``async with World(policy="eager") as world``."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("http_port", None)
+        settings.setdefault("policy", "eager")  # adjusts are shown at once, so tests can wait for them
+        settings.setdefault("merges", (MERGE,))  # subscribers can come first
+        self.settings = settings
+        self.link = Link()
+
+    async def __aenter__(self) -> World:
+        await self.start()
+        await self.link.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.link.stop()
+        await self.server.stop(0.0)
+
+    async def start(self, port: int = 0) -> None:
+        self.server = Server(Settings(port=port, **self.settings))
+        await self.server.start()
+        self.link.port_to = self.server.port
+
+    async def restart(self) -> None:
+        """The same address, and nothing remembered."""
+        port = self.server.port
+        await self.server.stop(0.0)
+        await self.start(port)
+
+    @property
+    def target(self) -> str:
+        """The server itself."""
+        return f"127.0.0.1:{self.server.port}"
+
+    def publisher(self, replica: str = "a", **options: Any) -> AsyncPublisher:
+        """Through the link."""
+        return AsyncPublisher(self.link.target, MERGE, replica, **options)
+
+    def subscriber(self, **options: Any) -> AsyncSubscriber:
+        """Through the link."""
+        return AsyncSubscriber(self.link.target, MERGE, **options)
+
+
+class Link:
+    """A TCP proxy. ``cut`` breaks its connections; new ones are refused until ``mend``."""
+
+    def __init__(self) -> None:
+        self.port_to = 0
+        self.connections = 0
+        self._is_cut = False
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.target = "127.0.0.1:{}".format(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        self._server.close()
+        self.cut()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.wait_closed()
+
+    def cut(self) -> None:
+        self._is_cut = True
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def mend(self) -> None:
+        self._is_cut = False
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        if self._is_cut:
+            writer.transport.abort()
+            return
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port_to)
+        except OSError:
+            writer.transport.abort()
+            return
+        for source, sink in ((reader, far_writer), (far_reader, writer)):
+            task = asyncio.create_task(self._pump(source, sink))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        self._writers.add(sink)
+        try:
+            with suppress(OSError):
+                while data := await source.read(65536):
+                    sink.write(data)
+                    await sink.drain()
+        finally:
+            self._writers.discard(sink)
+            sink.transport.abort()
+
+
+async def until(claim: Callable[[], Any]) -> None:
+    """Return once ``claim`` holds."""
+    while not claim():
+        await asyncio.sleep(0.001)
+
+
+class Reading:
+    """A subscriber that is read in a task; what it has been told, checked as a stream of its own."""
+
+    def __init__(self, subscriber: AsyncSubscriber) -> None:
+        self.subscriber = subscriber
+        self.elements: list[Element] = []
+        self.tdb = Tdb("told")
+        self.task = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for batch in self.subscriber.batches():
+            self.tdb.apply_batch(batch)
+            self.elements += batch.elements()
+
+    async def until(self, claim: Callable[[Tdb], Any]) -> None:
+        """Return once ``claim`` holds of what was told; raises what ended the reading."""
+        while not claim(self.tdb):
+            if self.task.done():
+                self.task.result()
+                raise AssertionError(f"the stream ended with {self.tdb.events()}")
+            await asyncio.sleep(0.001)
+
+    async def until_events(self, *events: tuple[str, int, int]) -> None:
+        await self.until(lambda tdb: [(e.payload.decode(), e.vs, e.ve) for e in tdb.events()] == sorted(
+            events, key=lambda e: (e[1], e[0], e[2])))
+
+    async def begun(self) -> Reading:
+        """Return once the snapshot has come: all that happens from here on will be told."""
+        await until(lambda: self.subscriber.follower._since is not None)
+        return self
+
+    async def stop(self) -> None:
+        self.subscriber.close()
+        await self.task
+
+
+class ThreadedWorld:
+    """A World in a thread of its own, for tests of what blocks."""
+
+    def __init__(self, world: World, loop: asyncio.AbstractEventLoop) -> None:
+        self.world = world
+        self._loop = loop
+
+    @property
+    def target(self) -> str:
+        return self.world.link.target
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+
+    def cut(self) -> None:
+        self._loop.call_soon_threadsafe(self.world.link.cut)
+
+    def mend(self) -> None:
+        self._loop.call_soon_threadsafe(self.world.link.mend)
+
+
+@contextmanager
+def threaded_world(**settings: Any) -> Iterator[ThreadedWorld]:
+    """A World whose loop runs in a thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    threaded = ThreadedWorld(World(**settings), loop)
+    threaded.run(threaded.world.__aenter__())
+    try:
+        yield threaded
+    finally:
+        threaded.run(threaded.world.__aexit__())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

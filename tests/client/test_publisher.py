@@ -1,0 +1,335 @@
+"""AsyncPublisher against a real server: what it says arrives, breaks are mended, faults are told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from client_world import MERGE, Reading, World, until
+
+from lmerge.client import AsyncPublisher, AsyncSubscriber
+from lmerge.core.batch import Batch
+from lmerge.core.elements import INF, NEG_INF, Adjust, Insert, Stable
+from lmerge.errors import (
+    InputTaken,
+    InputViolation,
+    InvalidBatch,
+    LimitExceeded,
+    LmergeError,
+    PropertiesTooWeak,
+    ServerGone,
+    StaleIncarnation,
+    UsageError,
+)
+
+
+async def test_what_two_publishers_say_is_merged_into_one_stream() -> None:
+    async with World() as world, world.publisher("a") as a, world.publisher("b") as b:
+        reading = await Reading(world.subscriber()).begun()
+        for publisher in (a, b):
+            await publisher.insert("UA 1545", 1, 9)
+            await publisher.insert(b"DL 461", 2)
+            await publisher.adjust("DL 461", 2, INF, 7)
+            await publisher.stable(5)
+            await publisher.flush()
+        await reading.until_events(("UA 1545", 1, 9), ("DL 461", 2, 7))
+        assert a.algorithm == "r4"
+        assert a.joined
+        await until(lambda: a.merge_stable_point == 5)
+        await reading.stop()
+
+
+async def test_flush_returns_when_everything_is_merged() -> None:
+    async with World() as world, world.publisher() as publisher:
+        for i in range(50):
+            await publisher.insert(str(i), i, i + 10)
+            await publisher.flush()
+            assert publisher.outbox.acked == i + 1
+
+
+async def test_large_batches_are_cut_to_the_limits_of_the_server() -> None:
+    async with World(batch_elements=100, message_bytes=4096, payload_bytes=1000) as world:
+        async with world.publisher() as publisher:
+            await publisher.publish(Batch.of([Insert(b"x" * 50, i, INF) for i in range(3000)]))
+            await publisher.flush()
+            with pytest.raises(LimitExceeded, match="1001 bytes, above the limit of 1000"):
+                await publisher.insert(b"x" * 1001, 3001)
+            await publisher.flush()
+
+
+async def test_a_cut_connection_is_mended_and_nothing_is_lost_or_said_twice() -> None:
+    async with World() as world, world.publisher() as publisher:
+        reading = await Reading(aside(world)).begun()
+        await publisher.insert("frozen", 1, 3)
+        await publisher.insert("half frozen", 2, 20)
+        await publisher.stable(5)
+        await publisher.flush()
+        world.link.cut()
+        await publisher.insert("said while away", 6, 9)
+        await publisher.adjust("half frozen", 2, 20, 30)
+        await publisher.stable(7)
+        world.link.mend()
+        await publisher.flush()
+        assert publisher.reconnects == 1
+        await reading.until_events(("frozen", 1, 3), ("half frozen", 2, 30), ("said while away", 6, 9))
+        await reading.until(lambda tdb: tdb.stable_point == 7)
+        await reading.stop()
+
+
+def aside(world: World) -> AsyncSubscriber:
+    """A subscriber that the link's cuts do not touch."""
+    return AsyncSubscriber(world.target, MERGE)
+
+
+async def test_a_reconnect_joins_at_the_later_of_its_own_start_and_what_it_heard() -> None:
+    async with World() as world, world.publisher("a") as a:
+        reading = await Reading(aside(world)).begun()
+        await a.insert("long", 1, 500)
+        await a.insert("short", 2, 120)
+        await a.stable(100)
+        await a.flush()
+        async with world.publisher("b", join_at=200) as b:  # it does not know "short", and says so
+            await b.insert("long", 1, 500)
+            await b.flush()
+            assert not b.joined
+            world.link.cut()
+            world.link.mend()
+            await b.stable(150)
+            await b.flush()
+            assert b.reconnects == 1
+            assert not b.joined
+            await a.stable(150)
+            await a.flush()
+            await reading.until(lambda tdb: tdb.stable_point == 150)
+            await reading.until_events(("long", 1, 500), ("short", 2, 120))
+        await reading.stop()
+
+
+async def test_many_cuts_in_the_middle_of_a_stream_leave_the_same_events() -> None:
+    async with World() as world, world.publisher() as publisher:
+        reading = await Reading(aside(world)).begun()
+        for i in range(400):
+            await publisher.insert(f"event {i}", i, i + 5)
+            if i % 3 == 0:
+                await publisher.adjust(f"event {i}", i, i + 5, i + 8)
+            if i % 10 == 9:
+                await publisher.stable(i - 5)
+            if i % 80 == 40:
+                await publisher.flush()
+                world.link.cut()
+                world.link.mend()
+            elif i % 7 == 0:
+                await asyncio.sleep(0)
+        await publisher.flush()
+        expected = [(f"event {i}", i, i + (8 if i % 3 == 0 else 5)) for i in range(400)]
+        await reading.until_events(*expected)
+        assert publisher.reconnects >= 4
+        await reading.stop()
+
+
+async def test_the_server_restarts_on_its_port_and_the_stream_goes_on() -> None:
+    async with World() as world, world.publisher() as publisher:
+        await publisher.insert("live", 1, 50)
+        await publisher.stable(5)
+        await publisher.flush()
+        await world.restart()
+        await publisher.insert("after", 6, 60)
+        await publisher.flush()
+        assert publisher.joined
+        reading = await Reading(aside(world)).begun()
+        await reading.until_events(("live", 1, 50), ("after", 6, 60))
+        await reading.stop()
+
+
+async def test_events_are_kept_until_the_merge_has_frozen_them_not_only_the_publisher() -> None:
+    async with World() as world, world.publisher("a", properties=["key"]) as a:
+        async with world.publisher("b", properties=["key"]) as b:
+            await b.insert("of b", 1, 3)
+            await b.flush()
+            await a.insert("of a", 1, 3)
+            assert len(a.outbox.live) == 1
+            await b.insert("of a", 1, 3)
+            await a.insert("of b", 1, 3)
+            await b.stable(10)
+            await b.flush()
+            await until(lambda: a.merge_stable_point == 10)  # heard from an ack that b caused
+            assert len(a.outbox.live) == 0
+            assert a.outbox.live.stable == NEG_INF
+
+
+async def test_a_newer_incarnation_fences_the_older_which_is_told() -> None:
+    async with World() as world:
+        old = await world.publisher(incarnation=5).open()
+        async with world.publisher(incarnation=6) as new:
+            await until(lambda: old.failure)
+            with pytest.raises(StaleIncarnation, match="fenced"):
+                await old.insert("late", 1)
+            with pytest.raises(StaleIncarnation):
+                await old.close()
+            await new.insert("mine", 1)
+            await new.flush()
+
+
+async def test_a_taken_name_is_refused_at_open() -> None:
+    async with World() as world, world.publisher(incarnation=5):
+        with pytest.raises((InputTaken, StaleIncarnation), match="'a'"):
+            await world.publisher(incarnation=5).open()
+
+
+async def test_a_broken_promise_is_raised_with_the_words_of_the_server() -> None:
+    async with World() as world:
+        publisher = await world.publisher(properties=["insert-only", "ordered"]).open()
+        await publisher.insert("first", 5)
+        await publisher.insert("second", 4)
+        with pytest.raises(InputViolation, match="second.*ordered") as caught:
+            await publisher.flush()
+        assert caught.value.code == "out-of-order"
+        assert caught.value.index == 1
+        with pytest.raises(InputViolation):
+            await publisher.insert("third", 9)
+        with pytest.raises(InputViolation):
+            await publisher.close()
+
+
+async def test_a_broken_promise_is_told_by_its_name_though_much_is_on_its_way() -> None:
+    async with World() as world:
+        publisher = await world.publisher(properties=["key"]).open()
+        await publisher.insert("twice", 5)
+        await publisher.insert("twice", 5, 9)
+        with pytest.raises(InputViolation, match="twice.*key"):
+            for i in range(100_000):
+                await publisher.insert(b"x" * 1000, 10 + i)
+
+
+async def test_properties_that_are_too_weak_are_refused_at_open() -> None:
+    async with World(algorithm="r1") as world:
+        with pytest.raises(PropertiesTooWeak, match="r1, which needs"):
+            await world.publisher(properties=["key"]).open()
+
+
+@pytest.mark.parametrize("element, code", [
+    (Insert(b"x", 9, 8), "end-before-start"),
+    (Insert(b"x", 4, 8), "insert-below-stable"),
+    (Adjust(b"known", 6, 10, 4), "end-before-start"),
+    (Adjust(b"known", 1, 10, 4), "adjust-below-stable"),
+    (Adjust(b"unknown", 6, 10, 12), "unknown-event"),
+    (Stable(4), "stable-backwards"),
+])
+async def test_the_callers_own_mistake_is_raised_at_the_call_and_not_sent(
+    element: Insert | Adjust | Stable, code: str
+) -> None:
+    async with World() as world, world.publisher() as publisher:
+        await publisher.insert("known", 6, 10)
+        await publisher.stable(5)
+        with pytest.raises(InputViolation) as caught:
+            await publisher.publish(Batch.of([element]))
+        assert caught.value.code == code
+        await publisher.insert("the rest goes on", 7)
+        await publisher.flush()
+        assert publisher.failure is None
+
+
+@pytest.mark.parametrize("vs, ve", [(1.5, INF), ("1", INF), (1, 2**63), (-(2**63) - 1, 0), (None, 1)])
+async def test_what_is_no_time_is_refused_at_the_call(vs: int, ve: int) -> None:
+    async with World() as world, world.publisher() as publisher:
+        with pytest.raises(InvalidBatch, match="time"):
+            await publisher.insert("x", vs, ve)
+        await publisher.insert("fine", 1)
+        await publisher.flush()
+
+
+async def test_a_closed_publisher_says_so() -> None:
+    async with World() as world:
+        async with world.publisher() as publisher:
+            await publisher.insert("x", 1)
+        with pytest.raises(UsageError, match="publisher 'a' of merge 'flights' is closed"):
+            await publisher.insert("y", 1)
+        await publisher.close()
+
+
+async def test_a_full_buffer_makes_the_caller_wait() -> None:
+    async with World() as world, world.publisher(buffer_bytes_max=1000) as publisher:
+        world.link.cut()
+        await until(lambda: not publisher._connected.is_set())
+        said = 0
+
+        async def say() -> None:
+            nonlocal said
+            for i in range(100):
+                await publisher.insert(b"x" * 100, i)
+                said += 1
+
+        saying = asyncio.create_task(say())
+        await until(lambda: publisher.outbox.is_full)
+        assert 8 <= said < 20
+        assert not saying.done()
+        world.link.mend()
+        await saying
+        await publisher.flush()
+
+
+async def test_it_gives_up_when_told_to() -> None:
+    async with World() as world:
+        publisher = await world.publisher(give_up_after_s=0.05).open()
+        world.link.cut()
+        await until(lambda: publisher.failure)
+        with pytest.raises(ServerGone, match=world.link.target):
+            await publisher.insert("x", 1)
+
+
+async def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
+    async with World() as world:
+        world.link.cut()
+        publisher = world.publisher()
+        await publisher.insert("said before there was a connection", 1)
+        await until(lambda: world.link.connections >= 2)
+        world.link.mend()
+        await publisher.flush()
+        assert publisher.reconnects == 0
+        await publisher.close()
+
+
+async def test_incarnations_grow_from_publisher_to_publisher_and_with_each_reconnect() -> None:
+    async with World() as world:
+        async with world.publisher() as first:
+            before = first.incarnation
+            world.link.cut()
+            world.link.mend()
+            await until(lambda: first.reconnects == 1)
+            assert first.incarnation > before
+        async with world.publisher() as second:
+            assert second.incarnation > first.incarnation
+
+
+async def test_closing_waits_for_what_was_said_across_a_cut() -> None:
+    async with World() as world:
+        reading = await Reading(aside(world)).begun()
+        publisher = await world.publisher().open()
+        world.link.cut()
+        await publisher.insert("last words", 1)
+        closing = asyncio.create_task(publisher.close())
+        world.link.mend()
+        await closing
+        await reading.until_events(("last words", 1, INF))
+        await reading.stop()
+
+
+async def test_a_failing_callback_is_raised_to_the_caller() -> None:
+    async with World() as world:
+        publisher = await world.publisher(role="observe").open()
+        error = RuntimeError("the user's own")
+
+        def fail(_: object) -> None:
+            raise error
+
+        publisher._heard = fail  # type: ignore[method-assign, assignment]
+        await publisher.insert("x", 1)
+        with pytest.raises(RuntimeError, match="the user's own"):
+            await publisher.flush()
+
+
+async def test_an_unknown_role_or_property_is_refused_at_once() -> None:
+    with pytest.raises(UsageError, match="unknown role"):
+        AsyncPublisher("127.0.0.1:1", MERGE, "a", role="passive")
+    with pytest.raises(LmergeError, match="sorted"):
+        AsyncPublisher("127.0.0.1:1", MERGE, "a", properties=["sorted"])
