@@ -74,7 +74,9 @@ def save_picture(path: Path, view: View, verdict: Verdict) -> None:
         console.print(draw(view.after_kill))
     console.print(draw_verdict(verdict))
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(console.export_svg(title="lmerge demo"), encoding="utf-8")
+    svg = console.export_svg(title="lmerge demo", unique_id="demo")
+    without_remote_fonts = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
+    path.write_text(without_remote_fonts, encoding="utf-8")
 
 
 def _show(verdict: Verdict, console: Console, view: View) -> None:

@@ -78,6 +78,11 @@ class Fleet:
         self.flights = 0
         self.replicas = {name: Replica(name) for name in STYLES}
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all replicas are in the merge."""
+        return all(replica.state == "joined" for replica in self.replicas.values())
+
     def launch(self, name: str) -> None:
         """Start a process for ``name``: it loads the table, and waits for the start."""
         replica = self.replicas[name]

@@ -69,9 +69,9 @@ class View:
         self.is_live = is_live
         self.after_kill: Scene | None = None  # the moment to save a picture of
         self._console = console
-        self._live = Live(console=console, auto_refresh=False, transient=True) if is_live else None
+        self._live = Live(console=console, auto_refresh=False) if is_live else None
         self._news_printed = 0
-        self._next_line_s = 0.0
+        self._line_s = -LINE_EVERY_S
 
     def __enter__(self) -> View:
         if self._live:
@@ -94,8 +94,8 @@ class View:
         for at_s, text in scene.news[self._news_printed:]:
             self._console.print(f"{at_s:6.1f} s  {text}", markup=False, highlight=False, soft_wrap=True)
         self._news_printed = len(scene.news)
-        if scene.elapsed_s >= self._next_line_s:
-            self._next_line_s = scene.elapsed_s + LINE_EVERY_S
+        if abs(scene.elapsed_s - self._line_s) >= LINE_EVERY_S:  # it begins again when the replay begins
+            self._line_s = scene.elapsed_s
             self._console.print(line(scene), markup=False, highlight=False, soft_wrap=True)
 
 

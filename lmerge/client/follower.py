@@ -6,22 +6,25 @@ the new connection is another. What the snapshot repeats is not said again, what
 contradicts a stable point that the reader has seen.
 
 If the new snapshot's stable point is beyond the reader's, events may have come and been frozen in between, and nobody
-can tell them any more: a gap. It is reported, not hidden. Of the events that the reader holds and the snapshot lacks,
-those that could still be taken back are; those that were half frozen keep the end that was said last.
+can tell them any more: a gap. It is reported, not hidden. An event that the reader holds and the snapshot lacks was
+frozen in the gap, or removed. If the end that was said last lies in the gap, it is taken to be frozen with it. If not,
+that end is wrong, and the event has ended as early as it could: at the start of the gap, or, if it starts in the gap
+or later, never was.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
-from lmerge.core.batch import EMPTY, Batch, BatchBuilder
-from lmerge.core.elements import INF, NEG_INF, Event
+from lmerge.core.batch import EMPTY, Batch, BatchBuilder, Row
+from lmerge.core.elements import INF, INSERT, NEG_INF, Event
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import Tdb
 
 
 class SubscriptionGap(NamedTuple):
-    """Events that were frozen between these two stable points may be missing."""
+    """Events that were frozen between these two stable points may be missing, or have another end than was told."""
 
     start: int
     end: int
@@ -36,6 +39,7 @@ class Follower:
         self._merge: Merge | None = None
         self._since: int | None = None  # where the first snapshot was taken; None: none has come
         self._joining: BatchBuilder | None = None
+        self._gap: SubscriptionGap | None = None
 
     @property
     def stable_point(self) -> int:
@@ -52,11 +56,11 @@ class Follower:
         if self._since is None:
             self._since = stable_point
             return None
-        gap = None
+        self._gap = None
         known_to = max(self._since, self.stable_point)
         if known_to < stable_point:
-            gap = SubscriptionGap(known_to, stable_point)
-            self.gaps.append(gap)
+            self._gap = SubscriptionGap(known_to, stable_point)
+            self.gaps.append(self._gap)
         self._merge = merge = Merge("r4", "eager", "any")
         merge.attach("before")
         known = BatchBuilder()
@@ -68,7 +72,7 @@ class Follower:
         merge.detach("before")
         merge.attach("now")
         self._joining = BatchBuilder()
-        return gap
+        return self._gap
 
     def take(self, batch: Batch) -> Batch:
         """A batch of the server; what the reader must be told of it."""
@@ -81,12 +85,28 @@ class Follower:
         """The snapshot is complete; what the reader must be told of it."""
         if self._joining is None:
             return EMPTY
-        snapshot, self._joining = self._joining.build(), None
-        return self._told(snapshot)
+        snapshot, self._joining = self._joining, None
+        if self._gap is not None:
+            snapshot.rows[:0] = self._frozen_in_gap(snapshot.build(), self._gap.end)
+        return self._told(snapshot.build())
 
     def live_events(self) -> list[Event]:
         """The reader's live events, ordered by (vs, payload, ve)."""
         return self.table.live_events()
+
+    def _frozen_in_gap(self, snapshot: Batch, stable_point: int) -> list[Row]:
+        """What the snapshot would say of the events that it lacks, as far as it can be known."""
+        there = Counter((vs, payload) for kind, vs, _, _, payload in snapshot.rows() if kind == INSERT)
+        rows: list[Row] = []
+        # Several events of one key: those that end last are the ones that the snapshot has.
+        for vs, payload, ve in reversed(self.table.live_events()):
+            if there[vs, payload] > 0:
+                there[vs, payload] -= 1
+                continue
+            end = ve if ve < stable_point else max(vs, self.stable_point)
+            if end > vs:
+                rows.append((INSERT, vs, end, 0, payload))
+        return rows[::-1]
 
     def _told(self, batch: Batch) -> Batch:
         if self._merge is not None:

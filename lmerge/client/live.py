@@ -1,9 +1,16 @@
 """A publisher's live events: what it must say again when it connects again, so that no log is needed.
 
-An event is kept until it is fully frozen at the *merge's* stable point as last heard in an ack, not at the publisher's
-own: what the merge has frozen it will never ask for again. A publisher that reconnects attaches with join_at = that
-stable point, which the server's can only be at or beyond, inserts its live events with their present ends, says its own
-last stable, and goes on.
+An event is kept until it is fully frozen twice: at the *merge's* stable point as last heard in an ack, for until then
+the merge may need it again, and at the publisher's own, for until then this replica may adjust it. The second matters
+to a replica that is behind the others:
+
+    a: insert(x, 1, 5)                        the end is a first guess
+    b: insert(x, 1, 30), stable(10)           the merge is at 10; what a said of x looks frozen, and is only wrong
+    a: (connects again) adjust(x, 1, 5, 30)   a new incarnation may say so only if it has inserted x again
+
+So memory is that of the events not frozen by the publisher's own stables; a stream without any keeps all. A publisher
+that reconnects attaches with join_at = the merge's stable point as last heard, which the server's can only be at or
+beyond, inserts its live events with their present ends, says its own last stable, and goes on.
 
 Events come back in the order in which they were first inserted, so a stream that promises an order keeps it. The class
 also checks what would be wrong on any server: it is the publisher's first reader.
@@ -50,20 +57,13 @@ class LiveEvents:
             if vs < self.stable:
                 raise violations.stable_backwards(self.name, row, index, self.stable)
             self.stable = vs
+            self._forget()
 
     def trim(self, stable_point: int) -> None:
-        """The merge is stable at ``stable_point``: forget what ended before. O(forgotten)."""
-        if stable_point <= self.trimmed:
-            return
-        self.trimmed = stable_point
-        for node in self._calendar.pop_below(stable_point):
-            due, vs, payload, ends = node
-            if due is None or due >= stable_point:
-                continue
-            gone = bisect_left(ends, (stable_point, 0))
-            self._count -= gone
-            del ends[:gone]
-            self._keep(node, vs, payload)
+        """The merge is stable at ``stable_point``."""
+        if stable_point > self.trimmed:
+            self.trimmed = stable_point
+            self._forget()
 
     def prelude(self) -> Batch:
         """What a new connection says first: the live events in order of insertion, then the own stable point."""
@@ -87,21 +87,17 @@ class LiveEvents:
         node = self._nodes.get((vs, payload))
         ends: list[tuple[int, int]] = node[3] if node is not None else []
         at = bisect_left(ends, (vold, 0))
-        if at < len(ends) and ends[at][0] == vold:
-            number = ends.pop(at)[1]
-            self._count -= 1
-        elif vold >= self.trimmed:
+        if node is None or at == len(ends) or ends[at][0] != vold:
             known = f"ends {', '.join(show_time(end) for end, _ in ends)}" if ends else "no event"
             raise violations.unknown_event(self.name, row, index, known)
-        else:  # the merge is further on than this replica, and the event was forgotten
-            self._inserted += 1
-            number = self._inserted
+        number = ends.pop(at)[1]
+        self._count -= 1
         self._add(vs, payload, ve, number)
-        if node is not None and not node[3]:
+        if not ends:
             self._keep(node, vs, payload)
 
     def _add(self, vs: int, payload: bytes, ve: int, number: int) -> None:
-        if ve == vs or ve < self.trimmed:
+        if ve == vs:
             return
         self._count += 1
         node = self._nodes.get((vs, payload))
@@ -114,6 +110,20 @@ class LiveEvents:
         if ve < node[0]:
             node[0] = ve
             self._calendar.add(node)
+
+    def _forget(self) -> None:
+        """Forget what neither side can speak of any more. O(forgotten)."""
+        frozen_to = min(self.trimmed, self.stable)
+        if frozen_to <= self._calendar.now:
+            return
+        for node in self._calendar.pop_below(frozen_to):
+            due, vs, payload, ends = node
+            if due is None or due >= frozen_to:
+                continue
+            gone = bisect_left(ends, (frozen_to, 0))
+            self._count -= gone
+            del ends[:gone]
+            self._keep(node, vs, payload)
 
     def _keep(self, node: Node, vs: int, payload: bytes) -> None:
         """Enter the node again at its first end, or drop it if it has none."""

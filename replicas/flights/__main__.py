@@ -30,6 +30,7 @@ from replicas.flights.stream import FlightStream
 from replicas.flights.style import STYLES, Style
 
 DAYS_PER_SECOND = 5.0  # the year in 73 seconds
+LEAVE_S = 5.0  # a goodbye takes milliseconds
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,11 +79,14 @@ def _publish(
         if options.supervised:
             _tell(event="joined", join_at=join_at)
         is_complete = replay(stream.steps(), clock, publisher.publish, stop)
+        if not is_complete:
+            publisher.abort()
+            return False
         publisher.flush()
         if options.supervised:
-            _tell(event="done", complete=is_complete)
+            _tell(event="done")
             stop.wait()  # attached until the parent has read the last counters
-    return is_complete
+    return True
 
 
 def _stable_point(server: str, merge: str) -> int:
@@ -100,6 +104,8 @@ def _tell(**message: object) -> None:
 def _leave_with_parent(stop: threading.Event) -> None:
     sys.stdin.read()
     stop.set()
+    time.sleep(LEAVE_S)
+    os._exit(1)  # the server may have gone too, and then there is nobody to say goodbye to
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

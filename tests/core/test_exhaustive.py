@@ -84,11 +84,11 @@ def test_two_inputs_every_order_every_death(algorithm: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("algorithm", SMALL)
 def test_three_inputs_every_order_two_deaths(algorithm: str) -> None:
-    """Every eleventh order: all of them would take hours, and eleven is coprime to the lengths."""
+    """Every 101st of up to 756,756 orders: all of them would take hours."""
     streams = [SMALL[algorithm][0], SMALL[algorithm][1], SMALL[algorithm][0]]
     expected = reconstitute(streams[0])
     for count, order in enumerate(interleavings([len(stream) for stream in streams])):
-        if count % 11:
+        if count % 101:
             continue
         for death in ((-1, 0), (0, 1), (0, 2), (1, 2)):
             assert play(algorithm, "lazy", streams, order, death).events() == expected

@@ -8,26 +8,31 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
 COMMAND = [sys.executable, "-m", "lmerge", "demo", "--months", "2", "--days", "10"]
 
 
 @contextlib.contextmanager
 def demo(*options: str) -> Iterator[subprocess.Popen[str]]:
-    """The running demo, in a session of its own; whatever the test does, it is gone afterwards."""
-    process = subprocess.Popen(
-        [*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    """The running demo, in a session and a scratch folder of its own, both gone when the test ends."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        process = subprocess.Popen(
+            [*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            env={**os.environ, "TMPDIR": scratch},
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def is_running(pid: int) -> bool:
@@ -48,7 +53,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def test_a_killed_winner_costs_nothing_and_the_verdict_says_so() -> None:
-    with demo("--seconds", "12", "--kills", "1", "--json") as process:
+    with demo("--seconds", "15", "--kills", "1", "--json") as process:
         stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 0, stderr
     verdict = json.loads(stdout)

@@ -59,7 +59,8 @@ MALFORMED: dict[str, tuple[Fault, grpc.StatusCode, str]] = {
     "short column": (raw(vs=b"12345678"), grpc.StatusCode.INVALID_ARGUMENT, "column vs has 8 bytes"),
     "unknown kind": (raw(kinds=b"\x00\x07"), grpc.StatusCode.INVALID_ARGUMENT, "element 1: unknown kind 7"),
     "payload ends": (
-        raw(payload_ends=array("I", [2, 1]).tobytes()), grpc.StatusCode.INVALID_ARGUMENT, "column payload_ends, element 1"
+        raw(payload_ends=array("I", [2, 1]).tobytes()), grpc.StatusCode.INVALID_ARGUMENT,
+        "column payload_ends, element 1",
     ),
     "payload too large": (
         elements(ins("p", 6, 7), ins(b"p" * 2_000, 6, 7)), grpc.StatusCode.RESOURCE_EXHAUSTED,

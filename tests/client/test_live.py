@@ -1,0 +1,206 @@
+"""LiveEvents against a naive twin, and the outbox that stands before it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmerge.client.live import LiveEvents
+from lmerge.client.outbox import Outbox
+from lmerge.core.batch import Batch, Row
+from lmerge.core.calendar import Calendar, Node
+from lmerge.core.elements import ADJUST, INSERT, NEG_INF, Adjust, Element, Event, Insert, Stable
+from lmerge.core.tdb import Tdb
+from lmerge.errors import InputViolation, InvalidBatch, LimitExceeded
+from lmerge.testing.generate import present, reference
+
+
+class NaiveLiveEvents:
+    """A list of events in order of insertion; everything is a scan."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.stable = NEG_INF
+
+    def say(self, row: Row) -> None:
+        kind, vs, ve, vold, payload = row
+        if kind == INSERT and ve > vs:
+            self.events.append(Event(vs, payload, ve))
+        elif kind == ADJUST:
+            at = self.events.index(Event(vs, payload, vold))
+            if ve == vs:
+                del self.events[at]
+            else:
+                self.events[at] = Event(vs, payload, ve)
+        elif kind == 2:
+            self.stable = vs
+
+    def trim(self, vc: int) -> None:
+        self.events = [event for event in self.events if event.ve >= min(vc, self.stable)]
+
+    def prelude(self) -> list[Element]:
+        inserts: list[Element] = [Insert(e.payload, e.vs, e.ve) for e in self.events]
+        return [*inserts, *([Stable(self.stable)] if self.stable > NEG_INF else [])]
+
+
+@given(st.integers(0, 2**32), st.booleans())
+def test_the_prelude_is_that_of_the_naive_twin_after_every_element(seed: int, duplicates: bool) -> None:
+    random = Random(seed)
+    live, naive, merge, heard = LiveEvents("a"), NaiveLiveEvents(), 0, NEG_INF
+    for row in Batch.of(present(random, reference(random, 15, duplicates=duplicates))).rows():
+        live.say(row)
+        naive.say(row)
+        if random.random() < 0.3:
+            merge = max(merge, row[1]) + random.randint(-9, 9)  # before or beyond this replica's stable point
+            live.trim(merge)
+            heard = max(heard, merge)
+        naive.trim(heard)
+        said, expected = list(live.prelude().elements()), naive.prelude()
+        if duplicates:  # equal events have no identity: which of them an adjust meant may differ
+            said, expected = sorted(said, key=str), sorted(expected, key=str)
+        assert said == expected
+        assert len(live) == len(naive.events)
+
+
+def test_the_prelude_keeps_the_order_of_insertion() -> None:
+    live = LiveEvents("a")
+    for row in Batch.of([Insert(b"z", 1, 9), Insert(b"a", 1, 9), Insert(b"m", 2, 9), Adjust(b"z", 1, 9, 20)]).rows():
+        live.say(row)
+    assert [element[0] for element in live.prelude().elements()] == [b"z", b"a", b"m"]
+
+
+def test_an_event_that_ends_at_the_merges_stable_point_is_kept() -> None:
+    """III.C: fully frozen is Ve < Vc, so Ve == Vc can still be adjusted."""
+    live = LiveEvents("a")
+    live.say((INSERT, 1, 5, 0, b"x"))
+    live.say((2, 9, 0, 0, b""))
+    live.trim(5)
+    assert len(live) == 1
+    live.trim(6)
+    assert len(live) == 0
+
+
+def test_a_replica_behind_the_merge_keeps_what_it_may_still_adjust() -> None:
+    """The merge is at 10 through others; to this replica the end 5 is a first guess."""
+    live = LiveEvents("a")
+    live.say((INSERT, 1, 5, 0, b"x"))
+    live.trim(10)
+    assert list(live.prelude().elements()) == [Insert(b"x", 1, 5)]
+    live.say((ADJUST, 1, 20, 5, b"x"))
+    assert list(live.prelude().elements()) == [Insert(b"x", 1, 20)]
+    live.say((2, 30, 0, 0, b""))
+    assert len(live) == 1
+    live.trim(30)
+    assert list(live.prelude().elements()) == [Stable(30)]
+
+
+def test_a_refused_element_leaves_the_live_events_as_they_were() -> None:
+    live = LiveEvents("a")
+    live.say((INSERT, 6, 9, 0, b"x"))
+    live.say((2, 5, 0, 0, b""))
+    before = list(live.prelude().elements())
+    for row in ((INSERT, 4, 9, 0, b"y"), (INSERT, 8, 7, 0, b"y"), (ADJUST, 6, 10, 8, b"x"), (2, 4, 0, 0, b"")):
+        with pytest.raises(InputViolation, match="input 'a'"):
+            live.say(row)
+    assert list(live.prelude().elements()) == before
+
+
+class CountingCalendar(Calendar):
+    popped = 0
+
+    def pop_below(self, t: int) -> list[Node]:
+        nodes = super().pop_below(t)
+        self.popped += len(nodes)
+        return nodes
+
+
+def test_trimming_does_not_look_at_what_stays() -> None:
+    live = LiveEvents("a")
+    live._calendar = calendar = CountingCalendar()
+    for i in range(2000):
+        live.say((INSERT, 4000 + i, 10**9 + i, 0, b"long"))
+    for t in range(1, 3000):
+        live.say((2, t, 0, 0, b""))
+        live.trim(t)
+    assert len(live) == 2000
+    assert calendar.popped < 50
+
+
+# Outbox.
+
+
+def test_what_is_taken_is_what_was_put_in_its_order() -> None:
+    outbox = Outbox("a")
+    outbox.put_row((INSERT, 1, 5, 0, b"x"))
+    outbox.put_batch(Batch.of([Insert(b"y", 2, 6), Stable(2)]))
+    outbox.put_row((INSERT, 3, 7, 0, b"z"))
+    taken = outbox.take()
+    assert taken is not None
+    assert list(taken[0].elements()) == [Insert(b"x", 1, 5), Insert(b"y", 2, 6), Stable(2), Insert(b"z", 3, 7)]
+    assert taken[1] == outbox.said == 4
+    assert outbox.take() is None
+
+
+def test_a_restart_drops_what_waits_because_the_prelude_has_it() -> None:
+    outbox = Outbox("a")
+    outbox.put_batch(Batch.of([Insert(b"x", 1, 5), Adjust(b"x", 1, 5, 8), Stable(1)]))
+    prelude, said, join_at = outbox.restart()
+    assert list(prelude.elements()) == [Insert(b"x", 1, 8), Stable(1)]
+    assert (said, join_at) == (3, NEG_INF)
+    assert outbox.take() is None
+    assert outbox.bytes == 0
+
+
+def test_of_a_batch_with_a_violation_what_stands_before_it_is_said() -> None:
+    outbox = Outbox("a")
+    with pytest.raises(InputViolation) as caught:
+        outbox.put_batch(Batch.of([Insert(b"x", 1, 5), Insert(b"y", 5, 1), Insert(b"z", 2, 5)]))
+    assert caught.value.index == 1
+    taken = outbox.take()
+    assert taken is not None
+    assert list(taken[0].elements()) == [Insert(b"x", 1, 5)]
+
+
+@pytest.mark.parametrize(("batch", "words"), [
+    (Batch(b"\0", [1, 2], [5], [0], [b"x"]), "column vs has 2 elements where kinds has 1"),
+    (Batch(b"\0", [1], [5], [0], []), "column payloads has 0 elements"),
+    (Batch(b"\7", [1], [5], [0], [b"x"]), "unknown kind 7"),
+    (Batch(b"\0", [1.5], [5], [0], [b"x"]), "column vs is not one of 64-bit times"),  # type: ignore[list-item]
+    (Batch(b"\0", [1], [2**63], [0], [b"x"]), "column ve is not one of 64-bit times"),
+    (Batch(b"\0", [1], [5], [0], ["x"]), "not one of bytes"),  # type: ignore[list-item]
+])
+def test_a_batch_that_cannot_be_sent_is_refused_whole(batch: Batch, words: str) -> None:
+    outbox = Outbox("a")
+    with pytest.raises(InvalidBatch, match=words):
+        outbox.put_batch(batch)
+    assert outbox.take() is None
+
+
+def test_a_payload_above_the_limit_is_refused_by_element_and_size() -> None:
+    outbox = Outbox("a", payload_bytes_max=3)
+    with pytest.raises(LimitExceeded, match="element 1: its payload has 4 bytes, above the limit of 3"):
+        outbox.put_batch(Batch.of([Insert(b"123", 1, 5), Insert(b"1234", 1, 5)]))
+    assert outbox.take() is None
+
+
+def test_a_live_table_and_live_events_agree_on_what_a_stream_may_say() -> None:
+    """Every element that the server's own definition refuses is refused here, and no other."""
+    random = Random(7)
+    for _ in range(300):
+        live, tdb = LiveEvents("a"), Tdb("a")
+        for _ in range(12):
+            vs = random.randint(0, 6)
+            row = (random.randint(0, 2), vs, random.randint(0, 9), random.randint(0, 9), b"x")
+            if row[0] == 2:
+                row = (2, vs, 0, 0, b"")
+            verdicts = []
+            for apply in (live.say, tdb.apply_row):
+                try:
+                    apply(row)
+                    verdicts.append("fine")
+                except InputViolation as violation:
+                    verdicts.append(violation.code)
+            assert verdicts[0] == verdicts[1], row
