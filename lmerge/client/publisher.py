@@ -34,7 +34,7 @@ from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 from lmerge.wire.limits import BatchLimits
 
 # A lone element waits this long for company: less than anybody notices, and it makes messages 10-100 times rarer.
-LINGER_S: Final = 0.001
+LINGER_S: Final = 0.002
 # What one message holds at most: large enough to amortise gRPC, small enough for the server's turns.
 BATCH_LIMITS: Final = BatchLimits(elements=8192)
 CLOSE_S: Final = 30.0

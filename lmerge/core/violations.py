@@ -12,11 +12,13 @@ from lmerge.errors import InputViolation
 
 
 def end_before_start(name: str, row: Row, index: int) -> InputViolation:
+    """Ve < Vs."""
     came = f"it ends at {show_time(row[2])}, before its start"
     return InputViolation("end-before-start", name, str(element_of(row)), "Ve >= Vs", came, index=index)
 
 
 def insert_below_stable(name: str, row: Row, index: int, stable: int) -> InputViolation:
+    """An insert below the input's own stable point."""
     return InputViolation(
         "insert-below-stable", name, str(element_of(row)),
         f"no insert below its own stable({show_time(stable)})", f"Vs is {show_time(row[1])}", index=index,
@@ -24,6 +26,7 @@ def insert_below_stable(name: str, row: Row, index: int, stable: int) -> InputVi
 
 
 def adjust_below_stable(name: str, row: Row, index: int, stable: int) -> InputViolation:
+    """An adjust from or to an end below the input's own stable point."""
     return InputViolation(
         "adjust-below-stable", name, str(element_of(row)),
         f"no adjust with Vold or Ve below its own stable({show_time(stable)})",
@@ -32,6 +35,7 @@ def adjust_below_stable(name: str, row: Row, index: int, stable: int) -> InputVi
 
 
 def unknown_event(name: str, row: Row, index: int, known: str) -> InputViolation:
+    """An adjust of an event that the input does not have; ``known``: what it has."""
     return InputViolation(
         "unknown-event", name, str(element_of(row)), "to adjust only events that it inserted",
         f"for this payload and Vs it has {known}", index=index,
@@ -39,6 +43,7 @@ def unknown_event(name: str, row: Row, index: int, known: str) -> InputViolation
 
 
 def duplicate_key(name: str, row: Row, index: int) -> InputViolation:
+    """A second event with one (Vs, payload) where that is a key."""
     return InputViolation(
         "duplicate-key", name, str(element_of(row)), "that (Vs, payload) is a key (key)",
         "it already has an event with this Vs and payload", index=index, property_word="key",
@@ -46,6 +51,7 @@ def duplicate_key(name: str, row: Row, index: int) -> InputViolation:
 
 
 def out_of_order(name: str, row: Row, index: int, last_vs: int, *, strictly: bool) -> InputViolation:
+    """Vs goes back, or does not increase where that was promised."""
     word = "strictly-ordered" if strictly else "ordered"
     rule = "Vs increases" if strictly else "Vs does not decrease"
     return InputViolation(
@@ -55,6 +61,7 @@ def out_of_order(name: str, row: Row, index: int, last_vs: int, *, strictly: boo
 
 
 def adjust_not_promised(name: str, row: Row, index: int) -> InputViolation:
+    """An adjust from an input that promised inserts only."""
     return InputViolation(
         "adjust-not-promised", name, str(element_of(row)), "only inserts and stables (insert-only)",
         "an adjust came", index=index, property_word="insert-only",
@@ -62,6 +69,7 @@ def adjust_not_promised(name: str, row: Row, index: int) -> InputViolation:
 
 
 def ties_differ(name: str, row: Row, index: int) -> InputViolation:
+    """Equal Vs in another order than on the other inputs."""
     return InputViolation(
         "ties-differ", name, str(element_of(row)),
         "the same order among equal Vs as every other input (deterministic-ties)",
@@ -70,6 +78,7 @@ def ties_differ(name: str, row: Row, index: int) -> InputViolation:
 
 
 def stable_backwards(name: str, row: Row, index: int, stable: int) -> InputViolation:
+    """A stable point that goes back."""
     return InputViolation(
         "stable-backwards", name, str(element_of(row)), f"that stable does not go back from {show_time(stable)}",
         f"Vc is {show_time(row[1])}", index=index,

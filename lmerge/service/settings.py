@@ -68,7 +68,7 @@ class Settings:
     turn_interval_s: float = 0.002
 
     # A publisher that waits for its ack waits no longer than this; an ack costs as much as a batch does.
-    ack_interval_s: float = 0.010
+    ack_interval_s: float = 0.025
     # How soon a publisher hears that others have moved the stable point, so that it can forget events.
     stable_ack_interval_s: float = 0.100
     # A subscriber hears something at least this often (twice, to be exact), so that silence means trouble.

@@ -6,8 +6,11 @@ from random import Random
 
 import pytest
 
+from lmerge.core.batch import Batch
 from lmerge.core.calendar import Calendar
-from lmerge.core.elements import INF, NEG_INF
+from lmerge.core.elements import INF, NEG_INF, Adjust, Insert, Stable
+from lmerge.core.merge import Merge
+from lmerge.core.tdb import Tdb
 
 
 def run(seed: int) -> None:
@@ -55,6 +58,21 @@ def test_nothing_is_due_twice() -> None:
     assert len(calendar.pop_below(6)) == 1
     assert calendar.pop_below(6) == []
     assert calendar.pop_below(INF) == []
+
+
+def test_open_ended_events_leave_nothing_behind() -> None:
+    """What never ends is never due: an entry for it would outlive its event, and memory would grow with the stream."""
+    tdb = Tdb(keep_frozen=False)
+    for at in range(1000):
+        tdb.apply(Insert(b"%d" % at, at, INF))
+        tdb.apply(Adjust(b"%d" % at, at, INF, at + 1))
+        tdb.apply(Stable(at))
+    assert len(tdb._calendar.entries()) < 10
+    merge = Merge("r3")
+    merge.attach("a", ("key",))
+    for at in range(1000):
+        merge.apply("a", Batch.of([Insert(b"%d" % at, at, INF), Stable(at), Adjust(b"%d" % at, at, INF, at + 1)]))
+    assert len(merge._algorithm.calendar.entries()) < 10  # type: ignore[attr-defined]
 
 
 def test_due_times_of_both_signs_and_at_both_ends() -> None:

@@ -18,8 +18,8 @@ PUBLISH, stages
       | -- leave -------------------------------> |    optional; then the publisher half-closes
       | <------------------------ status OK ----- |    everything received before has been merged
 
-  * The publisher keeps its live events: those that are not fully frozen at the merge's stable point, which
-    every ack repeats. To reconnect it attaches a newer incarnation with join_at = the last stable point that
+  * The publisher keeps its live events: those that are not fully frozen both at its own stable point and at the
+    merge's, which every ack repeats. To reconnect it attaches a newer incarnation with join_at = the last stable point that
     it heard, inserts its live events again, and goes on. It needs no log.
   * An ack names the last sequence that has been merged. It says nothing about subscribers.
   * `detached` is the server's last message: the input broke a promise. It names the element. Nothing of that
