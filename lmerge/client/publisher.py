@@ -280,7 +280,7 @@ class AsyncPublisher:
         self._in_flight.clear()
         await call.write(pb.PublishRequest(attach=attach))
         response = await call.read()
-        if response is grpc.aio.EOF:  # type: ignore[attr-defined]
+        if response is grpc.aio.EOF:
             raise asyncio.InvalidStateError
         accepted = response.accepted
         self.algorithm, self.algorithm_reason = accepted.algorithm, accepted.algorithm_reason
@@ -329,7 +329,7 @@ class AsyncPublisher:
         """Acks, feedback, and the end."""
         while True:
             response = await call.read()
-            if response is grpc.aio.EOF:  # type: ignore[attr-defined]
+            if response is grpc.aio.EOF:
                 return
             kind = response.WhichOneof("message")
             if kind == "ack":

@@ -10,7 +10,7 @@ import asyncio
 from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
-from grpc.aio import EOF  # type: ignore[attr-defined]  # missing in the stubs
+from grpc.aio import EOF
 
 from lmerge.core.inputs import ACTIVE, OBSERVE
 from lmerge.core.properties import parse_properties

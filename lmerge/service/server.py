@@ -60,7 +60,7 @@ class Server:
         """Listen. Raises AddressInUse, UsageError; nothing is left behind then."""
         self._closed = asyncio.Event()
         self._registry = Registry(self.settings, self._on_crash)
-        self._health: Any = health.aio.HealthServicer()  # type: ignore[attr-defined]  # missing in the stubs
+        self._health: Any = health.aio.HealthServicer()
         self._grpc = self._grpc_server()
         self._http: HttpServer | None = None
         try:
