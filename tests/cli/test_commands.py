@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from lmerge.client import list_merges
+
 LMERGE = [sys.executable, "-m", "lmerge"]
 READY_S_MAX = 60.0
 STREAM = [
@@ -57,7 +59,7 @@ class Served:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    server = Served(tmp_path, "--record", str(tmp_path / "session.jsonl"))
+    server = Served(tmp_path, "--merge", "m", "--record", str(tmp_path / "session.jsonl"))
     yield server
     if server.process.poll() is None:
         server.process.kill()
@@ -85,6 +87,9 @@ def test_a_stream_goes_through_a_server_and_its_record_replays_to_the_same(serve
     reader = subprocess.Popen(
         [*LMERGE, "subscribe", "m", "--server", served.target], stdout=subprocess.PIPE, text=True
     )
+    deadline = time.monotonic() + READY_S_MAX
+    while list_merges(served.target)[0].subscribers == 0:  # what is frozen before it comes is not in its snapshot
+        assert time.monotonic() < deadline
     published = run("publish", "m", "-s", served.target, "-r", "a", "-p", "key", text="\n".join(STREAM))
     assert published.returncode == 0, published.stderr
     assert "published 4 elements to m; it runs r3" in published.stderr
