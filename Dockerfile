@@ -1,12 +1,19 @@
 # The lmerge server. Build: docker build -t lmerge . ; run: docker run -p 7171:7171 -p 7172:7172 lmerge
-FROM python:3.12-slim AS build
+# Both stages are of one Debian release: what is compiled in the first must find its libraries in the second.
+FROM python:3.12-bookworm AS build
+COPY --from=rust:1.88-slim-bookworm /usr/local/rustup /usr/local/rustup
+COPY --from=rust:1.88-slim-bookworm /usr/local/cargo /usr/local/cargo
+ENV RUSTUP_HOME=/usr/local/rustup CARGO_HOME=/usr/local/cargo PATH=/usr/local/cargo/bin:$PATH
+# An image that silently runs on Python would be a slow one: no native core, no image.
+ENV LMERGE_REQUIRE_NATIVE=1
 WORKDIR /src
-COPY pyproject.toml README.md ./
+COPY pyproject.toml setup.py README.md LICENSE ./
+COPY native native
 COPY lmerge lmerge
 COPY replicas replicas
 RUN python -m venv /opt/lmerge && /opt/lmerge/bin/pip install --no-cache-dir .
 
-FROM python:3.12-slim
+FROM python:3.12-slim-bookworm
 COPY --from=build /opt/lmerge /opt/lmerge
 RUN useradd --system --uid 10001 --no-create-home lmerge
 USER 10001

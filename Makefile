@@ -1,7 +1,9 @@
 # lmerge: two commands do all their own set-up on a machine with Python >= 3.10, git and a C toolchain.
 #   make demo   merges three replicas of a year of real flights and kills the winner
 #   make test   checks everything
-# PYTHON=python3.12 chooses the interpreter of the virtual environment.
+# PYTHON=python3.12 chooses the interpreter of the virtual environment. With cargo and Rust >= 1.88 the native core is
+# built, and `make test` demands that it passes; `make test HAS_RUST=` does not. Without, lmerge runs on Python. In CI
+# (CI or LMERGE_REQUIRE_NATIVE set) it must be built.
 
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
@@ -10,14 +12,23 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEFECT_JOBS ?= 2
 
-.PHONY: demo test test-long lint types wire defects bench clean help
+HAS_RUST := $(shell command -v cargo >/dev/null && rustc --version 2>/dev/null | \
+	awk '{ split($$2, v, "."); if (v[1] > 1 || v[2] >= 88) print "yes" }')
+# Where Rust is, a native core that does not build is a defect, not a reason to run on Python. Not for the demo.
+REQUIRE_NATIVE := $(if $(or $(HAS_RUST),$(CI),$(LMERGE_REQUIRE_NATIVE)),LMERGE_REQUIRE_NATIVE=1)
+NATIVE_SOURCES := setup.py $(shell find native -name target -prune -o \( -name '*.rs' -o -name '*.toml' -o -name '*.lock' \) -print)
+# pip, setup.py and clippy name the same interpreter in the same way: otherwise each compiles pyo3 again.
+export PYO3_PYTHON := $(abspath $(BIN)/python)
+
+.PHONY: demo test test-long lint types wire defects bench native native-check missing clean help
 
 help:
 	@echo "make demo       three replicas of a year of flights, the winner killed: a verdict"; \
-	echo "make test       lint, types, architecture, generated code, tests, seeded defects"; \
+	echo "make test       lint, types, architecture, generated code, the native core, tests, seeded defects"; \
 	echo "make test-long  the long tests: many seeds (LMERGE_SEEDS=1000)"; \
 	echo "make bench      every benchmark; tables in bench/results"; \
 	echo "make wire       generate the code of proto/ again"; \
+	echo "make native     build the native core again, in place"; \
 	echo "make clean      remove the virtual environment and caches"
 
 $(BIN)/python:
@@ -26,26 +37,41 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 
-$(VENV)/.demo: pyproject.toml | $(BIN)/python
+$(VENV)/.demo: pyproject.toml $(NATIVE_SOURCES) | $(BIN)/python
 	@echo "==> installing lmerge and what the demo needs"
 	@$(BIN)/python -m pip install --quiet --editable '.[demo]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "==> installing lmerge and what the tests need"
-	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
-	@touch $@ $(VENV)/.demo
+	@$(REQUIRE_NATIVE) $(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.native $(VENV)/.demo
+
+$(VENV)/.native: $(NATIVE_SOURCES) $(VENV)/.dev
+	@$(MAKE) --no-print-directory native
+
+# Rust came later than the stamp.
+ifneq ($(REQUIRE_NATIVE),)
+ifeq ($(wildcard lmerge/_native*.so),)
+$(VENV)/.native: missing
+endif
+endif
+
+native: $(VENV)/.dev
+	@echo "==> native core"
+	@$(REQUIRE_NATIVE) $(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $(VENV)/.native $(VENV)/.demo
 
 demo: $(VENV)/.demo
 	@$(BIN)/lmerge demo $(ARGS)
 
-test: $(VENV)/.dev lint types wire-check
+test: $(VENV)/.native lint types wire-check native-check
 	@echo "==> tests"
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" $(ARGS)
+	$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" $(ARGS)
 	@$(MAKE) --no-print-directory defects
 
-test-long: $(VENV)/.dev
-	LMERGE_SEEDS=$${LMERGE_SEEDS:-1000} $(BIN)/python -m pytest -n 2 --dist worksteal -m long --timeout 3000 $(ARGS)
+test-long: $(VENV)/.native
+	$(REQUIRE_NATIVE) LMERGE_SEEDS=$${LMERGE_SEEDS:-1000} $(BIN)/python -m pytest -n 2 --dist worksteal -m long --timeout 3000 $(ARGS)
 
 lint: $(VENV)/.dev
 	@echo "==> lint and architecture"
@@ -64,13 +90,27 @@ wire-check: $(VENV)/.dev
 wire: $(VENV)/.dev
 	@$(BIN)/python scripts/generate_wire.py
 
-defects: $(VENV)/.dev
+# Distributions package rustfmt and clippy apart from cargo: where one is missing, and this is not CI, it is left out.
+cargo_tool = cd native && if [ -z "$(CI)$(LMERGE_REQUIRE_NATIVE)" ] && ! cargo $(1) --version >/dev/null 2>&1; \
+	then echo "    cargo $(1): skipped, it is not installed"; else cargo $(1) $(2); fi
+
+native-check: $(VENV)/.native
+ifneq ($(REQUIRE_NATIVE),)
+	@echo "==> native core: format, lint, tests"
+	@$(call cargo_tool,fmt,--check)
+	@$(call cargo_tool,clippy,--quiet --locked --all-targets -- -D warnings)
+	@cd native && cargo test --quiet --locked --release
+else
+	@echo "==> native core: skipped, there is no cargo with Rust >= 1.88; lmerge runs on Python"
+endif
+
+defects: $(VENV)/.native
 	@echo "==> seeded defects: each must turn its test red"
 	@$(BIN)/python scripts/defects.py --jobs $(DEFECT_JOBS)
 
-bench: $(VENV)/.dev
+bench: $(VENV)/.native
 	@for name in core_r3 core_stable core_memory service_throughput service_latency; do \
 		$(BIN)/python -m bench.$$name || exit 1; done
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info native/target lmerge/_native*.so lmerge/_native_build.json

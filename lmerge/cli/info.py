@@ -12,6 +12,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from lmerge import __version__
+from lmerge.core import engines
+from lmerge.native_build import NativeBuild, native_build, why_not_native
 
 LIBRARIES: Final = (
     "grpcio", "protobuf", "sortedcontainers", "msgpack", "aiohttp", "prometheus-client", "typer", "rich", "pyarrow",
@@ -20,14 +22,16 @@ LIBRARIES: Final = (
 
 
 def info(as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False) -> None:
-    """Show the version, the engine, and the libraries that are installed."""
+    """Show the version, the engine that auto means and why, and the libraries that are installed."""
     facts = gathered()
     if as_json:
         typer.echo(json.dumps(facts))
         return
-    libraries = facts.pop("libraries")
+    libraries, native = facts.pop("libraries"), facts.pop("native")
+    facts["engine"] = f"auto means {facts['engine']}"
     for name, value in facts.items():
-        typer.echo(f"{name:<10} {value}")
+        typer.echo(f"{name:<12} {value}")
+    typer.echo(f"native core: {in_words(native)}")
     for name, found in libraries.items():
         typer.echo(f"{name:<18} {found or 'not installed'}")
 
@@ -36,12 +40,37 @@ def gathered() -> dict[str, Any]:
     """What ``info`` shows."""
     return {
         "lmerge": __version__,
-        "engine": "python (this build has no native core)",
+        "engine": engines.best(),
+        "native": native_facts(),
         "python": f"{platform.python_implementation()} {sys.version.split()[0]}",
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "libraries": {name: _version(name) for name in LIBRARIES},
     }
+
+
+def native_facts() -> dict[str, Any]:
+    """The native core: its version, or the problem with it, and what it was built with."""
+    import_problem, build = engines.native_problem(), native_build()
+    return (build or NativeBuild())._asdict() | {
+        "version": None if import_problem else _native_version(),
+        "problem": why_not_native(import_problem, build),
+    }
+
+
+def in_words(native: dict[str, Any]) -> str:
+    """``native_facts()`` in one line."""
+    if native["problem"] is not None:
+        return str(native["problem"])
+    built_with = [f"Rust {native['rust']}"] if native["rust"] else []
+    built_with += [f"{name} {found}" for name, found in native["crates"].items()]
+    return f"{native['version']}, built with {', '.join(built_with) or 'unknown tools'}"
+
+
+def _native_version() -> str:
+    from lmerge import _native
+
+    return _native.__version__
 
 
 def _version(name: str) -> str | None:

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from lmerge.cli.replay import Algorithm
+from lmerge.cli.replay import Algorithm, Engine
 
 DEFAULT_PORT: Final = 7171
 DEFAULT_HTTP_PORT: Final = 7172
@@ -39,6 +39,9 @@ def serve(
     algorithm: Annotated[Algorithm, typer.Option(help="auto: chosen from what the inputs promise.")] = Algorithm.AUTO,
     policy: Annotated[str, typer.Option(help="Output policy; see replay --help.")] = "lazy",
     closing: Annotated[str, typer.Option(help="Who must say stable(inf): all, any or quorum:K inputs.")] = "all",
+    engine: Annotated[
+        Engine, typer.Option(help="Implementation of the core; auto: native where it is built.")
+    ] = Engine.AUTO,
     allow_downgrade: Annotated[
         bool, typer.Option("--allow-downgrade", help="Believe an input that breaks a property; change the algorithm.")
     ] = False,
@@ -64,9 +67,8 @@ def serve(
     settings = Settings(
         host=host, port=port, http_port=None if http_port == -1 else http_port, algorithm=algorithm.value,
         policy=policy, closing=closing, allow_downgrade=allow_downgrade, allow_create=not no_create,
-        merges=tuple(merge or ()), record_path=record,
+        merges=tuple(merge or ()), record_path=record, engine=engine.value,
     )
-    logging.getLogger("lmerge").info("engine python: this build has no native core")
     asyncio.run(_serve(settings, ready_file))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from lmerge.core import violations
-from lmerge.core.batch import Batch, BatchBuilder, Row
+from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE, Event
 from lmerge.core.inputs import Input
 from lmerge.core.policy import Closing, Policy
@@ -39,7 +39,7 @@ class Algorithm:
 
     # What a subclass does.
 
-    def apply(self, inp: Input, batch: Batch, start: int, out: BatchBuilder) -> None:
+    def apply(self, inp: Input, batch: AnyBatch, start: int, out: BatchBuilder) -> None:
         """Merge the elements of ``batch`` from index ``start`` on.
 
         Raises InputViolation with the index of the offender; the elements before it have been merged.
@@ -156,7 +156,7 @@ class Algorithm:
             return violations.adjust_not_promised(inp.name, row, index)
         return None
 
-    def observe(self, inp: Input, batch: Batch, start: int, out: BatchBuilder) -> None:
+    def observe(self, inp: Input, batch: AnyBatch, start: int, out: BatchBuilder) -> None:
         """An input in role ``observe``: what can be checked without the index is checked; nothing is merged."""
         for index, row in enumerate(batch.rows(start), start):
             kind, vs, ve, _, _ = row

@@ -3,18 +3,43 @@
 Five columns of equal length. For a stable, ``vs`` holds Vc, and the other columns hold 0 and ``b""``; for an
 insert ``vold`` is 0. The wire carries the same columns, so a batch crosses from the network to the core
 without one object per element in between.
+
+``Batch`` holds them as Python lists; the native core has columns of its own (``lmerge._native.Columns``). ``AnyBatch``
+is what both are, and what a merge takes and gives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from lmerge.core.elements import ADJUST, INSERT, STABLE, Adjust, Element, Insert, Stable
 
 Row: TypeAlias = tuple[int, int, int, int, bytes]
 """One element as ``(kind, vs, ve, vold, payload)``, the order of the columns."""
+
+
+class AnyBatch(Protocol):
+    """Elements in columns, immutable, whoever keeps the columns. Times are of 64 bits."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def kinds(self) -> bytes: ...
+    @property
+    def vs(self) -> list[int]: ...
+    @property
+    def ve(self) -> list[int]: ...
+    @property
+    def vold(self) -> list[int]: ...
+    @property
+    def payloads(self) -> list[bytes]: ...
+    def __len__(self) -> int: ...
+    def elements(self) -> Iterator[Element]: ...
+    def element(self, i: int) -> Element: ...
+    def rows(self, start: int = 0) -> Iterator[Row]: ...
+    def counts(self, stop: int) -> tuple[int, int, int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +86,11 @@ class Batch:
             return zip(self.kinds, self.vs, self.ve, self.vold, self.payloads)
         return zip(self.kinds[start:], self.vs[start:], self.ve[start:], self.vold[start:], self.payloads[start:])
 
+    def counts(self, stop: int) -> tuple[int, int, int]:
+        """Inserts, adjusts and stables among the first ``stop`` elements."""
+        count = self.kinds.count
+        return count(INSERT, 0, stop), count(ADJUST, 0, stop), count(STABLE, 0, stop)
+
 
 EMPTY: Final = Batch(b"", [], [], [], [])
 
@@ -98,7 +128,7 @@ class BatchBuilder:
     def stable(self, vc: int) -> None:
         self.rows.append((STABLE, vc, 0, 0, b""))
 
-    def extend(self, batch: Batch) -> None:
+    def extend(self, batch: AnyBatch) -> None:
         """Append a whole batch."""
         self.rows += batch.rows()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 
-from lmerge.core.batch import Batch, BatchBuilder
+from lmerge.core.batch import AnyBatch, Batch, BatchBuilder
 from lmerge.core.elements import INF, NEG_INF, STABLE, Event
 from lmerge.core.tdb import Tdb
 
@@ -29,7 +29,7 @@ class Cleanse:
         """Number of events that wait."""
         return len(self._frozen) + self._tdb.live_count
 
-    def apply(self, batch: Batch) -> Batch:
+    def apply(self, batch: AnyBatch) -> Batch:
         """Take a batch, release what can be released."""
         out = BatchBuilder()
         for row in batch.rows():

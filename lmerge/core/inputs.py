@@ -20,6 +20,9 @@ class Input:
 
     ``slot`` is its column in the index; ``demanded`` is what it must keep: what it promised and, where the
     algorithm was fixed by the user, what that algorithm needs.
+
+    ``Merge`` counts elements here and the engine keeps the rest. The native engine copies its counters in after each
+    call; ``at_last_vs``, ``passed_over`` and ``waiting`` are the Python engine's only.
     """
 
     name: str

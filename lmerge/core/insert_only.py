@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 from lmerge.core import violations
 from lmerge.core.algorithm import Algorithm, State
-from lmerge.core.batch import Batch, BatchBuilder, Row
+from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import INSERT, NEG_INF, STABLE, Event
 from lmerge.core.inputs import Input
 from lmerge.core.policy import Closing, Policy
@@ -44,7 +44,7 @@ class InsertOnly(Algorithm):
             return min(copies, inp.at_last_vs[event.payload, event.ve])
         return copies if event.vs < inp.last_vs else 0
 
-    def apply(self, inp: Input, batch: Batch, start: int, out: BatchBuilder) -> None:
+    def apply(self, inp: Input, batch: AnyBatch, start: int, out: BatchBuilder) -> None:
         if inp.observes:
             self.observe(inp, batch, start, out)
             return

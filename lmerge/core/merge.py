@@ -5,8 +5,8 @@ an ``Outcome``: the output elements it caused, and what happened to inputs. The 
 replay command, a test) owns the clock and the network.
 
 What this class does itself: names and incarnations (law 3), the choice of the algorithm (IV.G) and its change at
-run time, the end of an input that breaks a promise (law 6), counting. What the output must say is the running
-algorithm's business.
+run time, the end of an input that breaks a promise (law 6), counting. What the output must say is the business of
+the running algorithm, which an *engine* runs: see ``engine``.
 """
 
 from __future__ import annotations
@@ -14,22 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from lmerge.core import engines
 from lmerge.core import properties as props
-from lmerge.core.algorithm import Algorithm
-from lmerge.core.batch import EMPTY, Batch, BatchBuilder
-from lmerge.core.elements import ADJUST, INSERT, NEG_INF, STABLE, Event
+from lmerge.core.batch import EMPTY, AnyBatch
+from lmerge.core.elements import INF, NEG_INF, show_time
+from lmerge.core.engine import ALGORITHMS
 from lmerge.core.inputs import ACTIVE, OBSERVE, ROLES, Input
-from lmerge.core.insert_only import R0, R1, R2
 from lmerge.core.policy import LAZY, Closing, Policy, parse_closing, parse_policy
 from lmerge.core.properties import NEEDS, Case, Choice
-from lmerge.core.r3 import R3
-from lmerge.core.r3minus import R3Minus
-from lmerge.core.r4 import R4
-from lmerge.core.switch import switch
-from lmerge.core.tdb import Tdb
 from lmerge.errors import InputTaken, InputViolation, PropertiesTooWeak, StaleIncarnation, UnknownInput, UsageError
 
-ALGORITHMS: Final[dict[str, type[Algorithm]]] = {a.name: a for a in (R0, R1, R2, R3, R4, R3Minus)}
 AUTO: Final = "auto"
 
 
@@ -65,7 +59,7 @@ class AlgorithmSwitched(NamedTuple):
 class Outcome(NamedTuple):
     """What one call caused. ``batch``: output elements, in order."""
 
-    batch: Batch = EMPTY
+    batch: AnyBatch = EMPTY
     detached: tuple[InputDetached, ...] = ()
     joined: tuple[str, ...] = ()
     switched: tuple[AlgorithmSwitched, ...] = ()
@@ -96,12 +90,15 @@ class Merge:
     that promises less attaches), or fixed: ``r0`` .. ``r4``. ``policy`` and ``closing``: see ``policy``.
     ``allow_downgrade``: an input that breaks only a *property* is believed, and the algorithm changes, instead of
     being detached (law 6); needs ``auto``. ``track_live``: keep the output's live events also under R0-R2, which do
-    without: needed for ``live_events()`` and for switching.
+    without: needed for ``live_events()`` and for switching. ``engine``: ``python``, ``native``, or ``auto``, the native
+    one where it is built; both say the same. ``shards``: threads that share the work out; native engine, R3 and R4
+    only. The output then means the same, but elements between two stables come in another order, and of the stables
+    that one batch causes only the last is said.
     """
 
     def __init__(
         self, algorithm: str = AUTO, policy: Policy | str = LAZY, closing: Closing | str = "all", *,
-        allow_downgrade: bool = False, track_live: bool = True,
+        allow_downgrade: bool = False, track_live: bool = True, engine: str = engines.AUTO, shards: int = 1,
     ) -> None:
         if algorithm != AUTO and algorithm not in ALGORITHMS:
             raise UsageError(f"unknown algorithm {algorithm!r}; it is auto, {', '.join(a.word for a in Case)}")
@@ -114,16 +111,20 @@ class Merge:
             raise UsageError("a downgrade needs the output's live events: allow_downgrade needs track_live")
         self.allow_downgrade = allow_downgrade
         self.track_live = track_live
+        self.shards = shards
+        engine = engines.resolve(engine)
+        self._check_shards(engine)
         self.refused = 0
         self.received = Counts()  # of all inputs, those that have left among them
         self.late = 0
         self.emitted = Counts()
         self._inputs: dict[str, Input] = {}
         self._incarnations: dict[str, int] = {}  # the newest ever seen, by name: the fence
-        self._noted = 0  # rows of the current call's output that the live output TDB has seen
         self._started = False  # whether any element has been merged
-        self._algorithm, self.algorithm_reason = self._first_algorithm()
-        self._live = self._new_live()
+        first, self.algorithm_reason = self._first_algorithm()
+        self._engine = engines.make_engine(
+            engine, first, self._inputs, self.policy, self.closing, track_live=track_live, shards=shards
+        )
 
     # Inputs come and go.
 
@@ -139,33 +140,33 @@ class Merge:
         promised = props.parse_properties(properties)
         if role not in ROLES:
             raise UsageError(f"input {name!r} cannot attach: unknown role {role!r}; it is {' or '.join(ROLES)}")
+        if join_at is not None and not NEG_INF <= join_at <= INF:
+            raise UsageError(f"input {name!r} cannot attach: join_at {show_time(join_at)} is out of the 64-bit range")
         incarnation = self._fence(name, incarnation)
         wanted = self._wanted(name, promised, role)
-        out = BatchBuilder()
         detached: tuple[InputDetached, ...] = ()
         if name in self._inputs:
             detached = (self._remove(self._inputs[name], f"replaced by incarnation {incarnation}"),)
         self._incarnations[name] = incarnation
         inp = Input(
             name, incarnation, self._free_slot(), promised, promised | self._fixed_needs(), join_at, role,
-            joined=role == OBSERVE or join_at is None or join_at <= self._algorithm.max_stable,
+            joined=role == OBSERVE or join_at is None or join_at <= self._engine.max_stable,
         )
         switched = self._switch_to(wanted)
         self._inputs[name] = inp
-        self._algorithm.widen(1 + max(i.slot for i in self._inputs.values()))
+        self._engine.attach(inp)
         if detached:
-            self._algorithm.after_detach(out)
-        return self._outcome(out, detached, switched)
+            self._engine.after_detach()
+        return self._outcome(detached, switched)
 
     def detach(self, name: str, reason: str = "left") -> Outcome:
         """Detach an input; the rest goes on. Raises UnknownInput if it is not attached."""
         inp = self._inputs.get(name)
         if inp is None:
             raise UnknownInput(f"input {name!r} cannot be detached: it is not attached")
-        out = BatchBuilder()
         detached = self._remove(inp, reason)
-        self._algorithm.after_detach(out)
-        return self._outcome(out, (detached,), ())
+        self._engine.after_detach()
+        return self._outcome((detached,), ())
 
     def admit(self, name: str) -> Outcome:
         """Let a joining input count from now on, though MaxStable has not reached its join_at (V.B).
@@ -176,17 +177,17 @@ class Merge:
         inp = self._inputs.get(name)
         if inp is None:
             raise UnknownInput(f"input {name!r} cannot be admitted: it is not attached")
-        out = BatchBuilder()
         if not inp.joined:
-            self._algorithm.admit(inp, out)
-        return self._outcome(out, (), ())
+            self._engine.admit(inp)
+        return self._outcome((), ())
 
-    def apply(self, name: str, batch: Batch, incarnation: int | None = None) -> Outcome:
+    def apply(self, name: str, batch: AnyBatch, incarnation: int | None = None) -> Outcome:
         """Merge a batch of one input.
 
         If the input breaks a promise, the elements before the offender are merged, the input is detached
         (``Outcome.detached`` says why), and the rest of the batch is dropped. Elements of an input that has gone, or
-        of an old incarnation, are refused and counted. Raises UnknownInput if the name was never attached.
+        of an old incarnation, are refused and counted. Raises UnknownInput if the name was never attached, and
+        InvalidBatch, changing nothing, if the engine cannot hold the batch: times are of 64 bits.
         """
         inp = self._inputs.get(name)
         if inp is None or (incarnation is not None and incarnation != inp.incarnation):
@@ -194,40 +195,44 @@ class Merge:
                 raise UnknownInput(f"input {name!r} cannot speak: it was never attached")
             self.refused += batch.count
             return Outcome(refused=batch.count)
+        batch = self._engine.batch_of(inp, batch)
         self._started = self._started or batch.count > 0
-        out = BatchBuilder()
         detached: list[InputDetached] = []
         switched: list[AlgorithmSwitched] = []
         start, end, late = 0, batch.count, inp.late
         while start < end:
-            try:
-                self._algorithm.apply(inp, batch, start, out)
-                start = end
-            except InputViolation as violation:
-                start = violation.index
-                change = self._weaken(inp, violation, out)
-                if change is None:
-                    detached.append(self._remove(inp, str(violation), violation))
-                    end = start
-                switched += change or ()
-        self._count(inp, batch.kinds if end == batch.count else batch.kinds[:end])
+            violation = self._engine.apply(inp, batch, start)
+            if violation is None:
+                break
+            start = violation.index
+            change = self._weaken(inp, violation)
+            if change is None:
+                detached.append(self._remove(inp, str(violation), violation))
+                end = start
+            switched += change or ()
+        self._count(inp, Counts(*batch.counts(end)))
         self.late += inp.late - late
-        inp.won += sum(row[0] != STABLE for row in out.rows)
+        inp.won += self._engine.changes
         if detached:
-            self._algorithm.after_detach(out)
-        return self._outcome(out, tuple(detached), tuple(switched))
+            self._engine.after_detach()
+        return self._outcome(tuple(detached), tuple(switched))
 
     # What can be asked.
 
     @property
+    def engine(self) -> str:
+        """``python`` or ``native``."""
+        return self._engine.name
+
+    @property
     def algorithm(self) -> str:
         """``r0`` .. ``r4``: what runs now; ``algorithm_reason`` says why."""
-        return self._algorithm.name
+        return self._engine.algorithm
 
     @property
     def stable_point(self) -> int:
         """The last stable in the output."""
-        return self._algorithm.announced
+        return self._engine.announced
 
     @property
     def survives_losses(self) -> int:
@@ -237,12 +242,12 @@ class Merge:
     @property
     def live_count(self) -> int:
         """Number of (Vs, payload) pairs in the index; under R0-R2, of live output events, if they are tracked."""
-        return self._live.live_count if self._live is not None else self._algorithm.node_count()
+        return self._engine.live_count
 
     @property
     def visits(self) -> int:
         """Nodes that stables have looked at so far: the measure of law 2 (0 under R0-R2)."""
-        return int(getattr(self._algorithm, "visits", 0))
+        return self._engine.visits
 
     def is_attached(self, name: str) -> bool:
         return name in self._inputs
@@ -258,29 +263,24 @@ class Merge:
             for i in self._inputs.values()
         ]
 
-    def live_events(self) -> Batch:
+    def live_events(self) -> AnyBatch:
         """The live output TDB, what a new subscriber starts from: inserts of all output events that are not fully
         frozen at the output's stable point, ordered by (vs, payload, ve), then that stable point if there is one.
         """
-        out = BatchBuilder()
-        for vs, payload, ve in sorted(self._live_events()):
-            out.insert(payload, vs, ve)
-        if self.stable_point > NEG_INF:
-            out.stable(self.stable_point)
-        return out.build()
+        events = self._engine.live_events()
+        if events is None:
+            raise UsageError("the output's live events are not known: the merge was made with track_live=False")
+        return events
 
     def check(self) -> None:
         """Assert every invariant (law 9). O(everything)."""
-        self._algorithm.check()
-        assert self._algorithm.inputs is self._inputs
+        self._engine.check()
+        assert self._engine.inputs is self._inputs
         slots = [inp.slot for inp in self._inputs.values()]
         assert len(set(slots)) == len(slots), "two inputs in one slot"
         for inp in self._inputs.values():
             assert inp.incarnation <= self._incarnations[inp.name]
             assert props.closure(inp.promised) <= props.closure(inp.demanded)
-        if self._live is not None:
-            self._live.check()
-            assert self._live.stable_point == self.stable_point
 
     def snapshot(self) -> bytes:
         """Everything, as bytes; equal merges give equal bytes. See ``snapshot``."""
@@ -289,11 +289,14 @@ class Merge:
         return dump(self)
 
     @classmethod
-    def restore(cls, data: bytes) -> Merge:
-        """The merge that ``snapshot`` wrote; it goes on exactly as the other would have. Raises UsageError."""
+    def restore(cls, data: bytes, engine: str = engines.AUTO, shards: int = 1) -> Merge:
+        """The merge that ``snapshot`` wrote, on whichever engine; it goes on exactly as the other would have.
+
+        Raises UsageError.
+        """
         from lmerge.core.snapshot import load
 
-        return load(data)
+        return load(data, engine, shards)
 
     # Names, slots, incarnations.
 
@@ -318,7 +321,7 @@ class Merge:
 
     def _remove(self, inp: Input, reason: str, violation: InputViolation | None = None) -> InputDetached:
         del self._inputs[inp.name]
-        self._algorithm.forget(inp.slot)
+        self._engine.remove(inp)
         return InputDetached(inp.name, inp.incarnation, reason, violation)
 
     # The choice of the algorithm.
@@ -326,19 +329,39 @@ class Merge:
     def _fixed_needs(self) -> props.Properties:
         return NEEDS[ALGORITHMS[self.fixed].case] if self.fixed else props.NOTHING
 
-    def _first_algorithm(self) -> tuple[Algorithm, str]:
+    def _check_shards(self, engine: str) -> None:
+        if self.shards == 1:
+            return
+        if not 1 <= self.shards <= engines.SHARDS_MAX:
+            raise UsageError(f"a merge has 1 to {engines.SHARDS_MAX} shards, not {self.shards}")
+        if engine != engines.NATIVE:
+            why = engines.native_problem() or "the python engine was asked for"
+            raise UsageError(f"{self.shards} shards need the native engine: {why}")
+        if self.fixed not in (None, "r3", "r4"):
+            raise UsageError(f"{self.shards} shards need r3 or r4: {self.fixed} keeps no index that they could share")
+        if self.allow_downgrade:
+            raise UsageError(f"a merge of {self.shards} shards cannot be downgraded")
+
+    def _first_algorithm(self) -> tuple[str, str]:
+        """Its name and the reason for it."""
         choice = self._choose({})
-        kind = ALGORITHMS[self.fixed or choice.case.word]
-        if self.policy.needs_index and kind.case < Case.R3:
-            raise UsageError(f"policy {self.policy} needs r3 or r4: {kind.name} keeps no events to look at again")
-        if self.policy != LAZY and kind is R3Minus:
+        name = self.fixed or choice.case.word
+        if self.policy.needs_index and ALGORITHMS[name].case < Case.R3:
+            raise UsageError(f"policy {self.policy} needs r3 or r4: {name} keeps no events to look at again")
+        if self.policy != LAZY and name == "r3-":
             raise UsageError("r3- is kept for comparison and knows only the lazy policy")
-        return kind(self._inputs, self.policy, self.closing), choice.reason
+        return name, choice.reason
 
     def _choose(self, promises: dict[str, props.Properties]) -> Choice:
         if self.fixed:
             return Choice(ALGORITHMS[self.fixed].case, "fixed by the user")
-        return props.choose(promises, needs_index=self.policy.needs_index)
+        needs_index = "keeps no events for the output policy to look at again" if self.policy.needs_index else ""
+        if not needs_index and self.shards > 1:
+            needs_index = "keeps no index that shards could share"
+        return props.choose(promises, needs_index=needs_index)
+
+    def _case(self) -> Case:
+        return ALGORITHMS[self.algorithm].case
 
     def _promises(self) -> dict[str, props.Properties]:
         return {name: inp.promised for name, inp in self._inputs.items() if not inp.observes}
@@ -346,7 +369,7 @@ class Merge:
     def _wanted(self, name: str, promised: props.Properties, role: str) -> Choice:
         """What the merge must run once ``name`` is attached with these promises."""
         if role == OBSERVE:
-            return Choice(self._algorithm.case, self.algorithm_reason)
+            return Choice(self._case(), self.algorithm_reason)
         if self.fixed and promised:
             missing = sorted(self._fixed_needs() - props.closure(promised))
             if missing:
@@ -355,7 +378,7 @@ class Merge:
                     f"and it promises only {', '.join(sorted(promised))}"
                 )
         choice = self._choose(self._promises() | {name: promised})
-        if self._started and choice.case > self._algorithm.case and not self.track_live:
+        if self._started and choice.case > self._case() and not self.track_live:
             raise PropertiesTooWeak(
                 f"input {name!r} cannot attach: it needs {choice.case.word} ({choice.reason}), and the merge runs "
                 f"{self.algorithm} without keeping its live events"
@@ -364,85 +387,48 @@ class Merge:
 
     def _switch_to(self, choice: Choice) -> tuple[AlgorithmSwitched, ...]:
         """Run what ``choice`` says: anything before the first element, afterwards only something more general."""
-        old = self._algorithm
-        if choice.case == old.case:
+        before, case = self.algorithm, self._case()
+        if choice.case == case:
             self.algorithm_reason = choice.reason
             return ()
-        if self._started and choice.case < old.case:
+        if self._started and choice.case < case:
             return ()
-        new = ALGORITHMS[choice.case.word](self._inputs, self.policy, self.closing)
-        if self._started:
-            switch(old, new, self._live_events())
-        else:
-            new.widen(1 + max((inp.slot for inp in self._inputs.values()), default=-1))
-        self._algorithm, self.algorithm_reason = new, choice.reason
-        self._live = self._new_live() if new.shown() is not None else self._live or self._new_live()
-        return (AlgorithmSwitched(old.name, new.name, choice.reason),) if self._started else ()
+        self._engine.switch(choice.case.word, self._started)
+        self.algorithm_reason = choice.reason
+        return (AlgorithmSwitched(before, self.algorithm, choice.reason),) if self._started else ()
 
-    def _weaken(self, inp: Input, violation: InputViolation, out: BatchBuilder) -> tuple[AlgorithmSwitched, ...] | None:
+    def _weaken(self, inp: Input, violation: InputViolation) -> tuple[AlgorithmSwitched, ...] | None:
         """Law 6: where only a property is broken and the user allows it, believe the stream instead. None: detach."""
         word = violation.property_word
         if word is None or not self.allow_downgrade or violation.input_name != inp.name or inp.observes:
             return None
-        self._note_live(out)
         inp.promised = inp.demanded = _without(inp.promised, word)
+        self._engine.relax(inp)
         choice = self._choose(self._promises())
         return self._switch_to(Choice(choice.case, f"{choice.reason} ({violation})"))
 
     # Output.
 
-    def _new_live(self) -> Tdb | None:
-        if not self.track_live or self._algorithm.shown() is not None:
-            return None
-        return Tdb("output", keep_frozen=False, stable_point=self._algorithm.announced)
-
-    def _live_events(self) -> list[Event]:
-        if self._live is not None:
-            return self._live.live_events()
-        shown = self._algorithm.shown()
-        if shown is None:
-            raise UsageError("the output's live events are not known: the merge was made with track_live=False")
-        stable_point = self.stable_point
-        return [event for event in shown if event.ve >= stable_point]
-
-    def _outcome(
-        self, out: BatchBuilder, detached: tuple[InputDetached, ...], switched: tuple[AlgorithmSwitched, ...]
-    ) -> Outcome:
-        while self._algorithm.broken:
-            violation = self._algorithm.broken.pop(0)
-            inp = self._inputs.get(violation.input_name)
-            if inp is not None:
-                detached += (self._remove(inp, str(violation), violation),)
-                self._algorithm.after_detach(out)
-        joined = tuple(self._algorithm.newly_joined)
-        self._algorithm.newly_joined.clear()
-        self._note_live(out)
-        self._noted = 0
-        batch = out.build()
+    def _outcome(self, detached: tuple[InputDetached, ...], switched: tuple[AlgorithmSwitched, ...]) -> Outcome:
+        while broken := self._engine.broken():
+            for violation in broken:
+                inp = self._inputs.get(violation.input_name)
+                if inp is not None:
+                    detached += (self._remove(inp, str(violation), violation),)
+                    self._engine.after_detach()
+        batch, joined = self._engine.take()
         if batch.count:
-            self.emitted = self.emitted.plus(_counts(batch.kinds))
+            self.emitted = self.emitted.plus(Counts(*batch.counts(batch.count)))
         return Outcome(batch, detached, joined, switched)
 
-    def _count(self, inp: Input, kinds: bytes) -> None:
-        counts = _counts(kinds)
+    def _count(self, inp: Input, counts: Counts) -> None:
         inp.inserts += counts.inserts
         inp.adjusts += counts.adjusts
         inp.stables += counts.stables
         self.received = self.received.plus(counts)
-
-    def _note_live(self, out: BatchBuilder) -> None:
-        """Bring the live output TDB up to what ``out`` holds; a call can do so more than once."""
-        if self._live is not None:
-            for row in out.rows[self._noted :]:
-                self._live.apply_row(row)
-        self._noted = len(out.rows)
 
 
 def _without(promised: props.Properties, word: str) -> props.Properties:
     """What an input still promises after it broke ``word``: a broken order breaks the strict order too."""
     gone = {word, props.STRICTLY_ORDERED} if word in (props.ORDERED, props.KEY, props.DETERMINISTIC_TIES) else {word}
     return promised - gone
-
-
-def _counts(kinds: bytes) -> Counts:
-    return Counts(kinds.count(INSERT), kinds.count(ADJUST), kinds.count(STABLE))

@@ -92,10 +92,10 @@ def meet(inputs: Iterable[Properties]) -> Properties:
     return common
 
 
-def choose(inputs: Mapping[str, Properties], *, needs_index: bool = False) -> Choice:
+def choose(inputs: Mapping[str, Properties], *, needs_index: str = "") -> Choice:
     """IV.G: the most specialised case that the promises of all ``inputs`` (by name) allow.
 
-    ``needs_index``: the output policy looks at events again after their insert, which only R3 and R4 can.
+    ``needs_index``: where only R3 and R4 will do, which keep an index: what the others lack, in words.
     """
     common = meet(inputs.values())
     cases = [case for case in Case if NEEDS[case] <= common and not (needs_index and case < Case.R3)]
@@ -106,13 +106,13 @@ def choose(inputs: Mapping[str, Properties], *, needs_index: bool = False) -> Ch
     reason = f"all inputs promise {words}" if words else "nothing is promised by all inputs"
     stronger = [better for better in Case if better < case]
     if stronger:
-        reason += "; " + _why_not(stronger[-1], inputs, common)
+        reason += "; " + _why_not(stronger[-1], inputs, common, needs_index)
     return Choice(case, reason)
 
 
-def _why_not(case: Case, inputs: Mapping[str, Properties], common: Properties) -> str:
+def _why_not(case: Case, inputs: Mapping[str, Properties], common: Properties, needs_index: str) -> str:
     missing = [word for word in PROPERTY_WORDS if word in NEEDS[case] and word not in common]
     if not missing:
-        return f"{case.word} keeps no events for the output policy to look at again"
+        return f"{case.word} {needs_index}"
     names = [repr(name) for name, declared in inputs.items() if missing[0] not in closure(declared)]
     return f"not {case.word} because {missing[0]} is not promised by {', '.join(names[:5])}"

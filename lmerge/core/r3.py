@@ -21,9 +21,9 @@ from collections.abc import Iterator
 
 from lmerge.core import violations
 from lmerge.core.algorithm import State
-from lmerge.core.batch import Batch, BatchBuilder, Row
+from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.calendar import Node
-from lmerge.core.elements import ADJUST, INF, INSERT, Event, show_time
+from lmerge.core.elements import ADJUST, INF, INSERT, Event
 from lmerge.core.index import IN, KEY, OUT, Indexed
 from lmerge.core.inputs import Input
 from lmerge.core.policy import Show
@@ -36,7 +36,7 @@ class R3(Indexed):
     case = Case.R3
     name = "r3"
 
-    def apply(self, inp: Input, batch: Batch, start: int, out: BatchBuilder) -> None:
+    def apply(self, inp: Input, batch: AnyBatch, start: int, out: BatchBuilder) -> None:
         if inp.observes:
             self.observe(inp, batch, start, out)
             return
@@ -72,7 +72,8 @@ class R3(Indexed):
                     inp.late += 1
                     continue
                 if node is None or node[slot] != vold:
-                    raise violations.unknown_event(inp.name, row, index, _known(node, slot))
+                    known = violations.known_end(None if node is None else node[slot])
+                    raise violations.unknown_event(inp.name, row, index, known)
             else:
                 self.stable(inp, row, index, out)
                 floor, max_stable = inp.floor(), self.max_stable
@@ -208,11 +209,3 @@ class R3(Indexed):
         if show is Show.LEADING:
             return self.leads(inp)
         return show is Show.FIRST
-
-
-def _known(node: Node | None, slot: int) -> str:
-    if node is None or node[slot] is None:
-        return "no event"
-    return f"an event that ends at {show_time(node[slot])}"
-
-

@@ -14,7 +14,7 @@ from sortedcontainers import SortedDict
 
 from lmerge.core import violations
 from lmerge.core.algorithm import Algorithm, State
-from lmerge.core.batch import Batch, BatchBuilder
+from lmerge.core.batch import AnyBatch, BatchBuilder
 from lmerge.core.elements import ADJUST, INSERT, Event
 from lmerge.core.inputs import Input
 from lmerge.core.policy import Closing, Policy
@@ -34,7 +34,7 @@ class R3Minus(Algorithm):
         self.output: SortedDict = SortedDict()
         self.indexes: dict[int, SortedDict] = {}
 
-    def apply(self, inp: Input, batch: Batch, start: int, out: BatchBuilder) -> None:
+    def apply(self, inp: Input, batch: AnyBatch, start: int, out: BatchBuilder) -> None:
         if inp.observes:
             self.observe(inp, batch, start, out)
             return
@@ -62,7 +62,7 @@ class R3Minus(Algorithm):
                 if vs < self.max_stable and key not in self.output:
                     inp.late += 1
                 elif index_of_input.get(key) != vold:
-                    raise violations.unknown_event(inp.name, row, index, "another end or no event")
+                    raise violations.unknown_event(inp.name, row, index, violations.KNOWN_TO_R3_MINUS)
                 elif ve > vs:
                     index_of_input[key] = ve
                 else:

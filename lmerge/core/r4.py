@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from lmerge.core import violations
 from lmerge.core.algorithm import State
-from lmerge.core.batch import Batch, BatchBuilder, Row
+from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.calendar import Node
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, Event
 from lmerge.core.index import IN, KEY, OUT, Indexed
@@ -43,7 +43,7 @@ class R4(Indexed):
     case = Case.R4
     name = "r4"
 
-    def apply(self, inp: Input, batch: Batch, start: int, out: BatchBuilder) -> None:
+    def apply(self, inp: Input, batch: AnyBatch, start: int, out: BatchBuilder) -> None:
         if inp.observes:
             self.observe(inp, batch, start, out)
             return
@@ -80,7 +80,7 @@ class R4(Indexed):
                     inp.late += 1
                     continue
                 if node is None or not _remove(node[slot], vold):
-                    known = f"ends {node[slot]}" if node is not None and node[slot] else "no event"
+                    known = violations.known_ends(None if node is None else node[slot])
                     raise violations.unknown_event(inp.name, row, index, known)
                 self._heard(node, inp, slot, ve if ve > vs else None, vold, out)
             else:

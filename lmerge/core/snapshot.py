@@ -1,19 +1,19 @@
 """Snapshots: a whole merge as bytes, and back.
 
-JSON with sorted keys, payloads in base64: readable, the same bytes for equal merges, and the same for every
-implementation of the core. Derived things (calendars, due times) are not stored; they follow from the entries.
+JSON with sorted keys, payloads in base64: readable, the same bytes for equal merges, and the same from every
+engine, so a snapshot of one is restored on another. Derived things (calendars, due times) are not stored; they
+follow from the entries. Nor is what changes no output: the engine, the number of shards.
 """
 
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
-from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from lmerge.core import properties as props
 from lmerge.core.inputs import Input
-from lmerge.core.tdb import Tdb
+from lmerge.core.properties import Case
+from lmerge.core.statetext import json_array, json_object, json_text
 from lmerge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ _PLAIN_FIELDS: Final = (
 
 def dump(merge: Merge) -> bytes:
     """The snapshot of ``merge``."""
-    document = {
+    engine = merge._engine
+    plain = {
         "version": VERSION,
         "settings": {
             "algorithm": merge.fixed or "auto", "policy": str(merge.policy), "closing": str(merge.closing),
@@ -41,16 +42,21 @@ def dump(merge: Merge) -> bytes:
         "emitted": list(merge.emitted),
         "started": merge._started,
         "incarnations": merge._incarnations,
-        "inputs": [_dump_input(inp) for inp in merge._inputs.values()],
-        "algorithm": {"name": merge.algorithm, "reason": merge.algorithm_reason, **merge._algorithm.state()},
-        "live": None if merge._live is None else _dump_live(merge._live),
     }
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    running = {"name": merge.algorithm, "reason": merge.algorithm_reason}
+    inputs = [json_object(_texts(_plain_input(inp)) | engine.input_state(inp)) for inp in merge._inputs.values()]
+    return json_object({
+        **_texts(plain),
+        "inputs": json_array(inputs),
+        "algorithm": json_object(_texts(running) | engine.state()),
+        "live": engine.live_state(),
+    })
 
 
-def load(data: bytes) -> Merge:
-    """The merge of a snapshot. Raises UsageError if ``data`` is none."""
-    from lmerge.core.merge import ALGORITHMS, Counts, Merge
+def load(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
+    """The merge of a snapshot, on this engine. Raises UsageError if ``data`` is none."""
+    from lmerge.core.engine import ALGORITHMS
+    from lmerge.core.merge import Counts, Merge
 
     try:
         document = json.loads(data)
@@ -60,56 +66,42 @@ def load(data: bytes) -> Merge:
         merge = Merge(
             settings["algorithm"], settings["policy"], settings["closing"],
             allow_downgrade=settings["allow_downgrade"], track_live=settings["track_live"],
+            engine=engine, shards=shards,
         )
         merge.refused, merge.late = document["refused"], document["late"]
         merge.received, merge.emitted = Counts(*document["received"]), Counts(*document["emitted"])
         merge._started = document["started"]
         merge._incarnations = dict(document["incarnations"])
-        for fields in document["inputs"]:
-            merge._inputs[fields["name"]] = _load_input(fields)
-        state = document["algorithm"]
-        algorithm = ALGORITHMS[state["name"]](merge._inputs, merge.policy, merge.closing)
-        algorithm.load(state)
-        merge._algorithm, merge.algorithm_reason = algorithm, state["reason"]
-        merge._live = None if document["live"] is None else _load_live(document["live"], algorithm.announced)
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        inputs = {fields["name"]: fields for fields in document["inputs"]}
+        merge._inputs.update({name: _load_input(fields) for name, fields in inputs.items()})
+        state = dict(document["algorithm"])
+        _check_slots(merge, state.get("slots", 0))
+        name, merge.algorithm_reason = state.pop("name"), state.pop("reason")
+        if shards > 1 and ALGORITHMS[name].case < Case.R3:
+            raise UsageError(f"cannot restore with {shards} shards: {name} runs, which keeps no index to share out")
+        merge._engine.load(name, state, document["live"], inputs)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as problem:
         raise UsageError(f"cannot restore: the snapshot is damaged ({problem!r})") from problem
     return merge
 
 
-def _dump_input(inp: Input) -> dict[str, Any]:
+def _check_slots(merge: Merge, width: int) -> None:
+    """A slot is the first free one, so none is as large as the number of names: memory is taken by its size."""
+    slots = [inp.slot for inp in merge._inputs.values()]
+    names = len(merge._incarnations)
+    if len(set(slots)) < len(slots) or not all(0 <= slot < names for slot in slots) or not 0 <= width <= names:
+        raise ValueError("the slots of its inputs cannot be")
+
+
+def _texts(fields: dict[str, Any]) -> dict[str, bytes]:
+    return {name: json_text(value) for name, value in fields.items()}
+
+
+def _plain_input(inp: Input) -> dict[str, Any]:
     fields = {name: getattr(inp, name) for name in _PLAIN_FIELDS}
-    fields["promised"] = sorted(inp.promised)
-    fields["demanded"] = sorted(inp.demanded)
-    fields["at_last_vs"] = _dump_counter(inp.at_last_vs)
-    fields["passed_over"] = _dump_counter(inp.passed_over)
-    fields["waiting"] = [[*row[:4], b64encode(row[4]).decode()] for row in inp.waiting]
-    return fields
+    return fields | {"promised": sorted(inp.promised), "demanded": sorted(inp.demanded)}
 
 
 def _load_input(fields: dict[str, Any]) -> Input:
     plain = {name: fields[name] for name in _PLAIN_FIELDS}
-    inp = Input(promised=props.parse_properties(fields["promised"]), demanded=frozenset(fields["demanded"]), **plain)
-    inp.at_last_vs = _load_counter(fields["at_last_vs"])
-    inp.passed_over = _load_counter(fields["passed_over"])
-    inp.waiting = [(kind, vs, ve, vold, b64decode(payload)) for kind, vs, ve, vold, payload in fields["waiting"]]
-    return inp
-
-
-def _dump_counter(elements: Counter[tuple[bytes, int]]) -> list[list[Any]]:
-    return sorted([b64encode(payload).decode(), ve, count] for (payload, ve), count in elements.items() if count)
-
-
-def _load_counter(rows: list[list[Any]]) -> Counter[tuple[bytes, int]]:
-    return Counter({(b64decode(payload), ve): count for payload, ve, count in rows})
-
-
-def _dump_live(live: Tdb) -> list[list[Any]]:
-    return [[event.vs, b64encode(event.payload).decode(), event.ve] for event in live.live_events()]
-
-
-def _load_live(events: list[list[Any]], stable_point: int) -> Tdb:
-    live = Tdb("output", keep_frozen=False, stable_point=stable_point)
-    for vs, payload, ve in events:
-        live.enter(vs, b64decode(payload), ve)
-    return live
+    return Input(promised=props.parse_properties(fields["promised"]), demanded=frozenset(fields["demanded"]), **plain)

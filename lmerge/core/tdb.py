@@ -17,7 +17,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 
 from lmerge.core import violations
-from lmerge.core.batch import Batch, Row
+from lmerge.core.batch import AnyBatch, Row
 from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, Adjust, Element, Event, Insert
 
@@ -53,7 +53,7 @@ class Tdb:
         else:
             self._stable(element.vc)
 
-    def apply_batch(self, batch: Batch) -> None:
+    def apply_batch(self, batch: AnyBatch) -> None:
         """Apply a batch; on InputViolation the elements before the offender have been applied."""
         for row in batch.rows():
             self.apply_row(row)
@@ -120,8 +120,7 @@ class Tdb:
         ends: list[int] = node[3] if node is not None else []
         at = bisect_left(ends, vold)
         if node is None or at == len(ends) or ends[at] != vold:
-            known = f"ends {ends}" if ends else "no live event"
-            raise violations.unknown_event(self.name, row, self._applied, known)
+            raise violations.unknown_event(self.name, row, self._applied, violations.known_live_ends(ends))
         del ends[at]
         self._live_count -= 1
         if ve > vs:

@@ -6,6 +6,8 @@ codes are stable: metrics, tests and users' alerts rely on them.
 
 from __future__ import annotations
 
+from typing import Final
+
 from lmerge.core.batch import Row, element_of
 from lmerge.core.elements import show_time
 from lmerge.errors import InputViolation
@@ -35,11 +37,29 @@ def adjust_below_stable(name: str, row: Row, index: int, stable: int) -> InputVi
 
 
 def unknown_event(name: str, row: Row, index: int, known: str) -> InputViolation:
-    """An adjust of an event that the input does not have; ``known``: what it has."""
+    """An adjust of an event that the input does not have; ``known``: what it has, in the words below."""
     return InputViolation(
         "unknown-event", name, str(element_of(row)), "to adjust only events that it inserted",
         f"for this payload and Vs it has {known}", index=index,
     )
+
+
+KNOWN_TO_R3_MINUS: Final = "another end or no event"
+
+
+def known_end(ve: int | None) -> str:
+    """What an input has under R3, where (Vs, payload) is a key."""
+    return "no event" if ve is None else f"an event that ends at {show_time(ve)}"
+
+
+def known_ends(ends: list[int] | None) -> str:
+    """What an input has under R4: ends, ascending."""
+    return f"ends {ends}" if ends else "no event"
+
+
+def known_live_ends(ends: list[int] | None) -> str:
+    """What a stream has that is looked at alone; its frozen events are forgotten."""
+    return f"ends {ends}" if ends else "no live event"
 
 
 def duplicate_key(name: str, row: Row, index: int) -> InputViolation:

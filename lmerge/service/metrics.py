@@ -15,27 +15,35 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.merge import Counts
 from lmerge.service.hub import Hub
 from lmerge.service.registry import Registry
-from lmerge.service.status import ENGINE, lmerge_version
+from lmerge.service.status import lmerge_version
 
 
 class MergeCollector(Collector):
     """All metrics of one server."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, engine: str) -> None:
+        """``engine``: the one that the merges run on, ``python`` or ``native``."""
         self._registry = registry
+        self._engine = engine
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: the names are those that ``collect`` gives."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        info = GaugeMetricFamily("lmerge_build_info", "1; version and engine are labels", labels=["version", "engine"])
-        info.add_metric([lmerge_version(), ENGINE], 1)
-        yield info
+        yield _fact("lmerge_build_info", "version", lmerge_version())
+        yield _fact("lmerge_engine_info", "engine", self._engine)
         hubs = [self._registry.hubs[name] for name in sorted(self._registry.hubs)]
         yield from _merge_counters(hubs)
         yield from _merge_gauges(hubs)
         yield from _inputs(hubs)
+
+
+def _fact(name: str, label: str, word: str) -> Metric:
+    """A word as a metric: the sample is 1, the word is the label's."""
+    family = GaugeMetricFamily(name, f"1; {label} is the label", labels=[label])
+    family.add_metric([word], 1)
+    return family
 
 
 def _merge_counters(hubs: list[Hub]) -> Iterator[Metric]:

@@ -22,6 +22,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
+from lmerge import native_build
 from lmerge.errors import LmergeError
 from lmerge.service import log, status
 from lmerge.service.codes import code_of
@@ -70,7 +71,7 @@ class Server:
                 http = HttpServer(self.settings.host, self.settings.http_port, self.metrics, self._is_ready)
                 await http.start()
                 self._http, self.http_port = http, http.port
-            self.metrics.register(MergeCollector(self._registry))
+            self.metrics.register(MergeCollector(self._registry, self.settings.resolved_engine))
             await self._grpc.start()
         except BaseException:
             await self._grpc.stop(None)
@@ -80,6 +81,10 @@ class Server:
             raise
         for service in ("", SERVICE):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        log.event(
+            logging.INFO, "engine chosen", engine=self.settings.resolved_engine, asked=self.settings.engine,
+            reason=native_build.reason(self.settings.engine),
+        )
         log.event(logging.INFO, "server started", host=self.settings.host, port=self.port, http_port=self.http_port)
 
     async def stop(self, grace_s: float = 5.0) -> None:
@@ -130,6 +135,8 @@ class Server:
             ("grpc.max_send_message_length", settings.message_bytes),
             ("grpc.keepalive_time_ms", int(settings.keepalive_s * 1000)),
             ("grpc.keepalive_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
+            # gRPC by itself waits a minute for the answer to a ping, whatever the line above says.
+            ("grpc.http2.ping_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
             ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # clients may ping us as well
             ("grpc.http2.max_pings_without_data", 0),
         ])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
+from lmerge.core import engines
 from lmerge.core.merge import Merge
 from lmerge.errors import UsageError
 from lmerge.wire import limits
@@ -33,6 +34,8 @@ class Settings:
     policy: str = "lazy"
     closing: str = "all"
     allow_downgrade: bool = False
+    # The fast one where it was built; both say the same.
+    engine: str = engines.AUTO
 
     # Publishers should not need an administrator; turn it off where names are under control.
     allow_create: bool = True
@@ -95,9 +98,16 @@ class Settings:
             subscriber_queue_bytes=self.subscriber_queue_bytes,
         )
 
+    @property
+    def resolved_engine(self) -> str:
+        """``python`` or ``native``: what ``engine`` means here. Raises UsageError if it cannot be had."""
+        return engines.resolve(self.engine)
+
     def new_merge(self) -> Merge:
         """A merge as the settings say. Raises UsageError if they make no sense."""
-        return Merge(self.algorithm, self.policy, self.closing, allow_downgrade=self.allow_downgrade)
+        return Merge(
+            self.algorithm, self.policy, self.closing, allow_downgrade=self.allow_downgrade, engine=self.engine
+        )
 
     def validate(self) -> None:
         """Raise UsageError if a value is impossible, or two of them do not go together."""

@@ -12,8 +12,6 @@ from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 
-ENGINE = "python"
-
 
 def lmerge_version() -> str:
     """Of the installed distribution; ``unknown`` if lmerge runs from a bare source tree."""
@@ -26,7 +24,7 @@ def lmerge_version() -> str:
 def describe_server(settings: Settings, started_at: float) -> pb.DescribeServerResponse:
     """``started_at``: of the monotonic clock."""
     return pb.DescribeServerResponse(
-        version=lmerge_version(), engine=ENGINE, limits=settings.limits_message(),
+        version=lmerge_version(), engine=settings.resolved_engine, limits=settings.limits_message(),
         uptime_seconds=time.monotonic() - started_at,
     )
 
@@ -43,7 +41,7 @@ def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
         summary=_summary(hub),
         algorithm_reason=merge.algorithm_reason,
         policy=str(merge.policy),
-        engine=ENGINE,
+        engine=merge.engine,
         inputs=[_input(hub, status) for status in merge.inputs()],
         emitted=_counts(merge.emitted),
         live_events=merge.live_count,

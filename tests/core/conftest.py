@@ -1,8 +1,46 @@
-"""Makes ``helpers`` importable."""
+"""Makes ``helpers`` importable, and runs every test of this folder on both engines."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from lmerge.core import engines
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+MARKER = "python_engine"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"{MARKER}: looks into the Python engine, or uses none; does not run twice")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    once = [item for item in items if item.get_closest_marker(MARKER) and _engine_of(item) == engines.NATIVE]
+    if once:
+        config.hook.pytest_deselected(items=once)
+        items[:] = [item for item in items if item not in set(once)]
+
+
+def _engine_of(item: pytest.Item) -> str | None:
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("engine")
+
+
+@pytest.fixture(scope="module", autouse=True, params=[engines.PYTHON, engines.NATIVE])
+def engine(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The engine that ``auto`` means. A missing native core is a failure where it is required, as in CI."""
+    name: str = request.param
+    problem = engines.native_problem() if name == engines.NATIVE else None
+    if problem:
+        if os.environ.get("CI") or os.environ.get("LMERGE_REQUIRE_NATIVE"):
+            pytest.fail(f"the native core is required here: {problem}")
+        pytest.skip(f"no native core: {problem}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engines, "best", lambda: name)
+        yield name

@@ -58,6 +58,18 @@ def test_a_broken_property_is_believed_and_the_algorithm_changes(
     assert follow.events() == tdb.events(), "nothing lost, nothing twice"
 
 
+def test_what_happened_before_the_downgrade_in_the_same_batch_is_still_reported() -> None:
+    merge = Merge(allow_downgrade=True)
+    for name, join_at in (("1", None), ("late", 5), ("liar", 5)):
+        merge.attach(name, R2_WORDS, join_at=join_at)
+    merge.apply("liar", Batch.of([a("A", 6, 9), a("A", 6, 9)]))
+    outcome = merge.apply("1", Batch.of([a("B", 4, 9), f(5), m("B", 4, 9, 8)]))
+    assert [(s.before, s.after) for s in outcome.switched] == [("r2", "r3")]
+    assert outcome.joined == ("late", "liar")
+    assert [(d.input, d.violation and d.violation.code) for d in outcome.detached] == [("liar", "duplicate-key")]
+    merge.check()
+
+
 def test_without_leave_the_input_ends_instead() -> None:
     merge = Merge()
     merge.attach("1", R0_WORDS)

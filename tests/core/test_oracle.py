@@ -38,7 +38,7 @@ def run(seed: int, algorithm: str, policy: str, *, leaves: bool = True) -> None:
         if chance < 0.03 and late < 3:
             late += 1
             stable = follow.merge.stable_point
-            join_at = 0 if stable == INF else max(stable, 0) + random.choice((0, random.randint(0, 10)))
+            join_at = 0 if stable == INF else min(INF, max(stable, 0) + random.choice((0, random.randint(0, 10))))
             streams[f"late{late}"] = joining(stream(), join_at, events)
             follow.attach(f"late{late}", WORDS[algorithm], join_at=join_at)
         elif chance < 0.05 and leaves and len(streams) > 1:

@@ -23,6 +23,8 @@ from lmerge.core.session import (
 )
 from lmerge.errors import MalformedLine
 
+pytestmark = pytest.mark.python_engine  # no merge here
+
 times = st.integers(NEG_INF, INF)
 payloads = st.one_of(st.binary(max_size=20), st.text(max_size=10).map(lambda t: t.encode("utf-8", "surrogatepass")))
 rows = st.one_of(

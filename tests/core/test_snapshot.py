@@ -69,3 +69,22 @@ def test_a_snapshot_with_a_field_missing_is_refused() -> None:
         damaged = {key: value for key, value in document.items() if key != field}
         with pytest.raises(UsageError, match="cannot restore"):
             Merge.restore(json.dumps(damaged).encode())
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value"),
+    [
+        ("inputs", "slot", 10**15), ("inputs", "slot", -1), ("inputs", "slot", 1), ("inputs", "slot", 2**70),
+        ("inputs", "stable", 2**70), ("algorithm", "slots", 10**15), ("algorithm", "nodes", [[1]]),
+        ("algorithm", "nodes", 7), ("algorithm", "max_stable", "soon"), ("algorithm", "max_stable", 2**70),
+    ],
+)
+def test_a_damaged_snapshot_is_refused_before_it_does_harm(part: str, field: str, value: object, engine: str) -> None:
+    """A number that says how much memory to take is looked at first."""
+    if engine == "python" and field in ("stable", "max_stable"):
+        pytest.skip("the Python engine takes any integer")
+    document = json.loads(drive("r3", "lazy", 1, restore_every=0)[1])
+    damaged = document[part][0] if part == "inputs" else document[part]
+    damaged[field] = value
+    with pytest.raises(UsageError, match="cannot restore"):
+        Merge.restore(json.dumps(document).encode())

@@ -1,0 +1,212 @@
+"""The native engine: every call goes to the compiled core, one batch a call, the GIL released.
+
+The core (``lmerge._native``, built from ``native/``) knows inputs by slot and speaks in numbers; names and the words
+of errors are put to them here, so nobody can tell the engines apart by what they say. Importing this module imports
+the compiled one: only ``engines`` does.
+
+Times are of 64 bits here. What does not fit makes a batch invalid before any of it is merged.
+
+After each call the counters of the inputs that it concerns are copied into their ``Input``; ``at_last_vs``,
+``passed_over`` and ``waiting`` stay in the core and leave it only in snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from lmerge._native import Columns, Core, Violation
+from lmerge.core import properties as props
+from lmerge.core import violations
+from lmerge.core.batch import EMPTY, AnyBatch, Batch
+from lmerge.core.inputs import Input
+from lmerge.core.policy import Closing, Policy
+from lmerge.errors import InputViolation, InvalidBatch
+
+_DEMAND_BITS: Final = {
+    props.INSERT_ONLY: 1, props.ORDERED: 2, props.STRICTLY_ORDERED: 4, props.DETERMINISTIC_TIES: 8, props.KEY: 16,
+}
+_COUNTERS: Final = ("joined", "stable", "last_vs", "tie_count", "late")
+_STATE: Final = (*_COUNTERS, "at_last_vs", "passed_over", "waiting")
+
+
+class NativeEngine:
+    """An ``Engine`` on the compiled core. ``shards``: threads that share an R3 or R4 index out among them."""
+
+    name: Final = "native"
+
+    def __init__(
+        self, algorithm: str, inputs: Mapping[str, Input], policy: Policy, closing: Closing, *, track_live: bool,
+        shards: int = 1,
+    ) -> None:
+        self.inputs = inputs
+        self._policy = policy
+        self._closing = closing
+        self._track_live = track_live
+        self._shards = shards
+        self._core = self._fresh(algorithm)
+        # Taken from the core while looking for broken promises, not yet by the merge.
+        self._pieces: list[Columns] = []
+        self._joined: list[str] = []
+
+    @property
+    def algorithm(self) -> str:
+        return self._core.algorithm
+
+    @property
+    def max_stable(self) -> int:
+        return self._core.max_stable
+
+    @property
+    def announced(self) -> int:
+        return self._core.announced
+
+    @property
+    def live_count(self) -> int:
+        tracked = self._core.live_count
+        return self._core.node_count if tracked is None else tracked
+
+    @property
+    def visits(self) -> int:
+        return self._core.visits
+
+    @property
+    def changes(self) -> int:
+        return self._core.changes
+
+    def attach(self, inp: Input) -> None:
+        self._core.attach(inp.slot, _demands(inp), inp.join_at, inp.observes, inp.joined)
+
+    def remove(self, inp: Input) -> None:
+        self._core.remove(inp.slot)
+
+    def after_detach(self) -> None:
+        self._core.after_detach()
+
+    def admit(self, inp: Input) -> None:
+        self._core.admit(inp.slot)
+
+    def relax(self, inp: Input) -> None:
+        self._core.demand(inp.slot, _demands(inp))
+
+    def batch_of(self, inp: Input, batch: AnyBatch) -> AnyBatch:
+        return columns_of(inp.name, batch)
+
+    def apply(self, inp: Input, batch: AnyBatch, start: int) -> InputViolation | None:
+        assert isinstance(batch, Columns), "a batch that batch_of has not seen"
+        violation = self._core.apply(inp.slot, batch, start)
+        self._refresh(inp)
+        return None if violation is None else self._in_words(inp, violation)
+
+    def switch(self, algorithm: str, started: bool) -> None:
+        self._core.switch(algorithm, started)
+        for inp in self.inputs.values():
+            self._refresh(inp)
+
+    def broken(self) -> list[InputViolation]:
+        columns, joined, broken = self._core.take()
+        if columns.count:
+            self._pieces.append(columns)
+        for slot in joined:
+            inp = self._at(slot)
+            self._refresh(inp)
+            self._joined.append(inp.name)
+        return [self._in_words(self._at(violation.slot), violation) for violation in broken]
+
+    def take(self) -> tuple[AnyBatch, tuple[str, ...]]:
+        pieces, self._pieces = self._pieces, []
+        joined, self._joined = tuple(self._joined), []
+        if not pieces:
+            return EMPTY, joined
+        return pieces[0] if len(pieces) == 1 else Columns.concat(pieces), joined
+
+    def live_events(self) -> AnyBatch | None:
+        return self._core.live_events()
+
+    def check(self) -> None:
+        self._core.check()
+        for inp in self.inputs.values():
+            assert self._core.input(inp.slot) == tuple(getattr(inp, name) for name in _COUNTERS), "counters differ"
+
+    def state(self) -> dict[str, bytes]:
+        return self._core.state()
+
+    def live_state(self) -> bytes:
+        text = self._core.live_state()
+        return b"null" if text is None else text
+
+    def input_state(self, inp: Input) -> dict[str, bytes]:
+        return self._core.input_state(inp.slot)
+
+    def load(
+        self, algorithm: str, state: dict[str, Any], live: list[Any] | None, inputs: Mapping[str, dict[str, Any]]
+    ) -> None:
+        self._core = self._fresh(algorithm)
+        for inp in self.inputs.values():
+            self.attach(inp)
+            self._core.load_input(inp.slot, {name: inputs[inp.name][name] for name in _STATE})
+        self._core.load(state, live)
+
+    def _fresh(self, algorithm: str) -> Core:
+        policy = self._policy
+        return Core(
+            algorithm, policy.show.value, policy.reflects_adjusts, policy.quorum, policy.lag,
+            self._closing.needed or 0, self._track_live, self._shards,
+        )
+
+    def _at(self, slot: int) -> Input:
+        return next(inp for inp in self.inputs.values() if inp.slot == slot)
+
+    def _refresh(self, inp: Input) -> None:
+        inp.joined, inp.stable, inp.last_vs, inp.tie_count, inp.late = self._core.input(inp.slot)
+
+    def _in_words(self, inp: Input, broken: Violation) -> InputViolation:
+        return in_words(inp.name, broken, self._known)
+
+    def _known(self, ends: list[int] | None) -> str:
+        """Each algorithm remembers something else of the event that an adjust speaks of."""
+        if self.algorithm == "r3-":
+            return violations.KNOWN_TO_R3_MINUS
+        if self.algorithm == "r3":
+            return violations.known_end(ends[0] if ends else None)
+        return violations.known_ends(ends)
+
+
+def in_words(name: str, broken: Violation, known: Callable[[list[int] | None], str]) -> InputViolation:
+    """The error for a promise that the input ``name`` broke; ``known``: the words for what it has instead of
+    an event.
+    """
+    row, index, detail = broken.row, broken.index, broken.detail
+    if broken.code == "end-before-start":
+        return violations.end_before_start(name, row, index)
+    if broken.code == "insert-below-stable":
+        return violations.insert_below_stable(name, row, index, detail)
+    if broken.code == "adjust-below-stable":
+        return violations.adjust_below_stable(name, row, index, detail)
+    if broken.code == "unknown-event":
+        return violations.unknown_event(name, row, index, known(broken.ends))
+    if broken.code == "duplicate-key":
+        return violations.duplicate_key(name, row, index)
+    if broken.code == "out-of-order":
+        return violations.out_of_order(name, row, index, detail, strictly=broken.strictly)
+    if broken.code == "adjust-not-promised":
+        return violations.adjust_not_promised(name, row, index)
+    if broken.code == "ties-differ":
+        return violations.ties_differ(name, row, index)
+    assert broken.code == "stable-backwards", f"a violation without words: {broken.code}"
+    return violations.stable_backwards(name, row, index, detail)
+
+
+def columns_of(name: str, batch: AnyBatch) -> Columns:
+    """The batch as columns of the native core. Raises InvalidBatch if a value does not fit its column."""
+    if isinstance(batch, Columns):
+        return batch
+    assert isinstance(batch, Batch), f"a batch of another kind: {type(batch)}"
+    try:
+        return Columns.of(batch)
+    except (OverflowError, TypeError, ValueError) as problem:
+        raise InvalidBatch(f"input {name!r} cannot say this batch: {problem}") from problem
+
+
+def _demands(inp: Input) -> int:
+    return sum(_DEMAND_BITS[word] for word in inp.demanded)

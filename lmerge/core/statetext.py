@@ -1,0 +1,68 @@
+"""The pieces of a snapshot: JSON text with sorted keys, put together from fragments that engines write.
+
+An engine gives each field as text, so the native core need not build Python values of a whole index first. The
+parts of the Python engine's state that are plain data stand here as well, both ways.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lmerge.core.inputs import Input
+from lmerge.core.tdb import Tdb
+
+
+def json_text(value: Any) -> bytes:
+    """``value`` as it stands in a snapshot."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def json_object(fields: Mapping[str, bytes]) -> bytes:
+    """An object whose values are texts already."""
+    return b"{" + b",".join(json_text(name) + b":" + fields[name] for name in sorted(fields)) + b"}"
+
+
+def json_array(items: Iterable[bytes]) -> bytes:
+    """An array of values that are texts already."""
+    return b"[" + b",".join(items) + b"]"
+
+
+def dump_input_state(inp: Input) -> dict[str, Any]:
+    """What R0-R2 remember of an input beyond its counters."""
+    return {
+        "at_last_vs": _dump_counter(inp.at_last_vs),
+        "passed_over": _dump_counter(inp.passed_over),
+        "waiting": [[*row[:4], b64encode(row[4]).decode()] for row in inp.waiting],
+    }
+
+
+def load_input_state(inp: Input, fields: Mapping[str, Any]) -> None:
+    """The reverse of ``dump_input_state``."""
+    inp.at_last_vs = _load_counter(fields["at_last_vs"])
+    inp.passed_over = _load_counter(fields["passed_over"])
+    inp.waiting = [(kind, vs, ve, vold, b64decode(payload)) for kind, vs, ve, vold, payload in fields["waiting"]]
+
+
+def dump_live(live: Tdb) -> list[list[Any]]:
+    """The live events of the output."""
+    return [[event.vs, b64encode(event.payload).decode(), event.ve] for event in live.live_events()]
+
+
+def load_live(events: list[list[Any]], stable_point: int) -> Tdb:
+    """The reverse of ``dump_live``."""
+    live = Tdb("output", keep_frozen=False, stable_point=stable_point)
+    for vs, payload, ve in events:
+        live.enter(vs, b64decode(payload), ve)
+    return live
+
+
+def _dump_counter(elements: Counter[tuple[bytes, int]]) -> list[list[Any]]:
+    return sorted([b64encode(payload).decode(), ve, count] for (payload, ve), count in elements.items() if count)
+
+
+def _load_counter(rows: list[list[Any]]) -> Counter[tuple[bytes, int]]:
+    return Counter({(b64decode(payload), ve): count for payload, ve, count in rows})

@@ -1,0 +1,214 @@
+//! What the algorithms share: checking promises, and when a stable point moves the output. `lmerge/core/algorithm.py`.
+
+use crate::columns::{Columns, Indices, View};
+use crate::element::{ADJUST, INF, INSERT, NEG_INF};
+use crate::input::Inputs;
+use crate::policy::{Closing, Policy};
+use crate::store::Live;
+use crate::violation::{Code, Violation};
+
+/// A broken promise, boxed: the good path returns nothing.
+pub type Checked = Result<(), Box<Violation>>;
+
+/// The state around the running algorithm.
+#[derive(Debug)]
+pub struct Shell {
+    pub inputs: Inputs,
+    pub policy: Policy,
+    pub closing: Closing,
+    /// The paper's MaxStable: everything below is decided.
+    pub max_stable: i64,
+    /// The last stable in the output; below `max_stable` only under final-only.
+    pub announced: i64,
+    /// Slots that have joined since the last `take`.
+    pub joined: Vec<usize>,
+    /// Promises found broken while another input's elements were merged.
+    pub broken: Vec<Violation>,
+    pub out: Columns,
+    /// Inserts and adjusts in `out`.
+    pub changes: usize,
+    pub live: Option<Live>,
+}
+
+impl Shell {
+    pub fn new(policy: Policy, closing: Closing) -> Shell {
+        Shell {
+            inputs: Inputs::default(),
+            policy,
+            closing,
+            max_stable: NEG_INF,
+            announced: NEG_INF,
+            joined: Vec::new(),
+            broken: Vec::new(),
+            out: Columns::default(),
+            changes: 0,
+            live: None,
+        }
+    }
+
+    #[inline]
+    pub fn emit_insert(&mut self, vs: i64, ve: i64, payload: &[u8]) {
+        self.out.insert(vs, ve, payload);
+        self.changes += 1;
+        if let Some(live) = &mut self.live {
+            live.insert(vs, ve, payload);
+        }
+    }
+
+    pub fn emit_adjust(&mut self, vs: i64, vold: i64, ve: i64, payload: &[u8]) {
+        debug_assert!(
+            self.live.is_none(),
+            "an algorithm that keeps no output events adjusts none"
+        );
+        self.out.adjust(vs, vold, ve, payload);
+        self.changes += 1;
+    }
+
+    /// Say stable(t) if it is news.
+    pub fn announce(&mut self, t: i64) {
+        if t > self.announced {
+            self.announced = t;
+            self.out.stable(t);
+            if let Some(live) = &mut self.live {
+                live.stable(t);
+            }
+        }
+    }
+
+    /// Law 5: whether enough inputs have said stable(+inf).
+    fn may_close(&self) -> bool {
+        let (mut closed, mut joined) = (0, 0);
+        for (_, input) in self.inputs.counting() {
+            joined += 1;
+            closed += usize::from(input.stable == INF);
+        }
+        self.closing.agreed(closed, joined)
+    }
+}
+
+/// One running algorithm beside its [`Shell`].
+pub trait Algorithm {
+    /// Merge the elements of `batch` at `indices`, all of one input.
+    fn apply(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, indices: Indices<'_>) -> Checked;
+
+    /// Make the output ready for stable(t), which the input in `slot` has reached.
+    fn freeze(&mut self, _shell: &mut Shell, _slot: usize, _t: i64) {}
+
+    /// The stable that the output may say once `t` is frozen.
+    fn sayable(&mut self, _shell: &Shell, t: i64) -> i64 {
+        t
+    }
+
+    /// Merge what waited for the input to join.
+    fn admit_waiting(&mut self, _shell: &mut Shell, _slot: usize) {}
+
+    /// The input in `slot` has left: none of its entries may remain (law 3).
+    fn forget(&mut self, _slot: usize) {}
+
+    /// There are columns for `slots` inputs from now on.
+    fn widen(&mut self, _slots: usize) {}
+
+    /// Assert every invariant.
+    fn check(&self, shell: &Shell);
+}
+
+/// The input in `slot` has a new stable point, or has just begun to count.
+pub fn advance<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usize) {
+    let input = shell.inputs.get(slot);
+    if !input.counts() {
+        return; // law 1
+    }
+    let t = shell.policy.held_back(input.stable);
+    if t <= shell.max_stable || (t == INF && !shell.may_close()) {
+        return;
+    }
+    algorithm.freeze(shell, slot, t);
+    shell.max_stable = t;
+    let t = algorithm.sayable(shell, t);
+    shell.announce(t);
+    for slot in shell.inputs.order().to_vec() {
+        let input = shell.inputs.get(slot);
+        if !input.joined && input.join_at.is_some_and(|join_at| join_at <= shell.max_stable) {
+            admit(algorithm, shell, slot);
+        }
+    }
+}
+
+/// V.B: the input has joined. What it said before counts from now on.
+pub fn admit<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usize) {
+    shell.inputs.get_mut(slot).joined = true;
+    algorithm.admit_waiting(shell, slot);
+    shell.joined.push(slot);
+    advance(algorithm, shell, slot);
+}
+
+/// The inputs that remain may agree on closing now that one has left.
+pub fn after_detach<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell) {
+    for slot in shell.inputs.order().to_vec() {
+        if shell.inputs.get(slot).stable == INF {
+            advance(algorithm, shell, slot);
+        }
+    }
+}
+
+/// A stable element of the input in `slot`.
+pub fn stable<A: Algorithm + ?Sized>(
+    algorithm: &mut A,
+    shell: &mut Shell,
+    slot: usize,
+    batch: &View<'_>,
+    index: usize,
+) -> Checked {
+    let vc = batch.vs(index);
+    let input = shell.inputs.get_mut(slot);
+    if vc < input.stable {
+        let before = input.stable;
+        return Err(Violation::of(Code::StableBackwards, slot, batch, index).detail(before));
+    }
+    input.stable = vc;
+    advance(algorithm, shell, slot);
+    Ok(())
+}
+
+/// An input in role `observe`: what can be checked without the index is checked; nothing is merged.
+pub fn observe<A: Algorithm + ?Sized>(
+    algorithm: &mut A,
+    shell: &mut Shell,
+    slot: usize,
+    batch: &View<'_>,
+    indices: Indices<'_>,
+) -> Checked {
+    for index in indices {
+        match batch.kind(index) {
+            INSERT => {
+                let (vs, ve) = (batch.vs(index), batch.ve(index));
+                if shell.inputs.get(slot).is_below_floor(vs) || ve < vs {
+                    return Err(shell.inputs.get(slot).refuse_insert(slot, batch, index));
+                }
+                shell.inputs.get_mut(slot).last_vs = vs;
+            }
+            ADJUST => shell.inputs.get(slot).check_adjust(slot, batch, index)?,
+            _ => stable(algorithm, shell, slot, batch, index)?,
+        }
+    }
+    Ok(())
+}
+
+/// What every algorithm can assert about its shell.
+pub fn check_shell(shell: &Shell) {
+    assert!(shell.announced <= shell.max_stable);
+    for &slot in shell.inputs.order() {
+        let input = shell.inputs.get(slot);
+        if input.counts() && input.stable < INF {
+            let held_back = shell.policy.held_back(input.stable);
+            assert!(held_back <= shell.max_stable, "a joined input's stable was not used");
+        }
+        if !input.joined {
+            let join_at = input.join_at.expect("a joining input has a join_at");
+            assert!(join_at > shell.max_stable, "an input should have joined");
+        }
+    }
+    if let Some(live) = &shell.live {
+        live.check(shell.announced);
+    }
+}

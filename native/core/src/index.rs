@@ -1,0 +1,416 @@
+//! What in2t (R3) and in3t (R4) share: nodes by (Vs, payload), and who must be looked at when. `lmerge/core/index.py`
+//! has the law and the departures from the listings; see there.
+//!
+//! The top tier is a hash by key: an entry holds the hash and the node's number, so a look-up compares the key where it
+//! is stored and copies nothing, and growing touches no node. The hash is keyed at random: chosen payloads cannot make
+//! it slow, and nothing that it orders reaches the output.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::hash::{BuildHasher, Hasher};
+
+use ahash::RandomState;
+use hashbrown::HashTable;
+
+use crate::algorithm::Shell;
+use crate::element::{ADJUST, INF, INSERT};
+use crate::nodes::{NIL, NONE};
+use crate::policy::Show;
+use crate::store::Store;
+
+/// Tables and lists up to so many entries keep their memory.
+const KEPT: usize = 4096;
+
+/// The entries of a node whose inputs do not agree. Cleared ones are used again.
+pub trait Spill: Default {
+    fn clear(&mut self);
+    fn held_bytes(&self) -> usize;
+}
+
+/// Something that a stable makes the output say about a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    kind: u8,
+    vs: i64,
+    ve: i64,
+    vold: i64,
+    id: u32,
+}
+
+/// The part of R3 and R4 above the entries of a node.
+#[derive(Debug)]
+pub struct Index<S> {
+    pub store: Store,
+    table: HashTable<(u32, u32)>,
+    state: RandomState,
+    pub spills: Vec<S>,
+    /// The node of each, so that those that remain can be moved together; NIL of one that is not in use.
+    spill_owners: Vec<u32>,
+    unused_spills: Vec<u32>,
+    /// Columns for inputs, as a snapshot lists them.
+    pub slots: usize,
+    /// Nodes looked at by stables: the measure of law 2.
+    pub visits: u64,
+    pub final_only: bool,
+    /// Final-only: half-frozen events that are not shown yet, by Vs; the output's stable may not pass them. A number can
+    /// have been used again since, but then for an event above every one that was held.
+    held: BinaryHeap<Reverse<(i64, u32)>>,
+    pub rows: Vec<Row>,
+    popped: Vec<u32>,
+    done: Vec<u32>,
+}
+
+impl<S: Spill> Index<S> {
+    pub fn new(final_only: bool) -> Index<S> {
+        Index {
+            store: Store::default(),
+            table: HashTable::new(),
+            state: RandomState::new(),
+            spills: Vec::new(),
+            spill_owners: Vec::new(),
+            unused_spills: Vec::new(),
+            slots: 0,
+            visits: 0,
+            final_only,
+            held: BinaryHeap::new(),
+            rows: Vec::new(),
+            popped: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub fn hash(&self, vs: i64, payload: &[u8]) -> u32 {
+        let mut hasher = self.state.build_hasher();
+        hasher.write_i64(vs);
+        hasher.write(payload);
+        let hash = hasher.finish();
+        (hash ^ hash >> 32) as u32
+    }
+
+    /// The node of a key, or NIL.
+    #[inline]
+    pub fn find(&self, hash: u32, vs: i64, payload: &[u8]) -> u32 {
+        let store = &self.store;
+        let is_key = |&(other, id): &(u32, u32)| other == hash && store.key(id) == (vs, payload);
+        self.table.find(wide(hash), is_key).map_or(NIL, |&(_, id)| id)
+    }
+
+    /// A new node, unfrozen: due at its Vs.
+    #[inline]
+    pub fn enter(&mut self, hash: u32, vs: i64, payload: &[u8]) -> u32 {
+        self.enter_at(hash, vs, payload, vs)
+    }
+
+    /// A new node that is due at `due`.
+    #[inline]
+    pub fn enter_at(&mut self, hash: u32, vs: i64, payload: &[u8], due: i64) -> u32 {
+        let id = self.store.add(vs, payload, hash, due);
+        self.table
+            .insert_unique(wide(hash), (hash, id), |&(hash, _)| wide(hash));
+        id
+    }
+
+    /// The node of a key, made if need be: for switches and snapshots, after which the index is rebuilt.
+    pub fn adopt(&mut self, vs: i64, payload: &[u8]) -> u32 {
+        let hash = self.hash(vs, payload);
+        match self.find(hash, vs, payload) {
+            NIL => self.enter_at(hash, vs, payload, INF),
+            id => id,
+        }
+    }
+
+    /// An element gave the node the end `ve`: enter it again if that is earlier than it stands.
+    #[inline]
+    pub fn fall_due(&mut self, id: u32, ve: i64, max_stable: i64) {
+        if max_stable <= ve && ve < self.store.nodes.get(id).due {
+            self.store.move_to(id, ve);
+        }
+    }
+
+    /// Final-only: the node has become half frozen and cannot be shown yet.
+    pub fn hold(&mut self, id: u32) {
+        self.held.push(Reverse((self.store.nodes.get(id).vs, id)));
+    }
+
+    /// Final-only: an event that is not shown yet keeps the output's stable point at or below its Vs.
+    pub fn sayable(&mut self, t: i64) -> i64 {
+        while let Some(&Reverse((vs, id))) = self.held.peek() {
+            if self.store.nodes.is_used(id) && self.store.nodes.get(id).vs == vs {
+                return t.min(vs);
+            }
+            self.held.pop();
+        }
+        t
+    }
+
+    pub fn say_insert(&mut self, id: u32, ve: i64) {
+        let vs = self.store.nodes.get(id).vs;
+        self.rows.push(Row {
+            kind: INSERT,
+            vs,
+            ve,
+            vold: 0,
+            id,
+        });
+    }
+
+    pub fn say_adjust(&mut self, id: u32, vold: i64, ve: i64) {
+        let vs = self.store.nodes.get(id).vs;
+        self.rows.push(Row {
+            kind: ADJUST,
+            vs,
+            ve,
+            vold,
+            id,
+        });
+    }
+
+    /// Spilled entries for a node that has none yet.
+    pub fn spill(&mut self, id: u32) -> &mut S {
+        let at = self.unused_spills.pop().unwrap_or_else(|| {
+            self.spills.push(S::default());
+            self.spill_owners.push(NIL);
+            (self.spills.len() - 1) as u32
+        });
+        self.spill_owners[at as usize] = id;
+        self.store.nodes.get_mut(id).spill = at;
+        &mut self.spills[at as usize]
+    }
+
+    /// The node's inputs agree again.
+    pub fn unspill(&mut self, id: u32) {
+        let at = std::mem::replace(&mut self.store.nodes.get_mut(id).spill, NIL);
+        self.spills[at as usize].clear();
+        self.spill_owners[at as usize] = NIL;
+        self.unused_spills.push(at);
+    }
+
+    /// Forget a node that is not in the wheel.
+    pub fn drop_node(&mut self, id: u32) {
+        let node = self.store.nodes.get(id);
+        let hash = node.hash;
+        if node.spill != NIL {
+            self.unspill(id);
+        }
+        if let Ok(entry) = self.table.find_entry(wide(hash), |&(_, other)| other == id) {
+            entry.remove();
+        }
+        self.store.remove(id);
+    }
+
+    pub fn held_bytes(&self) -> usize {
+        let spills: usize = self.spills.iter().map(Spill::held_bytes).sum();
+        let entries = spills + self.spills.capacity() * size_of::<S>() + (self.unused_spills.capacity() + self.spill_owners.capacity()) * size_of::<u32>();
+        let scratch = (self.popped.capacity() + self.done.capacity()) * size_of::<u32>()
+            + self.rows.capacity() * size_of::<Row>()
+            + self.held.capacity() * size_of::<Reverse<(i64, u32)>>();
+        self.store.held_bytes() + self.table.allocation_size() + entries + scratch
+    }
+
+    /// After `load` and switches: due times follow from the entries. No node is in the wheel yet.
+    pub fn rebuild(&mut self, max_stable: i64, next_due: impl Fn(&Index<S>, u32) -> i64) {
+        self.store.wheel = crate::wheel::Wheel::new(max_stable);
+        self.held.clear();
+        for id in self.store.nodes.ids() {
+            let vs = self.store.nodes.get(id).vs;
+            let mut due = vs;
+            if vs < max_stable {
+                due = next_due(self, id);
+                if self.final_only && self.store.nodes.get(id).out == NONE {
+                    self.hold(id);
+                }
+            }
+            self.store.enter(id, due);
+        }
+    }
+
+    /// Assert what holds whatever the entries are.
+    pub fn check(&self, max_stable: i64, next_due: impl Fn(&Index<S>, u32) -> i64) {
+        self.store.check();
+        assert_eq!(self.table.len(), self.store.nodes.len(), "keys and nodes");
+        let mut spilled = 0;
+        for id in self.store.nodes.ids() {
+            let (vs, payload) = self.store.key(id);
+            assert_eq!(
+                self.find(self.hash(vs, payload), vs, payload),
+                id,
+                "a node under another key"
+            );
+            let node = self.store.nodes.get(id);
+            spilled += usize::from(node.spill != NIL);
+            if vs < max_stable {
+                let due = next_due(self, id);
+                assert!(due >= node.due && node.due >= max_stable, "due too late");
+            } else {
+                assert_eq!(node.due, vs, "an unfrozen node is due at its Vs");
+            }
+        }
+        let owned = self.spill_owners.iter().enumerate().filter(|&(_, &owner)| owner != NIL);
+        for (at, &owner) in owned {
+            assert_eq!(self.store.nodes.get(owner).spill as usize, at, "spilled entries of another node");
+        }
+        assert_eq!(spilled + self.unused_spills.len(), self.spills.len(), "spilled entries");
+    }
+
+    /// Put what a stable caused into order of (Vs, payload), so that no hash or wheel order reaches the output (law 7),
+    /// say it, and forget the nodes that are done.
+    fn say_rows(&mut self, shell: &mut Shell) {
+        let store = &self.store;
+        let mut rows = std::mem::take(&mut self.rows);
+        if rows.len() > 1 {
+            rows.sort_by(|a, b| {
+                let by_payload = || {
+                    if a.id == b.id {
+                        std::cmp::Ordering::Equal
+                    } else {
+                        store.payload(a.id).cmp(store.payload(b.id))
+                    }
+                };
+                a.vs.cmp(&b.vs).then_with(by_payload)
+            });
+        }
+        for row in rows.drain(..) {
+            let payload = store.payload(row.id);
+            if row.kind == INSERT {
+                shell.emit_insert(row.vs, row.ve, payload);
+            } else {
+                shell.emit_adjust(row.vs, row.vold, row.ve, payload);
+            }
+        }
+        self.rows = rows;
+        let mut done = std::mem::take(&mut self.done);
+        for id in done.drain(..) {
+            self.drop_node(id);
+        }
+        self.done = done;
+    }
+
+    /// Give memory back where much of it is unused.
+    pub fn tidy(&mut self) {
+        self.store.tidy();
+        let (len, capacity) = (self.table.len(), self.table.capacity());
+        if capacity > KEPT && 8 * len < capacity {
+            self.table.shrink_to(2 * len, |&(hash, _)| wide(hash));
+        }
+        let used = self.spills.len() - self.unused_spills.len();
+        if self.spills.len() > KEPT && 8 * used < self.spills.len() {
+            self.gather_spills();
+        }
+        let nodes = &self.store.nodes;
+        if self.held.len() > KEPT && self.held.len() > 2 * nodes.len() {
+            self.held
+                .retain(|&Reverse((vs, id))| nodes.is_used(id) && nodes.get(id).vs == vs);
+            self.held.shrink_to(2 * nodes.len());
+        }
+        give_back(&mut self.rows);
+        give_back(&mut self.popped);
+        give_back(&mut self.done);
+    }
+
+    /// Move the spilled entries that are in use together.
+    fn gather_spills(&mut self) {
+        self.unused_spills = Vec::new();
+        let owners = std::mem::take(&mut self.spill_owners);
+        for (spill, owner) in std::mem::take(&mut self.spills).into_iter().zip(owners) {
+            if owner != NIL {
+                self.store.nodes.get_mut(owner).spill = self.spills.len() as u32;
+                self.spills.push(spill);
+                self.spill_owners.push(owner);
+            }
+        }
+    }
+}
+
+/// Forget the memory of a list that is empty between two calls, if it is much.
+pub fn give_back<T>(list: &mut Vec<T>) {
+    debug_assert!(list.is_empty());
+    if list.capacity() > KEPT {
+        *list = Vec::new();
+    }
+}
+
+/// What R3 and R4 know: the entries of a node.
+pub trait Indexed {
+    type Entries: Spill;
+
+    fn index(&mut self) -> &mut Index<Self::Entries>;
+
+    /// Note what the output must say about the node before stable(t) of the input in `slot`. True: it is done.
+    fn settle(&mut self, shell: &Shell, id: u32, slot: usize, t: i64) -> bool;
+
+    /// The smallest end in the node that is not below `t`; INF if there is none.
+    fn next_due(index: &Index<Self::Entries>, id: u32, t: i64) -> i64;
+
+    /// Whether the input in `slot` has an event here that is not fully frozen at MaxStable.
+    fn has_live_entry(&self, id: u32, slot: usize, max_stable: i64) -> bool;
+
+    /// IV.D line 17 and IV.E line 18: every node that a stable(t) concerns, and only those.
+    fn freeze_nodes(&mut self, shell: &mut Shell, slot: usize, t: i64) {
+        let index = self.index();
+        let mut popped = std::mem::take(&mut index.popped);
+        index.store.wheel.pop_below(&mut index.store.nodes, t, &mut popped);
+        if index.final_only && t == INF {
+            // Final-only shows at last what never ends; such nodes are due at no time.
+            let nodes = &index.store.nodes;
+            popped.extend(nodes.ids().into_iter().filter(|&id| nodes.get(id).due == INF));
+        }
+        for id in popped.drain(..) {
+            self.index().visits += 1;
+            if self.settle(shell, id, slot, t) {
+                self.index().done.push(id);
+            } else {
+                let due = Self::next_due(self.index(), id, t);
+                self.index().store.enter(id, due);
+            }
+        }
+        let index = self.index();
+        index.popped = popped;
+        index.say_rows(shell);
+        index.tidy();
+    }
+
+    /// The joined input with the largest stable point that has the event of a half-frozen node alive.
+    fn witness(&self, shell: &Shell, id: u32) -> Option<usize> {
+        let mut best: Option<(usize, i64)> = None;
+        for (slot, input) in shell.inputs.counting() {
+            let is_better = best.is_none_or(|(_, stable)| input.stable > stable);
+            if is_better && self.has_live_entry(id, slot, shell.max_stable) {
+                best = Some((slot, input.stable));
+            }
+        }
+        best.map(|(slot, _)| slot)
+    }
+}
+
+/// V.A: whether the input is the leading one: the largest stable point, of equals the longest attached.
+pub fn leads(shell: &Shell, slot: usize) -> bool {
+    let mut best: Option<(usize, i64)> = None;
+    for (other, input) in shell.inputs.counting() {
+        if best.is_none_or(|(_, stable)| input.stable > stable) {
+            best = Some((other, input.stable));
+        }
+    }
+    best.is_some_and(|(other, _)| other == slot)
+}
+
+/// V.A: how many inputs must have an event before it is shown; never more than there are.
+pub fn quorum(shell: &Shell) -> usize {
+    shell.policy.quorum.min(shell.inputs.counting().count())
+}
+
+/// V.A, location 2: whether an event is shown now that `slot` has it. `supporters`: of the inputs that count.
+pub fn wants(shell: &Shell, slot: usize, supporters: impl FnOnce() -> usize) -> bool {
+    match shell.policy.show {
+        Show::First => true,
+        Show::Quorum => supporters() >= quorum(shell),
+        Show::Leading => leads(shell, slot),
+        Show::HalfFrozen | Show::Final => false,
+    }
+}
+
+/// The hash that the table sees: it takes its tag from the highest bits and the place from the lowest.
+#[inline]
+fn wide(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
+}

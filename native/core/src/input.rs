@@ -1,0 +1,225 @@
+//! What the merge knows about its inputs: `lmerge/core/inputs.py` by slot numbers.
+
+use std::collections::HashMap;
+
+use crate::algorithm::Checked;
+use crate::columns::View;
+use crate::element::{Element, NEG_INF};
+use crate::violation::{Code, Violation};
+
+/// Elements with one Vs as (payload, Ve), in order; clearing keeps the memory, so that a new Vs costs nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    payloads: Vec<u8>,
+    items: Vec<(usize, i64)>,
+}
+
+impl Said {
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub fn clear(&mut self) {
+        self.payloads.clear();
+        self.items.clear();
+    }
+
+    #[inline]
+    pub fn push(&mut self, payload: &[u8], ve: i64) {
+        self.payloads.extend_from_slice(payload);
+        self.items.push((self.payloads.len(), ve));
+    }
+
+    #[inline]
+    pub fn get(&self, at: usize) -> (&[u8], i64) {
+        let (end, ve) = self.items[at];
+        let start = if at == 0 { 0 } else { self.items[at - 1].0 };
+        (&self.payloads[start..end], ve)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], i64)> {
+        (0..self.len()).map(|at| self.get(at))
+    }
+
+    /// How often `(payload, ve)` occurs.
+    pub fn count(&self, payload: &[u8], ve: i64) -> u64 {
+        self.iter().filter(|&said| said == (payload, ve)).count() as u64
+    }
+}
+
+/// What an input must keep, as it was demanded; `strict` implies order and key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demands {
+    pub insert_only: bool,
+    /// Vs does not decrease.
+    pub ordered: bool,
+    /// Vs increases.
+    pub strict: bool,
+    pub keyed: bool,
+}
+
+impl Demands {
+    /// Bits: 1 insert-only, 2 ordered, 4 strictly-ordered, 8 deterministic-ties, 16 key.
+    pub fn from_bits(bits: u32) -> Demands {
+        Demands {
+            insert_only: bits & 1 != 0,
+            ordered: bits & 2 != 0,
+            strict: bits & 4 != 0,
+            keyed: bits & 16 != 0,
+        }
+    }
+
+    pub fn is_ordered(&self) -> bool {
+        self.ordered || self.strict
+    }
+
+    pub fn is_keyed(&self) -> bool {
+        self.keyed || self.strict
+    }
+}
+
+/// One life of one input.
+#[derive(Clone, Debug)]
+pub struct Input {
+    pub demands: Demands,
+    pub join_at: Option<i64>,
+    pub observes: bool,
+    pub joined: bool,
+    /// Its own stable point.
+    pub stable: i64,
+    /// Vs of its last insert.
+    pub last_vs: i64,
+    /// Inserts and adjusts that came below the output's stable point, too late to matter.
+    pub late: u64,
+    /// R0-R2: its elements with that Vs, in order.
+    pub at_last_vs: Said,
+    /// R1: its position in the output's current Vs slot, valid if `last_vs` is that slot.
+    pub tie_count: usize,
+    /// R1: what it skipped in that slot.
+    pub passed_over: HashMap<(Vec<u8>, i64), u64>,
+    /// R0-R2: inserts that came while it was joining.
+    pub waiting: Vec<Element>,
+}
+
+impl Input {
+    pub fn new(demands: Demands, join_at: Option<i64>, observes: bool, joined: bool) -> Input {
+        Input {
+            demands,
+            join_at,
+            observes,
+            joined,
+            stable: NEG_INF,
+            last_vs: NEG_INF,
+            late: 0,
+            at_last_vs: Said::default(),
+            tie_count: 0,
+            passed_over: HashMap::new(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// V.B: joined and active, so its stable points move the output.
+    pub fn counts(&self) -> bool {
+        self.joined && !self.observes
+    }
+
+    /// Whether its next insert may not start at `vs`, by its stable point and its order.
+    #[inline]
+    pub fn is_below_floor(&self, vs: i64) -> bool {
+        vs < self.stable
+            || (self.demands.is_ordered()
+                && self.last_vs != NEG_INF
+                && (vs < self.last_vs || (self.demands.strict && vs == self.last_vs)))
+    }
+
+    // Checks that every algorithm makes.
+
+    /// Why an insert that lies below the input's floor, or ends before it starts, is a violation.
+    pub fn refuse_insert(&self, slot: usize, batch: &View<'_>, index: usize) -> Box<Violation> {
+        let (vs, ve) = (batch.vs(index), batch.ve(index));
+        if ve < vs {
+            return Violation::of(Code::EndBeforeStart, slot, batch, index);
+        }
+        if vs < self.stable {
+            return Violation::of(Code::InsertBelowStable, slot, batch, index).detail(self.stable);
+        }
+        let mut violation = Violation::of(Code::OutOfOrder, slot, batch, index).detail(self.last_vs);
+        // Equal Vs breaks only the strict promise: without it the input would still be ordered.
+        violation.strictly = self.demands.strict && (vs == self.last_vs || !self.demands.ordered);
+        violation
+    }
+
+    /// Why an adjust is a violation whatever the index says.
+    pub fn check_adjust(&self, slot: usize, batch: &View<'_>, index: usize) -> Checked {
+        let (vs, ve, vold) = (batch.vs(index), batch.ve(index), batch.vold(index));
+        if ve < vs {
+            return Err(Violation::of(Code::EndBeforeStart, slot, batch, index));
+        }
+        if ve < self.stable || vold < self.stable {
+            return Err(Violation::of(Code::AdjustBelowStable, slot, batch, index).detail(self.stable));
+        }
+        if self.demands.insert_only {
+            return Err(Violation::of(Code::AdjustNotPromised, slot, batch, index));
+        }
+        Ok(())
+    }
+}
+
+/// The attached inputs, by slot and in order of attachment.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    by_slot: Vec<Option<Input>>,
+    order: Vec<usize>,
+}
+
+impl Inputs {
+    pub fn add(&mut self, slot: usize, input: Input) {
+        if self.by_slot.len() <= slot {
+            self.by_slot.resize_with(slot + 1, || None);
+        }
+        assert!(self.by_slot[slot].is_none(), "two inputs in one slot");
+        self.by_slot[slot] = Some(input);
+        self.order.push(slot);
+    }
+
+    pub fn remove(&mut self, slot: usize) {
+        self.by_slot[slot] = None;
+        self.order.retain(|&other| other != slot);
+    }
+
+    /// The slots in use, in order of attachment.
+    pub fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    #[inline]
+    pub fn get(&self, slot: usize) -> &Input {
+        self.by_slot[slot].as_ref().expect("an attached input")
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, slot: usize) -> &mut Input {
+        self.by_slot[slot].as_mut().expect("an attached input")
+    }
+
+    pub fn is_attached(&self, slot: usize) -> bool {
+        matches!(self.by_slot.get(slot), Some(Some(_)))
+    }
+
+    /// The inputs that count, with their slots, in order of attachment.
+    pub fn counting(&self) -> impl Iterator<Item = (usize, &Input)> {
+        self.order
+            .iter()
+            .map(|&slot| (slot, self.get(slot)))
+            .filter(|(_, input)| input.counts())
+    }
+
+    /// One more than the largest slot in use.
+    pub fn width(&self) -> usize {
+        self.order.iter().map(|slot| slot + 1).max().unwrap_or(0)
+    }
+}

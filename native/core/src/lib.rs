@@ -1,0 +1,40 @@
+//! The merge of lmerge without Python: R0-R4 of "Physically Independent Stream Merging" (Chandramouli, Maier, Goldstein;
+//! ICDE 2012) on whole batches of columns.
+//!
+//! `lmerge/core` is the definition; this crate does the same element by element, at the speed of the memory. The reasons
+//! for each rule stand there; here stand those for the data structures.
+//!
+//! | module | what |
+//! |---|---|
+//! | `element`, `columns` | elements, and batches of them as the wire's columns |
+//! | `policy`, `input`, `violation` | small values |
+//! | `algorithm` | what all algorithms share: when a stable point moves the output |
+//! | `insert_only`, `r3`, `r4`, `switch` | the algorithms, and from one to another |
+//! | `arena`, `nodes`, `wheel`, `store`, `index` | payloads; nodes; due times; the three together; with look-up by key |
+//! | `r3minus`, `cleanse` | what the paper compares R3 with |
+//! | `limit` | what any merge by key must at least do, for the benchmark |
+//! | `merge`, `sharded`, `state` | one running merge; the face, which can share it out; snapshots |
+//! | `tdb` | the live events of one stream, for clients |
+
+pub mod algorithm;
+pub mod arena;
+pub mod cleanse;
+pub mod columns;
+pub mod element;
+pub mod index;
+pub mod input;
+pub mod insert_only;
+pub mod limit;
+pub mod merge;
+pub mod nodes;
+pub mod policy;
+pub mod r3;
+pub mod r3minus;
+pub mod r4;
+pub mod sharded;
+pub mod state;
+pub mod store;
+pub mod switch;
+pub mod tdb;
+pub mod violation;
+pub mod wheel;

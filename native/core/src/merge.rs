@@ -1,0 +1,333 @@
+//! One running merge, its inputs known by slot numbers.
+//!
+//! Names, incarnations, the choice of the algorithm and every message are the caller's (`lmerge/core/merge.py`), the same for
+//! this implementation and the one in Python. Pure and deterministic: no clock, no I/O, the same calls in the same order
+//! give the same output.
+
+use crate::algorithm::{self, Algorithm, Checked, Shell};
+use crate::columns::{Columns, Indices, View};
+use crate::element::NEG_INF;
+use crate::input::{Demands, Input};
+use crate::insert_only::{InsertOnly, Ties};
+use crate::nodes::NONE;
+use crate::policy::{Closing, Policy, Show};
+use crate::r3::R3;
+use crate::r3minus::R3Minus;
+use crate::r4::{At, R4};
+use crate::store::Live;
+use crate::switch::switch;
+use crate::violation::Violation;
+
+/// The algorithms by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    R0,
+    R1,
+    R2,
+    R3,
+    R4,
+    /// For comparison only.
+    R3Minus,
+}
+
+impl Kind {
+    pub fn parse(word: &str) -> Option<Kind> {
+        Some(match word {
+            "r0" => Kind::R0,
+            "r1" => Kind::R1,
+            "r2" => Kind::R2,
+            "r3" => Kind::R3,
+            "r4" => Kind::R4,
+            "r3-" => Kind::R3Minus,
+            _ => return None,
+        })
+    }
+
+    pub fn word(self) -> &'static str {
+        ["r0", "r1", "r2", "r3", "r4", "r3-"][self as usize]
+    }
+}
+
+/// A running algorithm.
+#[derive(Debug)]
+pub enum Running {
+    InsertOnly(InsertOnly),
+    R3(R3),
+    R4(R4),
+    R3Minus(R3Minus),
+}
+
+impl Running {
+    fn new(kind: Kind, policy: &Policy) -> Running {
+        let final_only = policy.show == Show::Final;
+        match kind {
+            Kind::R0 => Running::InsertOnly(InsertOnly::r0()),
+            Kind::R1 => Running::InsertOnly(InsertOnly::r1()),
+            Kind::R2 => Running::InsertOnly(InsertOnly::r2()),
+            Kind::R3 => Running::R3(R3::new(final_only)),
+            Kind::R4 => Running::R4(R4::new(final_only)),
+            Kind::R3Minus => Running::R3Minus(R3Minus::default()),
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Running::InsertOnly(InsertOnly {
+                ties: Ties::None(_), ..
+            }) => Kind::R0,
+            Running::InsertOnly(InsertOnly {
+                ties: Ties::Ordered(_), ..
+            }) => Kind::R1,
+            Running::InsertOnly(InsertOnly {
+                ties: Ties::Keyed(_), ..
+            }) => Kind::R2,
+            Running::R3(_) => Kind::R3,
+            Running::R4(_) => Kind::R4,
+            Running::R3Minus(_) => Kind::R3Minus,
+        }
+    }
+
+    fn as_dyn(&mut self) -> &mut dyn Algorithm {
+        match self {
+            Running::InsertOnly(algorithm) => algorithm,
+            Running::R3(algorithm) => algorithm,
+            Running::R4(algorithm) => algorithm,
+            Running::R3Minus(algorithm) => algorithm,
+        }
+    }
+
+    /// Whether the index itself says what the output has shown.
+    fn keeps_events(&self, policy: &Policy) -> bool {
+        !matches!(self, Running::InsertOnly(_)) && policy.show != Show::Final
+    }
+}
+
+/// What one or more calls have caused.
+#[derive(Debug, Default)]
+pub struct Taken {
+    pub batch: Columns,
+    /// Slots of inputs that have joined.
+    pub joined: Vec<usize>,
+    /// Promises found broken while another input's elements were merged.
+    pub broken: Vec<Violation>,
+}
+
+/// One merge. Times are `i64`; a slot is a small number that the caller uses again after `remove`.
+#[derive(Debug)]
+pub struct Merge {
+    pub(crate) shell: Shell,
+    pub(crate) running: Running,
+    track_live: bool,
+}
+
+impl Merge {
+    /// `track_live`: keep the output's live events also where the algorithm does without.
+    pub fn new(kind: Kind, policy: Policy, closing: Closing, track_live: bool) -> Merge {
+        let running = Running::new(kind, &policy);
+        let mut merge = Merge {
+            shell: Shell::new(policy, closing),
+            running,
+            track_live,
+        };
+        merge.shell.live = merge.new_live();
+        merge
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.running.kind()
+    }
+
+    /// The paper's MaxStable.
+    pub fn max_stable(&self) -> i64 {
+        self.shell.max_stable
+    }
+
+    /// The last stable in the output.
+    pub fn announced(&self) -> i64 {
+        self.shell.announced
+    }
+
+    /// Inserts and adjusts in the output since the last [`Merge::take`].
+    pub fn changes(&self) -> usize {
+        self.shell.changes
+    }
+
+    pub fn input(&self, slot: usize) -> &Input {
+        self.shell.inputs.get(slot)
+    }
+
+    /// V.B: `joined`: its stable points count at once; otherwise when MaxStable reaches `join_at`.
+    pub fn attach(&mut self, slot: usize, demands: Demands, join_at: Option<i64>, observes: bool, joined: bool) {
+        self.shell
+            .inputs
+            .add(slot, Input::new(demands, join_at, observes, joined));
+        self.running.as_dyn().widen(self.shell.inputs.width());
+    }
+
+    /// What the input must keep has changed.
+    pub fn demand(&mut self, slot: usize, demands: Demands) {
+        self.shell.inputs.get_mut(slot).demands = demands;
+    }
+
+    /// Forget the input and its entries.
+    pub fn remove(&mut self, slot: usize) {
+        self.shell.inputs.remove(slot);
+        self.running.as_dyn().forget(slot);
+    }
+
+    /// Those that remain may agree on closing now.
+    pub fn after_detach(&mut self) {
+        algorithm::after_detach(self.running.as_dyn(), &mut self.shell);
+    }
+
+    /// Let a joining input count from now on.
+    pub fn admit(&mut self, slot: usize) {
+        algorithm::admit(self.running.as_dyn(), &mut self.shell, slot);
+    }
+
+    /// Merge the elements of `batch` from `start` on. On a violation those before the offender have been merged.
+    pub fn apply(&mut self, slot: usize, batch: &View<'_>, start: usize) -> Result<(), Box<Violation>> {
+        self.apply_at(slot, batch, Indices::all(start, batch.len()))
+    }
+
+    /// The same for some of its elements.
+    pub(crate) fn apply_at(&mut self, slot: usize, batch: &View<'_>, indices: Indices<'_>) -> Checked {
+        match &mut self.running {
+            Running::InsertOnly(running) => running.apply(&mut self.shell, slot, batch, indices),
+            Running::R3(running) => running.apply(&mut self.shell, slot, batch, indices),
+            Running::R4(running) => running.apply(&mut self.shell, slot, batch, indices),
+            Running::R3Minus(running) => running.apply(&mut self.shell, slot, batch, indices),
+        }
+    }
+
+    /// Run another algorithm: anything before the first element; once `started`, something more general.
+    pub fn switch(&mut self, kind: Kind, started: bool) {
+        let new = Running::new(kind, &self.shell.policy);
+        let old = std::mem::replace(&mut self.running, new);
+        let width = self.shell.inputs.width();
+        self.running.as_dyn().widen(width);
+        if started {
+            switch(old, &mut self.running, &mut self.shell);
+        }
+        if self.running.keeps_events(&self.shell.policy) {
+            self.shell.live = None;
+        } else if self.shell.live.is_none() {
+            self.shell.live = self.new_live();
+        }
+    }
+
+    /// What has happened since the last call.
+    pub fn take(&mut self) -> Taken {
+        self.shell.changes = 0;
+        Taken {
+            batch: std::mem::take(&mut self.shell.out),
+            joined: std::mem::take(&mut self.shell.joined),
+            broken: std::mem::take(&mut self.shell.broken),
+        }
+    }
+
+    /// All live output events as (vs, payload, ve), in no useful order; None if they are not known.
+    pub(crate) fn shown(&self) -> Option<Vec<(i64, &[u8], i64)>> {
+        if let Some(live) = &self.shell.live {
+            return Some(live.events());
+        }
+        if !self.running.keeps_events(&self.shell.policy) {
+            return None;
+        }
+        let mut events: Vec<(i64, &[u8], i64)> = Vec::new();
+        let announced = self.shell.announced;
+        let mut show = |vs, payload, ve| {
+            if ve >= announced {
+                events.push((vs, payload, ve));
+            }
+        };
+        match &self.running {
+            Running::R3(running) => {
+                let store = &running.index.store;
+                for id in store.nodes.ids() {
+                    let node = store.nodes.get(id);
+                    if node.out != NONE {
+                        show(node.vs, store.payload(id), node.out);
+                    }
+                }
+            }
+            Running::R4(running) => {
+                let store = &running.index.store;
+                for id in store.nodes.ids() {
+                    let (vs, payload) = store.key(id);
+                    running.ends(id, At::Out).iter().for_each(|&ve| show(vs, payload, ve));
+                }
+            }
+            Running::R3Minus(running) => running
+                .output
+                .iter()
+                .for_each(|((vs, payload), &ve)| show(*vs, payload, ve)),
+            Running::InsertOnly(_) => {}
+        }
+        Some(events)
+    }
+
+    /// Live output events where they are tracked apart from the index.
+    pub fn live_count(&self) -> Option<usize> {
+        self.shell.live.as_ref().map(Live::len)
+    }
+
+    /// Size of the index: (Vs, payload) pairs; 0 under R0-R2.
+    pub fn node_count(&self) -> usize {
+        match &self.running {
+            Running::InsertOnly(_) => 0,
+            Running::R3(running) => running.index.store.nodes.len(),
+            Running::R4(running) => running.index.store.nodes.len(),
+            Running::R3Minus(running) => running.output.len(),
+        }
+    }
+
+    /// Nodes that stables have looked at so far.
+    pub fn visits(&self) -> u64 {
+        match &self.running {
+            Running::InsertOnly(_) | Running::R3Minus(_) => 0,
+            Running::R3(running) => running.index.visits,
+            Running::R4(running) => running.index.visits,
+        }
+    }
+
+    /// Bytes that the index and the live output hold, and bytes of the payloads in them.
+    pub fn memory(&self) -> (usize, usize) {
+        let (mut held, mut payload) = match &self.running {
+            Running::InsertOnly(_) => (0, 0),
+            Running::R3(running) => (running.index.held_bytes(), running.index.store.arena.payload_bytes()),
+            Running::R4(running) => (running.index.held_bytes(), running.index.store.arena.payload_bytes()),
+            Running::R3Minus(running) => running.memory(),
+        };
+        if let Some(live) = &self.shell.live {
+            held += live.held_bytes();
+            payload += live.payload_bytes();
+        }
+        (held, payload)
+    }
+
+    /// Assert every invariant (law 9). O(everything).
+    ///
+    /// # Panics
+    /// If one does not hold.
+    pub fn check(&self) {
+        match &self.running {
+            Running::InsertOnly(running) => running.check(&self.shell),
+            Running::R3(running) => running.check(&self.shell),
+            Running::R4(running) => running.check(&self.shell),
+            Running::R3Minus(running) => running.check(&self.shell),
+        }
+        let has_live = self.track_live && !self.running.keeps_events(&self.shell.policy);
+        assert_eq!(
+            self.shell.live.is_some(),
+            has_live,
+            "live output events where they are wanted"
+        );
+        assert!(self.shell.announced == NEG_INF || self.shell.announced <= self.shell.max_stable);
+    }
+
+    fn new_live(&self) -> Option<Live> {
+        let is_wanted = self.track_live && !self.running.keeps_events(&self.shell.policy);
+        is_wanted.then(|| Live::new(self.shell.announced))
+    }
+}

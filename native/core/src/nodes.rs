@@ -1,0 +1,197 @@
+//! The nodes of an index: 64 bytes each, one cache line, in pages that go back to the system when they are empty.
+//!
+//! A node holds what everybody says about one (Vs, payload). Inputs that agree share one end: the *common* end, with a
+//! bit for each input that has the event. So a node does not grow with the number of inputs, and an input that repeats
+//! what is known sets a bit. Where inputs disagree, or one has several ends (R4), or a slot is beyond the bits, the node's
+//! entries are *spilled* to a place of their own until they agree again.
+
+use crate::arena::Place;
+use crate::element::{INF, NEG_INF};
+
+/// No end: of an output or an input that does not have the event. A stored end is larger than its Vs, so it is never
+/// the smallest integer.
+pub const NONE: i64 = NEG_INF;
+/// No node.
+pub const NIL: u32 = u32::MAX;
+/// Slots that have a bit.
+pub const BITS: usize = 64;
+
+/// One (Vs, payload).
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub struct Node {
+    pub vs: i64,
+    /// When a stable must look at the node; `INF`: never, and it is not in the wheel.
+    pub due: i64,
+    /// The output's end, or NONE. In R4, of a spilled node, meaningless.
+    pub out: i64,
+    /// The end that all inputs in `has` give.
+    pub common: i64,
+    /// Inputs by slot that have the event.
+    pub has: u64,
+    pub place: Place,
+    pub hash: u32,
+    /// The spilled entries, or NIL.
+    pub spill: u32,
+    // Neighbours in the wheel's slot; of an unused node, `next` is the next unused one of its page.
+    pub next: u32,
+    pub prev: u32,
+}
+
+const UNUSED: Node = Node {
+    vs: 0,
+    due: INF,
+    out: NONE,
+    common: NONE,
+    has: 0,
+    place: Place::NONE,
+    hash: 0,
+    spill: NIL,
+    next: NIL,
+    prev: NIL,
+};
+
+const PAGE_BITS: u32 = 8;
+const PAGE: usize = 1 << PAGE_BITS;
+
+#[derive(Debug)]
+struct Page {
+    nodes: Box<[Node]>,
+    /// The first unused node, as a number within the page.
+    unused: u32,
+    used: u32,
+}
+
+/// The nodes by number.
+#[derive(Debug, Default)]
+pub struct Nodes {
+    pages: Vec<Option<Page>>,
+    /// Pages with room, and numbers of absent pages: always the lowest, so that the upper pages become empty.
+    room: std::collections::BTreeSet<u32>,
+    absent: std::collections::BTreeSet<u32>,
+    count: usize,
+}
+
+impl Nodes {
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// A new node at `vs`, due then.
+    pub fn add(&mut self, vs: i64, hash: u32) -> u32 {
+        let number = match self.room.first() {
+            Some(&number) => number,
+            None => self.new_page(),
+        };
+        let page = self.pages[number as usize].as_mut().expect("a page with room is there");
+        let within = page.unused;
+        let node = &mut page.nodes[within as usize];
+        page.unused = node.next;
+        page.used += 1;
+        if page.unused == NIL {
+            self.room.remove(&number);
+        }
+        *node = Node {
+            vs,
+            due: vs,
+            hash,
+            ..UNUSED
+        };
+        self.count += 1;
+        number << PAGE_BITS | within
+    }
+
+    pub fn remove(&mut self, id: u32) {
+        let number = id >> PAGE_BITS;
+        let page = self.pages[number as usize].as_mut().expect("a node's page is there");
+        let within = id & (PAGE as u32 - 1);
+        page.nodes[within as usize] = Node {
+            next: page.unused,
+            ..UNUSED
+        };
+        if page.unused == NIL {
+            self.room.insert(number);
+        }
+        page.unused = within;
+        page.used -= 1;
+        self.count -= 1;
+        if page.used == 0 && self.room.len() > 1 {
+            self.room.remove(&number);
+            self.pages[number as usize] = None;
+            self.absent.insert(number);
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, id: u32) -> &Node {
+        &self.pages[(id >> PAGE_BITS) as usize]
+            .as_ref()
+            .expect("a node's page is there")
+            .nodes[id as usize & (PAGE - 1)]
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, id: u32) -> &mut Node {
+        let page = self.pages[(id >> PAGE_BITS) as usize]
+            .as_mut()
+            .expect("a node's page is there");
+        &mut page.nodes[id as usize & (PAGE - 1)]
+    }
+
+    /// Whether `id` is a node in use.
+    pub fn is_used(&self, id: u32) -> bool {
+        match self.pages.get((id >> PAGE_BITS) as usize) {
+            Some(Some(page)) => page.nodes[id as usize & (PAGE - 1)].place != Place::NONE,
+            _ => false,
+        }
+    }
+
+    /// The numbers of all nodes in use, ascending.
+    pub fn ids(&self) -> Vec<u32> {
+        let mut ids = Vec::with_capacity(self.count);
+        for (number, page) in self.pages.iter().enumerate() {
+            let Some(page) = page else { continue };
+            for (within, node) in page.nodes.iter().enumerate() {
+                if node.place != Place::NONE {
+                    ids.push((number << PAGE_BITS | within) as u32);
+                }
+            }
+        }
+        ids
+    }
+
+    /// Bytes of memory that the pages take.
+    pub fn held_bytes(&self) -> usize {
+        let pages = self.pages.iter().flatten().count();
+        pages * PAGE * size_of::<Node>() + self.pages.capacity() * size_of::<Option<Page>>()
+    }
+
+    fn new_page(&mut self) -> u32 {
+        let nodes = (1..=PAGE as u32).map(|next| Node {
+            next: if next < PAGE as u32 { next } else { NIL },
+            ..UNUSED
+        });
+        let page = Some(Page {
+            nodes: nodes.collect(),
+            unused: 0,
+            used: 0,
+        });
+        let number = match self.absent.pop_first() {
+            Some(number) => {
+                self.pages[number as usize] = page;
+                number
+            }
+            None => {
+                self.pages.push(page);
+                (self.pages.len() - 1) as u32
+            }
+        };
+        assert!(number < (1 << (32 - PAGE_BITS)) - 1, "more than 4 billion live events");
+        self.room.insert(number);
+        number
+    }
+}

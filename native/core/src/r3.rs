@@ -1,0 +1,346 @@
+//! Algorithm R3 (IV.D) on in2t: (Vs, payload) is a key, so an input has at most one end for a node. The lines of the listing are
+//! named in `lmerge/core/r3.py`.
+
+use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
+use crate::columns::{Indices, View};
+use crate::element::{ADJUST, INF, INSERT};
+use crate::index::{Index, Indexed, Spill, wants};
+use crate::nodes::{BITS, NIL, NONE};
+use crate::policy::Show;
+use crate::violation::{Code, Violation};
+
+/// The ends of inputs that do not agree, by slot.
+pub type Ends = Vec<i64>;
+
+impl Spill for Ends {
+    fn clear(&mut self) {
+        Vec::clear(self);
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.capacity() * size_of::<i64>()
+    }
+}
+
+/// IV.D with in2t.
+#[derive(Debug)]
+pub struct R3 {
+    pub index: Index<Ends>,
+}
+
+impl R3 {
+    pub fn new(final_only: bool) -> R3 {
+        R3 {
+            index: Index::new(final_only),
+        }
+    }
+
+    /// After nodes were adopted: enter them all at their due times.
+    pub fn rebuild(&mut self, max_stable: i64) {
+        self.index
+            .rebuild(max_stable, |index, id| R3::next_due(index, id, max_stable));
+    }
+
+    /// The end that an input gives, or NONE.
+    #[inline]
+    pub fn end(&self, id: u32, slot: usize) -> i64 {
+        end(&self.index, id, slot)
+    }
+
+    /// The input in `slot` now gives the end `ve`, or has no event: NONE.
+    #[inline]
+    pub fn set_end(&mut self, id: u32, slot: usize, ve: i64) {
+        let node = self.index.store.nodes.get_mut(id);
+        if node.spill == NIL && slot < BITS {
+            let bit = 1 << slot;
+            if ve == NONE {
+                node.has &= !bit;
+                return;
+            }
+            if node.has & !bit == 0 || node.common == ve {
+                node.has |= bit;
+                node.common = ve;
+                return;
+            }
+        }
+        self.set_spilled(id, slot, ve);
+    }
+
+    #[cold]
+    fn set_spilled(&mut self, id: u32, slot: usize, ve: i64) {
+        let node = self.index.store.nodes.get(id);
+        let (common, has) = (node.common, node.has);
+        if node.spill == NIL {
+            if ve == NONE {
+                return; // a slot without a bit that has nothing
+            }
+            let ends = self.index.spill(id);
+            ends.extend(
+                (0..BITS - has.leading_zeros() as usize).map(|at| if has >> at & 1 == 1 { common } else { NONE }),
+            );
+        }
+        let node = self.index.store.nodes.get(id);
+        let ends = &mut self.index.spills[node.spill as usize];
+        if ends.len() <= slot {
+            ends.resize(slot + 1, NONE);
+        }
+        ends[slot] = ve;
+        let mut common = NONE;
+        let mut has = 0;
+        for (slot, &end) in ends.iter().enumerate() {
+            if end == NONE {
+                continue;
+            }
+            if (common != NONE && common != end) || slot >= BITS {
+                return; // they do not agree
+            }
+            common = end;
+            has |= 1 << slot;
+        }
+        let node = self.index.store.nodes.get_mut(id);
+        (node.common, node.has) = (common, has);
+        self.index.unspill(id);
+    }
+
+    #[inline]
+    fn first_insert(&mut self, shell: &mut Shell, slot: usize, hash: u32, vs: i64, ve: i64, payload: &[u8]) {
+        let id = self.index.enter(hash, vs, payload);
+        self.set_end(id, slot, ve);
+        if shell.policy.is_lazy() {
+            self.index.store.nodes.get_mut(id).out = ve;
+            shell.emit_insert(vs, ve, payload);
+        } else {
+            self.follow(shell, id, slot, payload);
+        }
+    }
+
+    /// V.A: an input has changed its entry; whether the output follows at once is the policy's choice.
+    fn follow(&mut self, shell: &mut Shell, id: u32, slot: usize, payload: &[u8]) {
+        let said = self.end(id, slot);
+        let node = self.index.store.nodes.get(id);
+        let (vs, shown) = (node.vs, node.out);
+        let unfrozen = vs >= shell.max_stable;
+        if shown == NONE {
+            if said != NONE && unfrozen && self.wants(shell, id, slot) {
+                self.index.store.nodes.get_mut(id).out = said;
+                shell.emit_insert(vs, said, payload);
+            }
+        } else if shell.policy.reflects_adjusts && shell.inputs.get(slot).joined && said != shown {
+            if said == NONE {
+                if unfrozen {
+                    self.index.store.nodes.get_mut(id).out = NONE;
+                    shell.emit_adjust(vs, shown, vs, payload);
+                }
+            } else if unfrozen || said >= shell.max_stable {
+                self.index.store.nodes.get_mut(id).out = said;
+                shell.emit_adjust(vs, shown, said, payload);
+            }
+        }
+    }
+
+    fn wants(&self, shell: &Shell, id: u32, slot: usize) -> bool {
+        wants(shell, slot, || {
+            shell
+                .inputs
+                .counting()
+                .filter(|&(other, _)| self.end(id, other) != NONE)
+                .count()
+        })
+    }
+
+    fn settle_final(&mut self, id: u32, t: i64, said: i64, half_frozen: bool) -> bool {
+        if said == NONE {
+            return true;
+        }
+        if said < t || t == INF {
+            self.index.say_insert(id, said);
+            return true;
+        }
+        if !half_frozen {
+            self.index.hold(id);
+        }
+        false
+    }
+}
+
+#[inline]
+fn end(index: &Index<Ends>, id: u32, slot: usize) -> i64 {
+    let node = index.store.nodes.get(id);
+    if node.spill == NIL {
+        return if slot < BITS && node.has >> slot & 1 == 1 {
+            node.common
+        } else {
+            NONE
+        };
+    }
+    index.spills[node.spill as usize].get(slot).copied().unwrap_or(NONE)
+}
+
+impl Indexed for R3 {
+    type Entries = Ends;
+
+    fn index(&mut self) -> &mut Index<Ends> {
+        &mut self.index
+    }
+
+    fn settle(&mut self, shell: &Shell, id: u32, slot: usize, t: i64) -> bool {
+        let mut said = self.end(id, slot);
+        let node = self.index.store.nodes.get(id);
+        let (vs, shown) = (node.vs, node.out);
+        let half_frozen = vs < shell.max_stable;
+        if half_frozen && said < shell.max_stable {
+            said = self.witness(shell, id).map_or(NONE, |other| self.end(id, other));
+        }
+        if self.index.final_only {
+            return self.settle_final(id, t, said, half_frozen);
+        }
+        if half_frozen && said == NONE {
+            return shown < t; // nobody knows better: the output keeps what it has said
+        }
+        if said == NONE {
+            if shown != NONE {
+                self.index.say_adjust(id, shown, vs); // lines 20-25: InVe = Vs, the event is removed
+            }
+            return true;
+        }
+        if shown == NONE {
+            self.index.say_insert(id, said);
+            self.index.store.nodes.get_mut(id).out = said;
+        } else if said != shown && (said < t || shown < t) {
+            self.index.say_adjust(id, shown, said); // lines 22-25
+            self.index.store.nodes.get_mut(id).out = said;
+        }
+        said < t // line 26
+    }
+
+    fn next_due(index: &Index<Ends>, id: u32, t: i64) -> i64 {
+        let node = index.store.nodes.get(id);
+        let mut due = if node.out >= t { node.out } else { INF };
+        let mut consider = |ve: i64| {
+            if t <= ve && ve < due {
+                due = ve;
+            }
+        };
+        if node.spill != NIL {
+            index.spills[node.spill as usize].iter().copied().for_each(consider);
+        } else if node.has != 0 {
+            consider(node.common);
+        }
+        due
+    }
+
+    fn has_live_entry(&self, id: u32, slot: usize, max_stable: i64) -> bool {
+        let ve = self.end(id, slot);
+        ve != NONE && ve >= max_stable
+    }
+}
+
+impl Algorithm for R3 {
+    fn apply(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, indices: Indices<'_>) -> Checked {
+        if shell.inputs.get(slot).observes {
+            return observe(self, shell, slot, batch, indices);
+        }
+        let is_lazy = shell.policy.is_lazy();
+        let is_ordered = shell.inputs.get(slot).demands.is_ordered();
+        for index in indices {
+            let kind = batch.kind(index);
+            if kind > ADJUST {
+                stable(self, shell, slot, batch, index)?;
+                continue;
+            }
+            let (vs, ve, payload) = (batch.vs(index), batch.ve(index), batch.payload(index));
+            let id;
+            if kind == INSERT {
+                if shell.inputs.get(slot).is_below_floor(vs) || ve < vs {
+                    return Err(shell.inputs.get(slot).refuse_insert(slot, batch, index));
+                }
+                if is_ordered {
+                    shell.inputs.get_mut(slot).last_vs = vs;
+                }
+                let hash = self.index.hash(vs, payload);
+                id = self.index.find(hash, vs, payload);
+                if id == NIL {
+                    if vs < shell.max_stable {
+                        shell.inputs.get_mut(slot).late += 1; // IV.D line 6
+                    } else if ve > vs {
+                        self.first_insert(shell, slot, hash, vs, ve, payload);
+                    }
+                    continue;
+                }
+                if self.end(id, slot) != NONE {
+                    return Err(Violation::of(Code::DuplicateKey, slot, batch, index));
+                }
+                if ve == vs {
+                    continue;
+                }
+            } else {
+                shell.inputs.get(slot).check_adjust(slot, batch, index)?;
+                id = self.index.find(self.index.hash(vs, payload), vs, payload);
+                if id == NIL && vs < shell.max_stable {
+                    shell.inputs.get_mut(slot).late += 1; // line 13
+                    continue;
+                }
+                let known = if id == NIL { NONE } else { self.end(id, slot) };
+                if known == NONE || known != batch.vold(index) {
+                    let ends = if known == NONE { &[][..] } else { &[known] };
+                    return Err(Violation::of(Code::UnknownEvent, slot, batch, index).ends(ends));
+                }
+            }
+            self.set_end(id, slot, if ve > vs { ve } else { NONE }); // line 11, line 14
+            self.index.fall_due(id, ve, shell.max_stable);
+            if !is_lazy {
+                self.follow(shell, id, slot, payload);
+            }
+        }
+        Ok(())
+    }
+
+    fn freeze(&mut self, shell: &mut Shell, slot: usize, t: i64) {
+        self.freeze_nodes(shell, slot, t);
+    }
+
+    fn sayable(&mut self, _shell: &Shell, t: i64) -> i64 {
+        self.index.sayable(t)
+    }
+
+    fn forget(&mut self, slot: usize) {
+        for id in self.index.store.nodes.ids() {
+            self.set_end(id, slot, NONE);
+        }
+    }
+
+    fn widen(&mut self, slots: usize) {
+        self.index.slots = self.index.slots.max(slots);
+    }
+
+    fn check(&self, shell: &Shell) {
+        check_shell(shell);
+        self.index
+            .check(shell.max_stable, |index, id| R3::next_due(index, id, shell.max_stable));
+        let final_only = shell.policy.show == Show::Final;
+        for id in self.index.store.nodes.ids() {
+            let node = self.index.store.nodes.get(id);
+            for slot in 0..self.index.slots.max(BITS) {
+                let ve = self.end(id, slot);
+                assert!(ve == NONE || ve > node.vs, "an entry with an empty lifetime");
+                assert!(
+                    ve == NONE || shell.inputs.is_attached(slot),
+                    "an entry of an input that has left"
+                );
+            }
+            assert!(
+                node.out == NONE || node.out > node.vs,
+                "an output event with an empty lifetime"
+            );
+            if final_only {
+                assert!(node.out == NONE, "final-only has shown an event that can still change");
+            } else if node.vs < shell.max_stable {
+                assert!(node.out != NONE, "a half-frozen event is not in the output");
+                assert!(
+                    node.out >= shell.max_stable,
+                    "a fully frozen event is still in the index"
+                );
+            }
+        }
+    }
+}

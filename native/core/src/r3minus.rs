@@ -1,0 +1,174 @@
+//! R3- (VI.A): the simpler algorithm for case R3, kept for comparison: `lmerge/core/r3minus.py`.
+//!
+//! An index per input and one for the output, each an ordered tree by (Vs, payload) that owns its copy of the payload. What
+//! that costs against in2t is the point, so nothing is shared here; but nothing is wasted either: a key is copied only to
+//! be stored. Lazy policy only.
+
+use std::collections::BTreeMap;
+
+use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
+use crate::columns::{Indices, View};
+use crate::element::{ADJUST, INSERT};
+use crate::violation::{Code, Violation};
+
+/// Vs and payload.
+pub type Key = (i64, Vec<u8>);
+/// The end of the event with a key.
+pub type Ends = BTreeMap<Key, i64>;
+
+/// One index per input and one for the output.
+#[derive(Debug, Default)]
+pub struct R3Minus {
+    pub output: Ends,
+    /// By slot, from an input's first element on.
+    pub indexes: BTreeMap<usize, Ends>,
+    /// The key that is looked for; kept for its memory.
+    sought: Key,
+}
+
+impl R3Minus {
+    /// An estimate of the bytes that the trees hold, and the bytes of the payloads in them. The standard library does not say
+    /// how full its nodes are; two thirds is what insertion in random order comes to.
+    pub fn memory(&self) -> (usize, usize) {
+        let (mut held, mut payload) = (0, 0);
+        for ends in self.indexes.values().chain([&self.output]) {
+            held += ends.len() * size_of::<(Key, i64)>() * 3 / 2;
+            held += ends.keys().map(|(_, payload)| payload.capacity()).sum::<usize>();
+            payload += ends.keys().map(|(_, payload)| payload.len()).sum::<usize>();
+        }
+        (held, payload)
+    }
+
+    fn insert(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, index: usize) -> Checked {
+        let (vs, ve, payload) = (batch.vs(index), batch.ve(index), batch.payload(index));
+        if shell.inputs.get(slot).is_below_floor(vs) || ve < vs {
+            return Err(shell.inputs.get(slot).refuse_insert(slot, batch, index));
+        }
+        let input = shell.inputs.get_mut(slot);
+        input.last_vs = vs;
+        self.seek(vs, payload);
+        let mine = self.indexes.entry(slot).or_default();
+        if mine.contains_key(&self.sought) {
+            return Err(Violation::of(Code::DuplicateKey, slot, batch, index));
+        }
+        let is_shown = self.output.contains_key(&self.sought);
+        if vs < shell.max_stable && !is_shown {
+            input.late += 1;
+        } else if ve > vs {
+            mine.insert(self.sought.clone(), ve);
+            if !is_shown {
+                self.output.insert(self.sought.clone(), ve);
+                shell.emit_insert(vs, ve, payload);
+            }
+        }
+        Ok(())
+    }
+
+    fn adjust(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, index: usize) -> Checked {
+        shell.inputs.get(slot).check_adjust(slot, batch, index)?;
+        let (vs, ve) = (batch.vs(index), batch.ve(index));
+        self.seek(vs, batch.payload(index));
+        let mine = self.indexes.entry(slot).or_default();
+        if vs < shell.max_stable && !self.output.contains_key(&self.sought) {
+            shell.inputs.get_mut(slot).late += 1;
+            return Ok(());
+        }
+        match mine.get_mut(&self.sought) {
+            Some(end) if *end == batch.vold(index) => {
+                if ve > vs {
+                    *end = ve;
+                } else {
+                    mine.remove(&self.sought);
+                }
+                Ok(())
+            }
+            _ => Err(Violation::of(Code::UnknownEvent, slot, batch, index)),
+        }
+    }
+
+    fn seek(&mut self, vs: i64, payload: &[u8]) {
+        self.sought.0 = vs;
+        self.sought.1.clear();
+        self.sought.1.extend_from_slice(payload);
+    }
+
+    /// The end given by the joined input with the largest stable point that has the event alive.
+    fn witness(&self, shell: &Shell, key: &Key) -> Option<i64> {
+        let mut best = None;
+        for (slot, input) in shell.inputs.counting() {
+            let said = self.indexes.get(&slot).and_then(|ends| ends.get(key)).copied();
+            let Some(ve) = said.filter(|&ve| ve >= shell.max_stable) else {
+                continue;
+            };
+            if best.is_none_or(|(stable, _)| input.stable > stable) {
+                best = Some((input.stable, ve));
+            }
+        }
+        best.map(|(_, ve)| ve)
+    }
+}
+
+impl Algorithm for R3Minus {
+    fn apply(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, indices: Indices<'_>) -> Checked {
+        if shell.inputs.get(slot).observes {
+            return observe(self, shell, slot, batch, indices);
+        }
+        self.indexes.entry(slot).or_default();
+        for index in indices {
+            match batch.kind(index) {
+                INSERT => self.insert(shell, slot, batch, index)?,
+                ADJUST => self.adjust(shell, slot, batch, index)?,
+                _ => stable(self, shell, slot, batch, index)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn freeze(&mut self, shell: &mut Shell, slot: usize, t: i64) {
+        self.indexes.entry(slot).or_default();
+        let mut output = std::mem::take(&mut self.output);
+        let mut done = Vec::new();
+        for (key, shown) in output.range_mut(..(t, Vec::new())) {
+            let (vs, payload) = key;
+            let mut said = self.indexes[&slot].get(key).copied();
+            if *vs < shell.max_stable && said.is_none_or(|said| said < shell.max_stable) {
+                said = self.witness(shell, key).or(Some(*shown)); // nobody knows better: as the output has said
+            }
+            let Some(said) = said else {
+                shell.emit_adjust(*vs, *shown, *vs, payload);
+                done.push(key.clone());
+                continue;
+            };
+            if said != *shown && (said < t || *shown < t) {
+                shell.emit_adjust(*vs, *shown, said, payload);
+                *shown = said;
+            }
+            if said < t {
+                done.push(key.clone());
+            }
+        }
+        for key in done {
+            output.remove(&key);
+            for ends in self.indexes.values_mut() {
+                ends.remove(&key);
+            }
+        }
+        self.output = output;
+    }
+
+    fn forget(&mut self, slot: usize) {
+        self.indexes.remove(&slot);
+    }
+
+    fn check(&self, shell: &Shell) {
+        check_shell(shell);
+        for ends in self.indexes.values().chain([&self.output]) {
+            for ((vs, _), ve) in ends {
+                assert!(ve > vs, "an event with an empty lifetime");
+            }
+        }
+        for slot in self.indexes.keys() {
+            assert!(shell.inputs.is_attached(*slot), "an index of an input that has left");
+        }
+    }
+}

@@ -1,0 +1,539 @@
+//! Algorithm R4 (IV.E) on in3t: no restrictions, the TDB is a multiset. `lmerge/core/r4.py` names the invariants and what
+//! the paper leaves open.
+//!
+//! An entry is a sorted list of ends. Almost always it has one end, and the inputs agree on it: then it stands in the node
+//! itself, as in R3.
+
+use std::slice::from_ref;
+
+use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
+use crate::columns::{Indices, View};
+use crate::element::{ADJUST, INF, INSERT, NEG_INF};
+use crate::index::{Index, Indexed, Spill, wants};
+use crate::nodes::{BITS, NIL, NONE};
+use crate::policy::Show;
+use crate::violation::{Code, Violation};
+
+/// The sorted ends of a node with several ends, or with inputs that do not agree.
+#[derive(Debug, Default)]
+pub struct Lists {
+    out: Vec<i64>,
+    ins: Vec<Vec<i64>>,
+}
+
+impl Spill for Lists {
+    fn clear(&mut self) {
+        self.out.clear();
+        self.ins.iter_mut().for_each(Vec::clear);
+    }
+
+    fn held_bytes(&self) -> usize {
+        let lists = self
+            .ins
+            .iter()
+            .map(|ends| ends.capacity() * size_of::<i64>())
+            .sum::<usize>();
+        lists + self.out.capacity() * size_of::<i64>() + self.ins.capacity() * size_of::<Vec<i64>>()
+    }
+}
+
+/// Whose entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    Out,
+    In(usize),
+}
+
+/// IV.E with in3t.
+#[derive(Debug)]
+pub struct R4 {
+    pub index: Index<Lists>,
+    // The entries at which a stable looks; kept for their memory.
+    said: Vec<i64>,
+    shown: Vec<i64>,
+}
+
+impl R4 {
+    pub fn new(final_only: bool) -> R4 {
+        R4 {
+            index: Index::new(final_only),
+            said: Vec::new(),
+            shown: Vec::new(),
+        }
+    }
+
+    /// After nodes were adopted: enter them all at their due times.
+    pub fn rebuild(&mut self, max_stable: i64) {
+        self.index
+            .rebuild(max_stable, |index, id| R4::next_due(index, id, max_stable));
+    }
+
+    /// The ends of an entry, ascending.
+    #[inline]
+    pub fn ends(&self, id: u32, at: At) -> &[i64] {
+        ends(&self.index, id, at)
+    }
+
+    /// One more end in an entry.
+    #[inline]
+    pub fn add(&mut self, id: u32, at: At, ve: i64) {
+        let node = self.index.store.nodes.get_mut(id);
+        if node.spill == NIL {
+            match at {
+                At::Out if node.out == NONE => {
+                    node.out = ve;
+                    return;
+                }
+                At::In(slot) if slot < BITS && node.has >> slot & 1 == 0 && (node.has == 0 || node.common == ve) => {
+                    node.has |= 1 << slot;
+                    node.common = ve;
+                    return;
+                }
+                _ => {}
+            }
+        }
+        let list = self.list(id, at);
+        let place = list.partition_point(|&end| end <= ve);
+        list.insert(place, ve);
+    }
+
+    /// Take one `ve` out of an entry; false if there is none.
+    #[inline]
+    pub fn remove(&mut self, id: u32, at: At, ve: i64) -> bool {
+        let Ok(place) = self.ends(id, at).binary_search(&ve) else {
+            return false;
+        };
+        let node = self.index.store.nodes.get_mut(id);
+        if node.spill == NIL {
+            match at {
+                At::Out => node.out = NONE,
+                At::In(slot) => node.has &= !(1 << slot),
+            }
+            return true;
+        }
+        self.list(id, at).remove(place);
+        self.reunite(id);
+        true
+    }
+
+    /// The entry becomes `ends`.
+    fn set(&mut self, id: u32, at: At, ends: &[i64]) {
+        if self.ends(id, at) == ends {
+            return;
+        }
+        let node = self.index.store.nodes.get_mut(id);
+        if node.spill == NIL && ends.is_empty() {
+            match at {
+                At::Out => node.out = NONE,
+                At::In(slot) => node.has &= !(1 << slot),
+            }
+            return;
+        }
+        if node.spill == NIL && ends.len() == 1 && at == At::Out {
+            node.out = ends[0];
+            return;
+        }
+        let list = self.list(id, at);
+        list.clear();
+        list.extend_from_slice(ends);
+        self.reunite(id);
+    }
+
+    /// The entry as a list, spilling the node if it is not.
+    #[cold]
+    fn list(&mut self, id: u32, at: At) -> &mut Vec<i64> {
+        let node = self.index.store.nodes.get(id);
+        if node.spill == NIL {
+            let (out, common, has) = (node.out, node.common, node.has);
+            let lists = self.index.spill(id);
+            if out != NONE {
+                lists.out.push(out);
+            }
+            for slot in 0..BITS - has.leading_zeros() as usize {
+                if lists.ins.len() <= slot {
+                    lists.ins.push(Vec::new());
+                }
+                if has >> slot & 1 == 1 {
+                    lists.ins[slot].push(common);
+                }
+            }
+        }
+        let lists = &mut self.index.spills[self.index.store.nodes.get(id).spill as usize];
+        match at {
+            At::Out => &mut lists.out,
+            At::In(slot) => {
+                if lists.ins.len() <= slot {
+                    lists.ins.resize_with(slot + 1, Vec::new);
+                }
+                &mut lists.ins[slot]
+            }
+        }
+    }
+
+    /// Put the entries back into the node if they have one end each and the inputs agree.
+    fn reunite(&mut self, id: u32) {
+        let lists = &self.index.spills[self.index.store.nodes.get(id).spill as usize];
+        if lists.out.len() > 1 {
+            return;
+        }
+        let (mut common, mut has) = (NONE, 0);
+        for (slot, ends) in lists.ins.iter().enumerate() {
+            match ends[..] {
+                [] => {}
+                [ve] if slot < BITS && (has == 0 || ve == common) => {
+                    common = ve;
+                    has |= 1 << slot;
+                }
+                _ => return,
+            }
+        }
+        let out = lists.out.first().copied().unwrap_or(NONE);
+        let node = self.index.store.nodes.get_mut(id);
+        (node.out, node.common, node.has) = (out, common, has);
+        self.index.unspill(id);
+    }
+
+    /// Lines 8 and 15: the input now has an event that ends at `ve` (None: one less); the output may follow.
+    fn heard(&mut self, shell: &mut Shell, id: u32, slot: usize, ve: Option<i64>, vold: Option<i64>, payload: &[u8]) {
+        if let Some(ve) = ve {
+            self.add(id, At::In(slot), ve);
+            self.index.fall_due(id, ve, shell.max_stable);
+        }
+        let vs = self.index.store.nodes.get(id).vs;
+        let unfrozen = vs >= shell.max_stable;
+        match (ve, vold) {
+            (Some(ve), None) if unfrozen && self.wants(shell, id, slot) => {
+                self.add(id, At::Out, ve); // lines 9-11
+                shell.emit_insert(vs, ve, payload);
+            }
+            _ if shell.policy.reflects_adjusts && shell.inputs.get(slot).joined => {
+                self.reflect(shell, id, slot, ve, vold, payload);
+            }
+            _ => {}
+        }
+    }
+
+    /// V.A: whether the output shows one more event now; never more than the input has that has most.
+    fn wants(&self, shell: &Shell, id: u32, slot: usize) -> bool {
+        let shown = self.ends(id, At::Out).len();
+        if self.ends(id, At::In(slot)).len() <= shown {
+            return false;
+        }
+        wants(shell, slot, || {
+            let supports = |&(other, _): &(usize, _)| self.ends(id, At::In(other)).len() > shown;
+            shell.inputs.counting().filter(supports).count()
+        })
+    }
+
+    /// Eager: one output event that the input does not have becomes what the input has just said.
+    fn reflect(&mut self, shell: &mut Shell, id: u32, slot: usize, ve: Option<i64>, vold: Option<i64>, payload: &[u8]) {
+        let vs = self.index.store.nodes.get(id).vs;
+        let unfrozen = vs >= shell.max_stable;
+        let low = if unfrozen { NEG_INF } else { shell.max_stable };
+        let said = from(self.ends(id, At::In(slot)), low).to_vec();
+        let shown = from(self.ends(id, At::Out), low).to_vec();
+        let surplus = minus(&shown, &said);
+        let Some(ve) = ve else {
+            if let Some(vold) = vold.filter(|vold| unfrozen && surplus.contains(vold)) {
+                self.remove(id, At::Out, vold);
+                shell.emit_adjust(vs, vold, vs, payload);
+            }
+            return;
+        };
+        if ve >= low && !surplus.is_empty() && minus(&said, &shown).contains(&ve) {
+            let old = vold.filter(|vold| surplus.contains(vold)).unwrap_or(surplus[0]);
+            self.remove(id, At::Out, old);
+            self.add(id, At::Out, ve);
+            shell.emit_adjust(vs, old, ve, payload);
+        } else if vold.is_some() && unfrozen && said.len() > shown.len() {
+            self.add(id, At::Out, ve); // removed before, and now wanted again
+            shell.emit_insert(vs, ve, payload);
+        }
+    }
+
+    fn settle_final(&mut self, id: u32, t: i64, said: &[i64], half_frozen: bool) -> bool {
+        let live = if t == INF { 0 } else { from(said, t).len() };
+        for &ve in &said[..said.len() - live] {
+            self.index.say_insert(id, ve);
+        }
+        if live == 0 {
+            return true;
+        }
+        if !half_frozen {
+            self.index.hold(id);
+        }
+        false
+    }
+
+    fn settle_lists(
+        &mut self,
+        shell: &Shell,
+        id: u32,
+        slot: usize,
+        t: i64,
+        said: &mut Vec<i64>,
+        shown: &mut Vec<i64>,
+    ) -> bool {
+        let half_frozen = self.index.store.nodes.get(id).vs < shell.max_stable;
+        let low = if half_frozen { shell.max_stable } else { NEG_INF };
+        said.extend_from_slice(from(self.ends(id, At::In(slot)), low));
+        shown.extend_from_slice(from(self.ends(id, At::Out), low));
+        if half_frozen && said.is_empty() {
+            if let Some(other) = self.witness(shell, id) {
+                said.extend_from_slice(from(self.ends(id, At::In(other)), low));
+            }
+            if said.is_empty() && !self.index.final_only {
+                let kept = from(shown, t); // nobody knows better: the output keeps what it has said
+                self.set(id, At::Out, kept);
+                return kept.is_empty();
+            }
+        }
+        if self.index.final_only {
+            return self.settle_final(id, t, said, half_frozen);
+        }
+        if !half_frozen {
+            self.adjust_output_count(id, said, shown);
+        }
+        self.adjust_output(id, t, said, shown);
+        // Fully frozen ends are done with, in the output and in the input that froze them.
+        let kept = from(shown, t);
+        self.set(id, At::Out, kept);
+        let mine = from(self.ends(id, At::In(slot)), t).to_vec();
+        self.set(id, At::In(slot), &mine);
+        kept.is_empty() // line 27: with equal counts, the same as GetMaxVe(s) < t
+    }
+
+    /// AdjustOutputCount: as many output events as the freezing input has.
+    fn adjust_output_count(&mut self, id: u32, said: &[i64], shown: &mut Vec<i64>) {
+        if shown.len() == said.len() {
+            return;
+        }
+        let vs = self.index.store.nodes.get(id).vs;
+        let (mut surplus, missing) = (minus(shown, said), minus(said, shown));
+        while shown.len() > said.len() {
+            let old = surplus.pop().expect("more are shown than said");
+            take(shown, old);
+            self.index.say_adjust(id, old, vs);
+        }
+        for &ve in &missing[..said.len() - shown.len()] {
+            put(shown, ve);
+            self.index.say_insert(id, ve);
+        }
+    }
+
+    /// AdjustOutput: for every end below `t`, as many output events as the freezing input has. If the inputs contradict
+    /// each other, the counts can differ; then what cannot be matched stays as the output said it.
+    fn adjust_output(&mut self, id: u32, t: i64, said: &[i64], shown: &mut Vec<i64>) {
+        let (at_said, at_shown) = (said.partition_point(|&ve| ve < t), shown.partition_point(|&ve| ve < t));
+        if said[..at_said] == shown[..at_shown] {
+            return;
+        }
+        let mut missing = minus(&said[..at_said], &shown[..at_shown]);
+        let mut surplus = minus(&shown[..at_shown], &said[..at_said]);
+        if missing.len() > surplus.len() {
+            surplus.extend(minus(&shown[at_shown..], &said[at_said..])); // case (1): events with a larger end come down
+        } else if missing.len() < surplus.len() {
+            missing.extend(minus(&said[at_said..], &shown[at_shown..])); // case (2): an end that the input has above t
+        }
+        for (&old, &ve) in surplus.iter().zip(&missing) {
+            take(shown, old);
+            put(shown, ve);
+            self.index.say_adjust(id, old, ve);
+        }
+    }
+}
+
+#[inline]
+fn ends(index: &Index<Lists>, id: u32, at: At) -> &[i64] {
+    let node = index.store.nodes.get(id);
+    if node.spill == NIL {
+        return match at {
+            At::Out if node.out != NONE => from_ref(&node.out),
+            At::In(slot) if slot < BITS && node.has >> slot & 1 == 1 => from_ref(&node.common),
+            _ => &[],
+        };
+    }
+    let lists = &index.spills[node.spill as usize];
+    match at {
+        At::Out => &lists.out,
+        At::In(slot) => lists.ins.get(slot).map_or(&[], Vec::as_slice),
+    }
+}
+
+/// The ends that are not below `low`.
+fn from(ends: &[i64], low: i64) -> &[i64] {
+    &ends[ends.partition_point(|&ve| ve < low)..]
+}
+
+/// Multiset difference of sorted lists, ascending.
+fn minus(left: &[i64], right: &[i64]) -> Vec<i64> {
+    let mut difference = Vec::new();
+    let mut right = right.iter().peekable();
+    for &ve in left {
+        while right.next_if(|&&other| other < ve).is_some() {}
+        if right.next_if_eq(&&ve).is_none() {
+            difference.push(ve);
+        }
+    }
+    difference
+}
+
+fn put(ends: &mut Vec<i64>, ve: i64) {
+    let place = ends.partition_point(|&end| end <= ve);
+    ends.insert(place, ve);
+}
+
+fn take(ends: &mut Vec<i64>, ve: i64) {
+    if let Ok(place) = ends.binary_search(&ve) {
+        ends.remove(place);
+    }
+}
+
+impl Indexed for R4 {
+    type Entries = Lists;
+
+    fn index(&mut self) -> &mut Index<Lists> {
+        &mut self.index
+    }
+
+    fn settle(&mut self, shell: &Shell, id: u32, slot: usize, t: i64) -> bool {
+        let node = self.index.store.nodes.get(id);
+        let agrees = node.spill == NIL && slot < BITS && node.has >> slot & 1 == 1 && node.out == node.common;
+        if agrees && !self.index.final_only && (node.vs >= shell.max_stable || node.common >= shell.max_stable) {
+            return node.common < t; // nothing to say, and nothing to keep once it is fully frozen
+        }
+        let (mut said, mut shown) = (std::mem::take(&mut self.said), std::mem::take(&mut self.shown));
+        let done = self.settle_lists(shell, id, slot, t, &mut said, &mut shown);
+        said.clear();
+        shown.clear();
+        (self.said, self.shown) = (said, shown);
+        done
+    }
+
+    fn next_due(index: &Index<Lists>, id: u32, t: i64) -> i64 {
+        let first = |ends: &[i64]| from(ends, t).first().copied().unwrap_or(INF);
+        let node = index.store.nodes.get(id);
+        let out = first(ends(index, id, At::Out));
+        if node.spill == NIL {
+            return if node.has != 0 && node.common >= t {
+                out.min(node.common)
+            } else {
+                out
+            };
+        }
+        index.spills[node.spill as usize]
+            .ins
+            .iter()
+            .map(|ends| first(ends))
+            .fold(out, i64::min)
+    }
+
+    fn has_live_entry(&self, id: u32, slot: usize, max_stable: i64) -> bool {
+        self.ends(id, At::In(slot)).last().is_some_and(|&ve| ve >= max_stable)
+    }
+}
+
+impl Algorithm for R4 {
+    fn apply(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, indices: Indices<'_>) -> Checked {
+        if shell.inputs.get(slot).observes {
+            return observe(self, shell, slot, batch, indices);
+        }
+        let demands = shell.inputs.get(slot).demands;
+        for index in indices {
+            let kind = batch.kind(index);
+            if kind > ADJUST {
+                stable(self, shell, slot, batch, index)?;
+                continue;
+            }
+            let (vs, ve, payload) = (batch.vs(index), batch.ve(index), batch.payload(index));
+            if kind == INSERT {
+                if shell.inputs.get(slot).is_below_floor(vs) || ve < vs {
+                    return Err(shell.inputs.get(slot).refuse_insert(slot, batch, index));
+                }
+                if demands.is_ordered() {
+                    shell.inputs.get_mut(slot).last_vs = vs;
+                }
+                let hash = self.index.hash(vs, payload);
+                let mut id = self.index.find(hash, vs, payload);
+                if id == NIL {
+                    if vs < shell.max_stable {
+                        shell.inputs.get_mut(slot).late += 1; // line 6
+                        continue;
+                    }
+                    if ve == vs {
+                        continue;
+                    }
+                    id = self.index.enter(hash, vs, payload);
+                } else if demands.is_keyed() && !self.ends(id, At::In(slot)).is_empty() {
+                    return Err(Violation::of(Code::DuplicateKey, slot, batch, index));
+                }
+                if ve > vs {
+                    self.heard(shell, id, slot, Some(ve), None, payload);
+                }
+            } else {
+                shell.inputs.get(slot).check_adjust(slot, batch, index)?;
+                let vold = batch.vold(index);
+                let id = self.index.find(self.index.hash(vs, payload), vs, payload);
+                if id == NIL && vs < shell.max_stable {
+                    shell.inputs.get_mut(slot).late += 1; // line 14
+                    continue;
+                }
+                if id == NIL || !self.remove(id, At::In(slot), vold) {
+                    let known = if id == NIL {
+                        &[][..]
+                    } else {
+                        self.ends(id, At::In(slot))
+                    };
+                    return Err(Violation::of(Code::UnknownEvent, slot, batch, index).ends(known));
+                }
+                self.heard(shell, id, slot, (ve > vs).then_some(ve), Some(vold), payload);
+            }
+        }
+        Ok(())
+    }
+
+    fn freeze(&mut self, shell: &mut Shell, slot: usize, t: i64) {
+        self.freeze_nodes(shell, slot, t);
+    }
+
+    fn sayable(&mut self, _shell: &Shell, t: i64) -> i64 {
+        self.index.sayable(t)
+    }
+
+    fn forget(&mut self, slot: usize) {
+        for id in self.index.store.nodes.ids() {
+            self.set(id, At::In(slot), &[]);
+        }
+    }
+
+    fn widen(&mut self, slots: usize) {
+        self.index.slots = self.index.slots.max(slots);
+    }
+
+    fn check(&self, shell: &Shell) {
+        check_shell(shell);
+        self.index
+            .check(shell.max_stable, |index, id| R4::next_due(index, id, shell.max_stable));
+        let final_only = shell.policy.show == Show::Final;
+        for id in self.index.store.nodes.ids() {
+            let vs = self.index.store.nodes.get(id).vs;
+            let is_list = |ends: &[i64]| ends.is_sorted() && ends.iter().all(|&ve| ve > vs);
+            for slot in 0..self.index.slots.max(BITS) {
+                let ends = self.ends(id, At::In(slot));
+                assert!(is_list(ends), "ends out of order");
+                assert!(
+                    ends.is_empty() || shell.inputs.is_attached(slot),
+                    "an entry of an input that has left"
+                );
+            }
+            let shown = self.ends(id, At::Out);
+            assert!(is_list(shown), "ends out of order");
+            if final_only {
+                assert!(shown.is_empty(), "final-only has shown an event that can still change");
+            } else if vs < shell.max_stable {
+                let first = shown.first().expect("a half-frozen node has output");
+                assert!(*first >= shell.max_stable, "a fully frozen end is still in the index");
+            }
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! The face of the crate: one merge, or several that share its work by a hash of the payload.
+//!
+//! Every shard hears every stable and every attach, so all have the same MaxStable; elements go to the shard of their
+//! payload. Events of one key are in one shard, so what the shards say together reconstitutes to what one merge would
+//! say. The output's stable point is the smallest of the shards', said once, at the end of a call: with one shard
+//! nothing differs from a plain [`Merge`]; with several the order of elements between two stables does.
+//!
+//! What an input must keep whatever the index holds (its own stable point, order) is checked in one pass over the batch
+//! before it is shared out, so the offender is the same as with one shard. What only the index knows (a second event of
+//! a key, an unknown event) is found by a shard; the input ends there, and the elements after the offender that fell
+//! to other shards have been merged.
+//!
+//! The hash that shares out is not keyed: equal calls must give equal output everywhere. Chosen payloads can make shards
+//! unequal, no slower than one shard would be.
+
+use rayon::prelude::*;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::algorithm::Shell;
+use crate::columns::{Columns, EVERY_SHARD, Indices, View};
+use crate::element::{ADJUST, INSERT, NEG_INF, STABLE};
+use crate::input::{Demands, Input};
+use crate::merge::{Kind, Merge, Taken};
+use crate::policy::{Closing, Policy, Show};
+use crate::state::{InputState, State, fields, live_field};
+use crate::store::Live;
+use crate::violation::{Code, Violation};
+
+/// Below this many elements a batch is merged by the calling thread: waking others costs some microseconds.
+const PARALLEL_ELEMENTS_MIN: usize = 512;
+/// Shards have a byte in the list that shares a batch out.
+pub const SHARDS_MAX: usize = 64;
+
+/// See the head of this module.
+#[derive(Debug)]
+pub struct Sharded {
+    shards: Vec<Merge>,
+    /// The last stable in the output.
+    announced: i64,
+    /// Live output events of a policy under which the shards do not know what is live together.
+    live: Option<Live>,
+    assigned: Vec<u8>,
+}
+
+impl Sharded {
+    /// # Panics
+    /// If `shards` is not in `1..=SHARDS_MAX`, or several share an algorithm without an index.
+    pub fn new(kind: Kind, policy: Policy, closing: Closing, track_live: bool, shards: usize) -> Sharded {
+        assert!((1..=SHARDS_MAX).contains(&shards), "{shards} shards");
+        let is_shared = shards > 1;
+        assert!(
+            !is_shared || matches!(kind, Kind::R3 | Kind::R4),
+            "only an index can be shared out"
+        );
+        let live_together = is_shared && track_live && policy.show == Show::Final;
+        let new = |_| Merge::new(kind, policy, closing, track_live && !live_together);
+        Sharded {
+            shards: (0..shards).map(new).collect(),
+            announced: NEG_INF,
+            live: live_together.then(|| Live::new(NEG_INF)),
+            assigned: Vec::new(),
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.shards[0].kind()
+    }
+
+    /// The paper's MaxStable.
+    pub fn max_stable(&self) -> i64 {
+        self.shards[0].max_stable()
+    }
+
+    /// The last stable in the output.
+    pub fn announced(&self) -> i64 {
+        self.shards
+            .iter()
+            .map(Merge::announced)
+            .min()
+            .expect("a merge has a shard")
+    }
+
+    /// Inserts and adjusts in the output since the last [`Sharded::take`].
+    pub fn changes(&self) -> usize {
+        self.shards.iter().map(Merge::changes).sum()
+    }
+
+    /// See [`Merge::attach`].
+    pub fn attach(&mut self, slot: usize, demands: Demands, join_at: Option<i64>, observes: bool, joined: bool) {
+        self.each(|shard| shard.attach(slot, demands, join_at, observes, joined));
+    }
+
+    /// What the input must keep has changed.
+    pub fn demand(&mut self, slot: usize, demands: Demands) {
+        self.each(|shard| shard.demand(slot, demands));
+    }
+
+    /// Forget the input and its entries.
+    pub fn remove(&mut self, slot: usize) {
+        self.each(|shard| shard.remove(slot));
+    }
+
+    /// Those that remain may agree on closing now.
+    pub fn after_detach(&mut self) {
+        self.each(Merge::after_detach);
+    }
+
+    /// Let a joining input count from now on.
+    pub fn admit(&mut self, slot: usize) {
+        self.each(|shard| shard.admit(slot));
+    }
+
+    /// Run another algorithm: anything before the first element; once `started`, something more general.
+    pub fn switch(&mut self, kind: Kind, started: bool) {
+        self.each(|shard| shard.switch(kind, started));
+    }
+
+    /// Merge the elements of `batch` from `start` on. On a violation those before the offender have been merged.
+    pub fn apply(&mut self, slot: usize, batch: &View<'_>, start: usize) -> Result<(), Box<Violation>> {
+        if let [only] = &mut self.shards[..] {
+            return only.apply(slot, batch, start);
+        }
+        let refused = precheck(&self.shards[0].shell, slot, batch, start);
+        let stop = refused.as_ref().map_or(batch.len(), |violation| violation.index);
+        self.share_out(batch, start, stop);
+        let assigned = &self.assigned;
+        let apply = |(at, shard): (usize, &mut Merge)| {
+            let mine = Indices::of_shard(start, stop, assigned, at as u8);
+            shard.apply_at(slot, batch, mine).err()
+        };
+        let found: Vec<Option<Box<Violation>>> = if stop - start < PARALLEL_ELEMENTS_MIN {
+            self.shards.iter_mut().enumerate().map(apply).collect()
+        } else {
+            self.shards.par_iter_mut().enumerate().map(apply).collect()
+        };
+        match found
+            .into_iter()
+            .flatten()
+            .min_by_key(|violation| violation.index)
+            .or(refused)
+        {
+            Some(violation) => Err(violation),
+            None => Ok(()),
+        }
+    }
+
+    /// What has happened since the last call.
+    pub fn take(&mut self) -> Taken {
+        if let [only] = &mut self.shards[..] {
+            return only.take();
+        }
+        let mut together = Taken::default();
+        for shard in &mut self.shards {
+            let taken = shard.take();
+            let view = taken.batch.view();
+            for at in (0..view.len()).filter(|&at| view.kind(at) != STABLE) {
+                together
+                    .batch
+                    .push(view.kind(at), view.vs(at), view.ve(at), view.vold(at), view.payload(at));
+                if let Some(live) = &mut self.live {
+                    live.insert(view.vs(at), view.ve(at), view.payload(at));
+                }
+            }
+            together.joined = taken.joined; // the same in every shard
+            debug_assert!(taken.broken.is_empty(), "nothing waits to join where there is an index");
+        }
+        let announced = self.announced();
+        if announced > self.announced {
+            self.announced = announced;
+            together.batch.stable(announced);
+            if let Some(live) = &mut self.live {
+                live.stable(announced);
+            }
+        }
+        together
+    }
+
+    /// What is known about an input, all shards taken together: joined, stable, last_vs, tie_count, late.
+    pub fn input(&self, slot: usize) -> (bool, i64, i64, usize, u64) {
+        let inputs = || self.shards.iter().map(|shard| shard.input(slot));
+        let first: &Input = self.shards[0].input(slot);
+        let last_vs = inputs().map(|input| input.last_vs).max().expect("a merge has a shard");
+        (
+            first.joined,
+            first.stable,
+            last_vs,
+            first.tie_count,
+            inputs().map(|input| input.late).sum(),
+        )
+    }
+
+    /// Inserts of all live output events, ordered by (vs, payload, ve), then the output's stable point if there is one.
+    /// None if they are not known.
+    pub fn live_events(&self) -> Option<Columns> {
+        let mut events = Vec::new();
+        match &self.live {
+            Some(live) => events = live.events(),
+            None => {
+                for shard in &self.shards {
+                    events.extend(shard.shown()?);
+                }
+            }
+        }
+        events.sort_unstable();
+        let mut columns = Columns::default();
+        for (vs, payload, ve) in events {
+            columns.insert(vs, ve, payload);
+        }
+        if self.announced() > NEG_INF {
+            columns.stable(self.announced());
+        }
+        Some(columns)
+    }
+
+    /// Live output events where they are tracked apart from the index.
+    pub fn live_count(&self) -> Option<usize> {
+        match &self.live {
+            Some(live) => Some(live.len()),
+            None => self.shards.iter().map(Merge::live_count).sum(),
+        }
+    }
+
+    /// Size of the index: (Vs, payload) pairs; 0 under R0-R2.
+    pub fn node_count(&self) -> usize {
+        self.shards.iter().map(Merge::node_count).sum()
+    }
+
+    /// Nodes that stables have looked at so far.
+    pub fn visits(&self) -> u64 {
+        self.shards.iter().map(Merge::visits).sum()
+    }
+
+    /// Bytes that the indexes and the live output hold, and bytes of the payloads in them.
+    pub fn memory(&self) -> (usize, usize) {
+        let of_live = self.live.as_ref().map(|live| (live.held_bytes(), live.payload_bytes()));
+        let sum = |a: (usize, usize), b: (usize, usize)| (a.0 + b.0, a.1 + b.1);
+        self.shards.iter().map(Merge::memory).chain(of_live).fold((0, 0), sum)
+    }
+
+    /// Assert every invariant (law 9). O(everything).
+    ///
+    /// # Panics
+    /// If one does not hold.
+    pub fn check(&self) {
+        for shard in &self.shards {
+            shard.check();
+            assert_eq!(
+                shard.max_stable(),
+                self.max_stable(),
+                "shards with different stable points"
+            );
+        }
+        if let Some(live) = &self.live {
+            live.check(self.announced);
+        }
+    }
+
+    /// The algorithm's fields of a snapshot, each as JSON text. However many shards: the same.
+    pub fn state(&self) -> Vec<(&'static str, String)> {
+        fields(&self.shards)
+    }
+
+    /// The live output's field; None if it is not tracked apart from the index.
+    pub fn live_state(&self) -> Option<String> {
+        self.live
+            .as_ref()
+            .or(self.shards[0].shell.live.as_ref())
+            .map(live_field)
+    }
+
+    /// What an input remembers beside its plain fields, each as JSON text.
+    pub fn input_state(&self, slot: usize) -> Vec<(&'static str, String)> {
+        self.shards[0].input_state(slot)
+    }
+
+    /// The reverse of `state` and `live_state`; the inputs are attached already. If it fails the merge is to be dropped.
+    pub fn load(
+        &mut self,
+        max_stable: i64,
+        announced: i64,
+        state: State,
+        live: Option<Vec<(i64, Vec<u8>, i64)>>,
+    ) -> Result<(), String> {
+        self.announced = announced;
+        if let [only] = &mut self.shards[..] {
+            return only.load(max_stable, announced, state, live);
+        }
+        let count = self.shards.len();
+        for (shard, state) in self.shards.iter_mut().zip(shared_state(state, count)?) {
+            shard.load(max_stable, announced, state, None)?;
+        }
+        self.live = live.map(|events| {
+            let mut live = Live::new(announced);
+            events
+                .iter()
+                .for_each(|(vs, payload, ve)| live.insert(*vs, *ve, payload));
+            live
+        });
+        Ok(())
+    }
+
+    /// The reverse of `input_state`, and the plain fields.
+    pub fn load_input(&mut self, slot: usize, state: &InputState) {
+        for (at, shard) in self.shards.iter_mut().enumerate() {
+            let late = if at == 0 { state.late } else { 0 };
+            shard.load_input(slot, InputState { late, ..state.clone() });
+        }
+    }
+
+    fn each(&mut self, work: impl Fn(&mut Merge)) {
+        self.shards.iter_mut().for_each(work);
+    }
+
+    /// Note which shard each element from `start` up to `stop` falls to.
+    fn share_out(&mut self, batch: &View<'_>, start: usize, stop: usize) {
+        let shards = self.shards.len();
+        self.assigned.clear();
+        self.assigned.resize(stop, EVERY_SHARD);
+        let assign = |(at, shard): (usize, &mut u8)| {
+            if batch.kind(at) != STABLE {
+                *shard = shard_of(batch.payload(at), shards);
+            }
+        };
+        if stop - start < PARALLEL_ELEMENTS_MIN {
+            self.assigned.iter_mut().enumerate().skip(start).for_each(assign);
+        } else {
+            let size = PARALLEL_ELEMENTS_MIN;
+            let assign_chunk = |(chunk, shards): (usize, &mut [u8])| {
+                shards
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(at, shard)| assign((start + chunk * size + at, shard)));
+            };
+            self.assigned[start..]
+                .par_chunks_mut(size)
+                .enumerate()
+                .for_each(assign_chunk);
+        }
+    }
+}
+
+fn shard_of(payload: &[u8], shards: usize) -> u8 {
+    // The upper half of a product: as even as the hash, without a division.
+    ((u128::from(xxh3_64(payload)) * shards as u128) >> 64) as u8
+}
+
+/// The nodes of a snapshot, shared out.
+fn shared_state(state: State, shards: usize) -> Result<Vec<State>, String> {
+    let shard = |payload: &[u8]| usize::from(shard_of(payload, shards));
+    match state {
+        State::R3 { slots, nodes } => {
+            let mut shared: Vec<Vec<_>> = vec![Vec::new(); shards];
+            nodes.into_iter().for_each(|node| shared[shard(&node.1)].push(node));
+            Ok(shared.into_iter().map(|nodes| State::R3 { slots, nodes }).collect())
+        }
+        State::R4 { slots, nodes } => {
+            let mut shared: Vec<Vec<_>> = vec![Vec::new(); shards];
+            nodes.into_iter().for_each(|node| shared[shard(&node.1)].push(node));
+            Ok(shared.into_iter().map(|nodes| State::R4 { slots, nodes }).collect())
+        }
+        _ => Err("only an index can be shared out".to_string()),
+    }
+}
+
+/// The first element from `start` on that the input may not say whatever the index holds.
+fn precheck(shell: &Shell, slot: usize, batch: &View<'_>, start: usize) -> Option<Box<Violation>> {
+    let mut input = shell.inputs.get(slot).clone();
+    for index in start..batch.len() {
+        let (kind, vs) = (batch.kind(index), batch.vs(index));
+        match kind {
+            INSERT => {
+                if input.is_below_floor(vs) || batch.ve(index) < vs {
+                    return Some(input.refuse_insert(slot, batch, index));
+                }
+                if input.observes || input.demands.is_ordered() {
+                    input.last_vs = vs;
+                }
+            }
+            ADJUST => {
+                if let Err(violation) = input.check_adjust(slot, batch, index) {
+                    return Some(violation);
+                }
+            }
+            _ => {
+                if vs < input.stable {
+                    return Some(Violation::of(Code::StableBackwards, slot, batch, index).detail(input.stable));
+                }
+                input.stable = vs;
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,390 @@
+//! The fields of a snapshot (`lmerge/core/snapshot.py`): JSON text out, plain values in.
+//!
+//! Equal merges give equal bytes: everything that a hash orders is sorted, and derived things (the wheel, due times) are
+//! left out. The document around the fields is the caller's.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::element::Element;
+use crate::input::{Input, Said};
+use crate::insert_only::{InsertOnly, Payloads, Ties};
+use crate::merge::{Merge, Running};
+use crate::nodes::NONE;
+use crate::r3minus::{Ends, R3Minus};
+use crate::r4::At;
+use crate::store::Live;
+
+/// (payload, Ve) with how often it occurs.
+pub type Counted = Vec<(Vec<u8>, i64, u64)>;
+/// A node of R3: Vs, payload, the output's end, then an end by slot.
+pub type R3Row = (i64, Vec<u8>, Vec<Option<i64>>);
+/// A node of R4: the same with lists of ends.
+pub type R4Row = (i64, Vec<u8>, Vec<Option<Vec<i64>>>);
+/// An entry of an index of R3-: Vs, payload and end.
+pub type EndRow = (i64, Vec<u8>, i64);
+
+/// What an algorithm remembers, parsed.
+#[derive(Debug)]
+pub enum State {
+    R0 {
+        max_vs: i64,
+        last: Option<(Vec<u8>, i64)>,
+    },
+    R1 {
+        max_vs: i64,
+        slot: Vec<(Vec<u8>, i64)>,
+    },
+    /// Payloads with the slots that have delivered them.
+    R2 {
+        max_vs: i64,
+        hash: Vec<(Vec<u8>, Vec<usize>)>,
+    },
+    R3 {
+        slots: usize,
+        nodes: Vec<R3Row>,
+    },
+    R4 {
+        slots: usize,
+        nodes: Vec<R4Row>,
+    },
+    /// The index of the output, and of each input by slot.
+    R3Minus {
+        output: Vec<EndRow>,
+        indexes: Vec<(usize, Vec<EndRow>)>,
+    },
+}
+
+/// What an input remembers, parsed.
+#[derive(Clone, Debug)]
+pub struct InputState {
+    pub joined: bool,
+    pub stable: i64,
+    pub last_vs: i64,
+    pub tie_count: usize,
+    pub late: u64,
+    pub at_last_vs: Counted,
+    pub passed_over: Counted,
+    pub waiting: Vec<Element>,
+}
+
+/// The payload of a snapshot's text.
+pub fn decode_payload(text: &str) -> Result<Vec<u8>, String> {
+    STANDARD
+        .decode(text)
+        .map_err(|problem| format!("{problem} in {text:?}"))
+}
+
+/// A node of a snapshot: its key, and the row as JSON text.
+pub(crate) type NodeText<'a> = (i64, &'a [u8], String);
+
+/// The algorithm's fields of a snapshot, each as JSON text. `shards`: merges that share the work of one.
+pub(crate) fn fields(shards: &[Merge]) -> Vec<(&'static str, String)> {
+    let shell = &shards[0].shell;
+    let announced = shards.iter().map(Merge::announced).min().expect("a merge has a shard");
+    let mut fields = vec![
+        ("max_stable", shell.max_stable.to_string()),
+        ("announced", announced.to_string()),
+    ];
+    let slots = match &shards[0].running {
+        Running::InsertOnly(running) => {
+            fields.extend(insert_only_state(running));
+            return fields;
+        }
+        Running::R3Minus(running) => {
+            fields.extend(r3minus_state(running));
+            return fields;
+        }
+        Running::R3(running) => running.index.slots,
+        Running::R4(running) => running.index.slots,
+    };
+    let mut nodes: Vec<NodeText<'_>> = shards.iter().flat_map(Merge::node_texts).collect();
+    nodes.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+    fields.extend([
+        ("slots", slots.to_string()),
+        ("nodes", list(nodes.into_iter().map(|node| node.2))),
+    ]);
+    fields
+}
+
+/// Live events as the snapshot has them: sorted [vs, payload, ve].
+pub(crate) fn live_field(live: &Live) -> String {
+    let row = |(vs, payload, ve): (i64, &[u8], i64)| format!("[{vs},{},{ve}]", text(payload));
+    list(live.events().into_iter().map(row))
+}
+
+impl Merge {
+    fn node_texts(&self) -> Vec<NodeText<'_>> {
+        match &self.running {
+            Running::InsertOnly(_) | Running::R3Minus(_) => Vec::new(),
+            Running::R3(running) => {
+                let store = &running.index.store;
+                let row = |id: u32| {
+                    let (vs, payload) = store.key(id);
+                    let mut row = format!("[{vs},{}", text(payload));
+                    let ends = (0..running.index.slots).map(|slot| running.end(id, slot));
+                    for ve in std::iter::once(store.nodes.get(id).out).chain(ends) {
+                        if ve == NONE {
+                            row.push_str(",null")
+                        } else {
+                            write_item(&mut row, ve)
+                        }
+                    }
+                    (vs, payload, row + "]")
+                };
+                store.nodes.ids().into_iter().map(row).collect()
+            }
+            Running::R4(running) => {
+                let store = &running.index.store;
+                let row = |id: u32| {
+                    let (vs, payload) = store.key(id);
+                    let mut row = format!("[{vs},{}", text(payload));
+                    for at in std::iter::once(At::Out).chain((0..running.index.slots).map(At::In)) {
+                        match running.ends(id, at) {
+                            [] => row.push_str(",null"),
+                            ends => write_item(&mut row, list(ends.iter().map(i64::to_string))),
+                        }
+                    }
+                    (vs, payload, row + "]")
+                };
+                store.nodes.ids().into_iter().map(row).collect()
+            }
+        }
+    }
+
+    /// What an input remembers beside its plain fields, each as JSON text.
+    pub fn input_state(&self, slot: usize) -> Vec<(&'static str, String)> {
+        let input = self.shell.inputs.get(slot);
+        let mut at_last_vs: HashMap<(Vec<u8>, i64), u64> = HashMap::new();
+        for (payload, ve) in input.at_last_vs.iter() {
+            *at_last_vs.entry((payload.to_vec(), ve)).or_default() += 1;
+        }
+        let waiting = input.waiting.iter().map(|element| {
+            let Element {
+                kind,
+                vs,
+                ve,
+                vold,
+                payload,
+            } = element;
+            format!("[{kind},{vs},{ve},{vold},{}]", text(payload))
+        });
+        vec![
+            ("at_last_vs", counter(&at_last_vs)),
+            ("passed_over", counter(&input.passed_over)),
+            ("waiting", list(waiting)),
+        ]
+    }
+
+    /// The reverse of `fields` and `live_field`; the inputs are attached already, the algorithm is the one that wrote it.
+    /// Changes nothing that can be used if the state is damaged: the merge is to be dropped then.
+    pub fn load(
+        &mut self,
+        max_stable: i64,
+        announced: i64,
+        state: State,
+        live: Option<Vec<(i64, Vec<u8>, i64)>>,
+    ) -> Result<(), String> {
+        (self.shell.max_stable, self.shell.announced) = (max_stable, announced);
+        match (&mut self.running, state) {
+            (Running::InsertOnly(running), state) => load_insert_only(running, state)?,
+            (Running::R3(running), State::R3 { slots, nodes }) => {
+                running.index.slots = slots;
+                for (vs, payload, ends) in nodes {
+                    let id = running.index.adopt(vs, &payload);
+                    for (at, ve) in row_entries(vs, slots, &ends)? {
+                        legal(vs, ve)?;
+                        match at {
+                            At::Out => running.index.store.nodes.get_mut(id).out = ve,
+                            At::In(slot) => running.set_end(id, slot, ve),
+                        }
+                    }
+                }
+                running.rebuild(max_stable);
+            }
+            (Running::R4(running), State::R4 { slots, nodes }) => {
+                running.index.slots = slots;
+                for (vs, payload, ends) in nodes {
+                    let id = running.index.adopt(vs, &payload);
+                    for (at, ends) in row_entries(vs, slots, &ends)? {
+                        for ve in ends {
+                            legal(vs, ve)?;
+                            running.add(id, at, ve);
+                        }
+                    }
+                }
+                running.rebuild(max_stable);
+            }
+            (Running::R3Minus(running), State::R3Minus { output, indexes }) => {
+                running.output = loaded_ends(output)?;
+                for (slot, rows) in indexes {
+                    running.indexes.insert(slot, loaded_ends(rows)?);
+                }
+            }
+            _ => return Err("the state is of another algorithm".to_string()),
+        }
+        self.shell.live = None;
+        if let Some(events) = live {
+            let mut tracked = Live::new(announced);
+            for (vs, payload, ve) in events {
+                if ve < announced {
+                    return Err(format!(
+                        "a live event that ends at {ve}, below the stable point {announced}"
+                    ));
+                }
+                tracked.insert(vs, ve, &payload);
+            }
+            self.shell.live = Some(tracked);
+        }
+        Ok(())
+    }
+
+    /// The reverse of `input_state`, and the plain fields.
+    pub fn load_input(&mut self, slot: usize, state: InputState) {
+        let input: &mut Input = self.shell.inputs.get_mut(slot);
+        input.joined = state.joined;
+        input.stable = state.stable;
+        input.last_vs = state.last_vs;
+        input.tie_count = state.tie_count;
+        input.late = state.late;
+        for (payload, ve, count) in state.at_last_vs {
+            (0..count).for_each(|_| input.at_last_vs.push(&payload, ve));
+        }
+        input.passed_over = state
+            .passed_over
+            .into_iter()
+            .map(|(payload, ve, count)| ((payload, ve), count))
+            .collect();
+        input.waiting = state.waiting;
+    }
+}
+
+fn insert_only_state(running: &InsertOnly) -> Vec<(&'static str, String)> {
+    let said = |said: &Said| -> Vec<String> {
+        said.iter()
+            .map(|(payload, ve)| format!("[{},{ve}]", text(payload)))
+            .collect()
+    };
+    let ties = match &running.ties {
+        Ties::None(last) => ("last", said(last).pop().unwrap_or_else(|| "null".to_string())),
+        Ties::Ordered(slot) => ("slot", list(said(slot))),
+        Ties::Keyed(payloads) => {
+            let row = |(payload, slots): (&[u8], Vec<usize>)| format!("[{},{}]", text(payload), bit_set(&slots));
+            ("hash", list(payloads.rows().into_iter().map(row)))
+        }
+    };
+    vec![("max_vs", running.max_vs.to_string()), ties]
+}
+
+fn r3minus_state(running: &R3Minus) -> Vec<(&'static str, String)> {
+    let row = |((vs, payload), ve): (&(i64, Vec<u8>), &i64)| format!("[{vs},{},{ve}]", text(payload));
+    let rows = |ends: &Ends| list(ends.iter().map(row));
+    let index = |(slot, ends): (&usize, &Ends)| format!("\"{slot}\":{}", rows(ends));
+    let mut indexes: Vec<String> = running.indexes.iter().map(index).collect();
+    indexes.sort(); // as the keys of every object in a snapshot: as texts
+    let indexes = format!("{{{}}}", indexes.join(","));
+    vec![("output", rows(&running.output)), ("indexes", indexes)]
+}
+
+fn loaded_ends(rows: Vec<EndRow>) -> Result<Ends, String> {
+    rows.iter().try_for_each(|&(vs, _, ve)| legal(vs, ve))?;
+    Ok(rows.into_iter().map(|(vs, payload, ve)| ((vs, payload), ve)).collect())
+}
+
+fn load_insert_only(running: &mut InsertOnly, state: State) -> Result<(), String> {
+    match (&mut running.ties, state) {
+        (Ties::None(said), State::R0 { max_vs, last }) => {
+            running.max_vs = max_vs;
+            last.iter().for_each(|(payload, ve)| said.push(payload, *ve));
+        }
+        (Ties::Ordered(said), State::R1 { max_vs, slot }) => {
+            running.max_vs = max_vs;
+            slot.iter().for_each(|(payload, ve)| said.push(payload, *ve));
+        }
+        (Ties::Keyed(payloads), State::R2 { max_vs, hash }) => {
+            running.max_vs = max_vs;
+            *payloads = Payloads::default();
+            for (payload, slots) in hash {
+                let (at, _) = payloads.enter(&payload);
+                slots.into_iter().for_each(|slot| payloads.mark(at, slot));
+            }
+        }
+        _ => return Err("the state is of another algorithm".to_string()),
+    }
+    Ok(())
+}
+
+/// The entries of a node's row that are there, with their places.
+fn row_entries<T: Clone>(vs: i64, slots: usize, ends: &[Option<T>]) -> Result<Vec<(At, T)>, String> {
+    if ends.len() != slots + 1 {
+        return Err(format!(
+            "a node at {vs} has {} entries where {} are due",
+            ends.len(),
+            slots + 1
+        ));
+    }
+    let places = std::iter::once(At::Out).chain((0..slots).map(At::In));
+    Ok(places
+        .zip(ends)
+        .filter_map(|(at, end)| end.clone().map(|end| (at, end)))
+        .collect())
+}
+
+fn legal(vs: i64, ve: i64) -> Result<(), String> {
+    if ve > vs {
+        Ok(())
+    } else {
+        Err(format!("a node at {vs} has an event that ends at {ve}"))
+    }
+}
+
+/// Sorted [payload, ve, count].
+fn counter(counted: &HashMap<(Vec<u8>, i64), u64>) -> String {
+    let mut rows: Vec<(String, i64, u64)> = counted
+        .iter()
+        .map(|((payload, ve), &count)| (text(payload), *ve, count))
+        .collect();
+    rows.sort();
+    list(
+        rows.into_iter()
+            .map(|(payload, ve, count)| format!("[{payload},{ve},{count}]")),
+    )
+}
+
+/// A set of slots as the integer that has their bits, in decimal.
+fn bit_set(slots: &[usize]) -> String {
+    let mut digits = vec![0u8]; // the least significant first
+    for bit in (0..slots.last().map_or(0, |slot| slot + 1)).rev() {
+        let mut carry = u8::from(slots.contains(&bit));
+        for digit in &mut digits {
+            let doubled = 2 * *digit + carry;
+            (*digit, carry) = (doubled % 10, doubled / 10);
+        }
+        if carry > 0 {
+            digits.push(carry);
+        }
+    }
+    digits.iter().rev().map(|digit| char::from(b'0' + digit)).collect()
+}
+
+fn text(payload: &[u8]) -> String {
+    format!("\"{}\"", STANDARD.encode(payload))
+}
+
+fn write_item(row: &mut String, item: impl std::fmt::Display) {
+    write!(row, ",{item}").expect("a string takes everything");
+}
+
+fn list(items: impl IntoIterator<Item = String>) -> String {
+    let mut text = String::from("[");
+    for (at, item) in items.into_iter().enumerate() {
+        if at > 0 {
+            text.push(',');
+        }
+        text.push_str(&item);
+    }
+    text + "]"
+}

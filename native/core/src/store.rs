@@ -1,0 +1,182 @@
+//! Nodes with their payloads and due times: the part of an index that needs no look-up, and the live output of R0-R2.
+
+use crate::arena::Arena;
+use crate::element::{INF, NEG_INF};
+use crate::index::give_back;
+use crate::nodes::Nodes;
+use crate::wheel::Wheel;
+
+/// Nodes, the payloads that they own, and the wheel in which they stand.
+#[derive(Debug, Default)]
+pub struct Store {
+    pub nodes: Nodes,
+    pub arena: Arena,
+    pub wheel: Wheel,
+}
+
+impl Store {
+    pub fn new(now: i64) -> Store {
+        Store {
+            wheel: Wheel::new(now),
+            ..Store::default()
+        }
+    }
+
+    /// A new node that is due at `due`.
+    #[inline]
+    pub fn add(&mut self, vs: i64, payload: &[u8], hash: u32, due: i64) -> u32 {
+        let id = self.nodes.add(vs, hash);
+        let place = self.arena.add(id, payload);
+        let node = self.nodes.get_mut(id);
+        node.place = place;
+        node.due = due;
+        self.wheel.add(&mut self.nodes, id);
+        id
+    }
+
+    /// Forget a node that is not in the wheel.
+    #[inline]
+    pub fn remove(&mut self, id: u32) {
+        self.arena.remove(self.nodes.get(id).place);
+        self.nodes.remove(id);
+    }
+
+    /// Enter a node that is not in the wheel at another time.
+    #[inline]
+    pub fn enter(&mut self, id: u32, due: i64) {
+        self.nodes.get_mut(id).due = due;
+        self.wheel.add(&mut self.nodes, id);
+    }
+
+    /// Move a node that is in the wheel, or was never due.
+    pub fn move_to(&mut self, id: u32, due: i64) {
+        self.wheel.remove(&mut self.nodes, id);
+        self.enter(id, due);
+    }
+
+    /// Take a node out of the wheel.
+    pub fn take_out(&mut self, id: u32) {
+        self.wheel.remove(&mut self.nodes, id);
+    }
+
+    pub fn payload(&self, id: u32) -> &[u8] {
+        self.arena.get(self.nodes.get(id).place)
+    }
+
+    /// Give memory back where much of it is wasted.
+    pub fn tidy(&mut self) {
+        let nodes = &mut self.nodes;
+        self.arena.evacuate(|owner, place| nodes.get_mut(owner).place = place);
+    }
+
+    pub fn held_bytes(&self) -> usize {
+        self.nodes.held_bytes() + self.arena.held_bytes() + self.wheel.held_bytes()
+    }
+
+    /// Nodes ordered by (vs, payload).
+    pub fn sorted_ids(&self) -> Vec<u32> {
+        let mut ids = self.nodes.ids();
+        ids.sort_by(|&a, &b| self.key(a).cmp(&self.key(b)));
+        ids
+    }
+
+    pub fn key(&self, id: u32) -> (i64, &[u8]) {
+        (self.nodes.get(id).vs, self.payload(id))
+    }
+
+    /// Assert that every node owns its payload and is found in the wheel exactly if it is ever due.
+    pub fn check(&self) {
+        self.arena.check();
+        let mut entered = self.wheel.entries(&self.nodes);
+        entered.sort_unstable();
+        let due: Vec<u32> = self
+            .nodes
+            .ids()
+            .into_iter()
+            .filter(|&id| self.nodes.get(id).due < INF)
+            .collect();
+        assert_eq!(entered, due, "the nodes in the wheel are those that are due");
+        for id in self.nodes.ids() {
+            assert_eq!(
+                self.arena.owner(self.nodes.get(id).place),
+                id,
+                "a payload of another node"
+            );
+            assert!(self.nodes.get(id).due >= self.wheel.now(), "a node was due before now");
+        }
+    }
+}
+
+/// The live output of an algorithm that keeps no output events itself: it says inserts and stables only.
+#[derive(Debug)]
+pub struct Live {
+    store: Store,
+    popped: Vec<u32>,
+}
+
+impl Live {
+    pub fn new(stable_point: i64) -> Live {
+        Live {
+            store: Store::new(stable_point),
+            popped: Vec::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.store.nodes.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline]
+    pub fn insert(&mut self, vs: i64, ve: i64, payload: &[u8]) {
+        if ve > vs {
+            let id = self.store.add(vs, payload, 0, ve);
+            self.store.nodes.get_mut(id).out = ve;
+        }
+    }
+
+    pub fn stable(&mut self, vc: i64) {
+        let mut popped = std::mem::take(&mut self.popped);
+        self.store.wheel.pop_below(&mut self.store.nodes, vc, &mut popped);
+        for id in popped.drain(..) {
+            self.store.remove(id);
+        }
+        self.popped = popped;
+        give_back(&mut self.popped);
+        self.store.tidy();
+    }
+
+    /// All live events as (vs, payload, ve), ordered so.
+    pub fn events(&self) -> Vec<(i64, &[u8], i64)> {
+        let store = &self.store;
+        let event = |id: u32| (store.nodes.get(id).vs, store.payload(id), store.nodes.get(id).out);
+        let mut events: Vec<_> = store.nodes.ids().into_iter().map(event).collect();
+        events.sort_unstable();
+        events
+    }
+
+    pub fn held_bytes(&self) -> usize {
+        self.store.held_bytes() + self.popped.capacity() * size_of::<u32>()
+    }
+
+    pub fn payload_bytes(&self) -> usize {
+        self.store.arena.payload_bytes()
+    }
+
+    /// Assert the invariants: only live events, in the wheel at their ends.
+    pub fn check(&self, stable_point: i64) {
+        self.store.check();
+        assert!(
+            self.store.wheel.now() == stable_point || stable_point == NEG_INF,
+            "the live output is not up to date"
+        );
+        for id in self.store.nodes.ids() {
+            let node = self.store.nodes.get(id);
+            assert!(node.out >= stable_point, "a fully frozen event among the live ones");
+            assert_eq!(node.out, node.due, "a live event that is not due at its end");
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The temporal database of one stream (III.A): what a legal stream may say, and which of its events are alive.
+//!
+//! A publisher keeps one to know what it must say again when it connects again (`lmerge/client/live.py`), a subscriber one
+//! to know what it has been told (`lmerge/core/tdb.py`). Events are a multiset; each remembers its place in the order of
+//! insertion, so that a stream that promises an order keeps it when it is said again.
+
+use crate::columns::{Columns, View};
+use crate::element::{ADJUST, INF, INSERT, NEG_INF};
+use crate::index::{Index, Spill};
+use crate::nodes::NIL;
+use crate::violation::{Code, Violation};
+
+/// Ends with the numbers of their events, ascending, where a (Vs, payload) has several.
+type Ends = Vec<(i64, i64)>;
+
+impl Spill for Ends {
+    fn clear(&mut self) {
+        Vec::clear(self);
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.capacity() * size_of::<(i64, i64)>()
+    }
+}
+
+/// The live events of one stream. In a node, `out` is the end and `common` the number of a single event.
+#[derive(Debug)]
+pub struct Tdb {
+    index: Index<Ends>,
+    stable_point: i64,
+    /// Events are kept until they are fully frozen here as well.
+    trimmed: i64,
+    count: usize,
+    inserted: i64,
+    popped: Vec<u32>,
+}
+
+impl Tdb {
+    /// `trimmed`: INF if fully frozen events are forgotten at once; otherwise see [`Tdb::trim`].
+    pub fn new(stable_point: i64, trimmed: i64) -> Tdb {
+        let mut index = Index::new(false);
+        index.store.wheel = crate::wheel::Wheel::new(stable_point.min(trimmed));
+        Tdb {
+            index,
+            stable_point,
+            trimmed,
+            count: 0,
+            inserted: 0,
+            popped: Vec::new(),
+        }
+    }
+
+    pub fn stable_point(&self) -> i64 {
+        self.stable_point
+    }
+
+    pub fn trimmed(&self) -> i64 {
+        self.trimmed
+    }
+
+    /// Number of live events.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Notice the elements of `batch` from `start` on. On a violation those before the offender have been noticed.
+    pub fn apply(&mut self, batch: &View<'_>, start: usize) -> Result<(), Box<Violation>> {
+        for index in start..batch.len() {
+            let vs = batch.vs(index);
+            match batch.kind(index) {
+                INSERT => {
+                    let ve = batch.ve(index);
+                    if ve < vs {
+                        return Err(Violation::of(Code::EndBeforeStart, 0, batch, index));
+                    }
+                    if vs < self.stable_point {
+                        let below = Violation::of(Code::InsertBelowStable, 0, batch, index);
+                        return Err(below.detail(self.stable_point));
+                    }
+                    self.inserted += 1;
+                    if ve > vs {
+                        self.add(vs, batch.payload(index), ve, self.inserted);
+                    }
+                }
+                ADJUST => self.adjust(batch, index)?,
+                _ => {
+                    if vs < self.stable_point {
+                        let back = Violation::of(Code::StableBackwards, 0, batch, index);
+                        return Err(back.detail(self.stable_point));
+                    }
+                    self.stable_point = vs;
+                    self.forget();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Put a live event in as it is, below the stable point too: for restoring what was live before.
+    pub fn enter(&mut self, vs: i64, payload: &[u8], ve: i64) {
+        self.inserted += 1;
+        self.add(vs, payload, ve, self.inserted);
+    }
+
+    /// What is fully frozen at `stable_point`, and at this stream's own, is not needed any more.
+    pub fn trim(&mut self, stable_point: i64) {
+        if stable_point > self.trimmed {
+            self.trimmed = stable_point;
+            self.forget();
+        }
+    }
+
+    /// The live events in order of insertion, then the stream's stable point if it has said one.
+    pub fn prelude(&self) -> Columns {
+        let mut events = self.numbered();
+        events.sort_unstable_by_key(|event| event.0);
+        let mut columns = Columns::default();
+        for (_, vs, payload, ve) in events {
+            columns.insert(vs, ve, payload);
+        }
+        if self.stable_point > NEG_INF {
+            columns.stable(self.stable_point);
+        }
+        columns
+    }
+
+    /// Inserts of the live events, ordered by (vs, payload, ve).
+    pub fn live_events(&self) -> Columns {
+        let mut events = self.numbered();
+        events.sort_unstable_by_key(|&(_, vs, payload, ve)| (vs, payload, ve));
+        let mut columns = Columns::default();
+        for (_, vs, payload, ve) in events {
+            columns.insert(vs, ve, payload);
+        }
+        columns
+    }
+
+    /// The ends of the live events with this start and payload, ascending.
+    pub fn live_ends(&self, vs: i64, payload: &[u8]) -> Vec<i64> {
+        match self.index.find(self.index.hash(vs, payload), vs, payload) {
+            NIL => Vec::new(),
+            id => self.ends(id).into_iter().map(|(ve, _)| ve).collect(),
+        }
+    }
+
+    /// Bytes that the live events take, and bytes of their payloads.
+    pub fn memory(&self) -> (usize, usize) {
+        (self.index.held_bytes(), self.index.store.arena.payload_bytes())
+    }
+
+    /// Assert that the live events are live, counted and due at their first end.
+    ///
+    /// # Panics
+    /// If an invariant does not hold.
+    pub fn check(&self) {
+        self.index.store.check();
+        let mut count = 0;
+        for id in self.index.store.nodes.ids() {
+            let ends = self.ends(id);
+            let node = self.index.store.nodes.get(id);
+            assert!(ends.is_sorted() && ends[0].0 > node.vs, "ends out of order");
+            assert!(
+                ends[0].0 >= self.frozen_to(),
+                "a fully frozen event among the live ones"
+            );
+            assert_eq!(ends[0].0, node.due, "a node that is not due at its first end");
+            count += ends.len();
+        }
+        assert_eq!(count, self.count, "live events");
+    }
+
+    fn frozen_to(&self) -> i64 {
+        self.stable_point.min(self.trimmed)
+    }
+
+    fn numbered(&self) -> Vec<(i64, i64, &[u8], i64)> {
+        let mut events = Vec::with_capacity(self.count);
+        for id in self.index.store.nodes.ids() {
+            let (vs, payload) = self.index.store.key(id);
+            events.extend(self.ends(id).into_iter().map(|(ve, number)| (number, vs, payload, ve)));
+        }
+        events
+    }
+
+    fn ends(&self, id: u32) -> Ends {
+        let node = self.index.store.nodes.get(id);
+        if node.spill == NIL {
+            vec![(node.out, node.common)]
+        } else {
+            self.index.spills[node.spill as usize].clone()
+        }
+    }
+
+    fn add(&mut self, vs: i64, payload: &[u8], ve: i64, number: i64) {
+        self.count += 1;
+        let hash = self.index.hash(vs, payload);
+        let id = self.index.find(hash, vs, payload);
+        if id == NIL {
+            let id = self.index.enter_at(hash, vs, payload, ve);
+            let node = self.index.store.nodes.get_mut(id);
+            (node.out, node.common) = (ve, number);
+            return;
+        }
+        self.add_to(id, ve, number);
+    }
+
+    /// One more event of a node that has some.
+    fn add_to(&mut self, id: u32, ve: i64, number: i64) {
+        let node = self.index.store.nodes.get(id);
+        let (single, due) = ((node.out, node.common), node.due);
+        let ends = if node.spill == NIL {
+            let ends = self.index.spill(id);
+            ends.push(single);
+            ends
+        } else {
+            &mut self.index.spills[node.spill as usize]
+        };
+        let place = ends.partition_point(|&end| end < (ve, number));
+        ends.insert(place, (ve, number));
+        if ve < due {
+            self.index.store.move_to(id, ve);
+        }
+    }
+
+    fn adjust(&mut self, batch: &View<'_>, index: usize) -> Result<(), Box<Violation>> {
+        let (vs, ve, vold, payload) = (
+            batch.vs(index),
+            batch.ve(index),
+            batch.vold(index),
+            batch.payload(index),
+        );
+        if ve < vs {
+            return Err(Violation::of(Code::EndBeforeStart, 0, batch, index));
+        }
+        if ve < self.stable_point || vold < self.stable_point {
+            return Err(Violation::of(Code::AdjustBelowStable, 0, batch, index).detail(self.stable_point));
+        }
+        let id = self.index.find(self.index.hash(vs, payload), vs, payload);
+        if id == NIL {
+            return Err(Violation::of(Code::UnknownEvent, 0, batch, index));
+        }
+        let ends = self.ends(id);
+        let Some(at) = ends.iter().position(|&(end, _)| end == vold) else {
+            let known: Vec<i64> = ends.iter().map(|&(end, _)| end).collect();
+            return Err(Violation::of(Code::UnknownEvent, 0, batch, index).ends(&known));
+        };
+        let (_, number) = ends[at];
+        if ends.len() > 1 {
+            self.keep(
+                id,
+                ends.into_iter()
+                    .enumerate()
+                    .filter(|&(other, _)| other != at)
+                    .map(|(_, end)| end)
+                    .collect(),
+            );
+            self.count -= 1;
+            if ve > vs {
+                self.count += 1;
+                self.add_to(id, ve, number);
+            }
+        } else if ve > vs {
+            self.index.store.nodes.get_mut(id).out = ve;
+            self.index.store.move_to(id, ve);
+        } else {
+            self.count -= 1;
+            self.index.store.take_out(id);
+            self.index.drop_node(id);
+        }
+        Ok(())
+    }
+
+    /// The node has these ends, at least one, and is due at the first.
+    fn keep(&mut self, id: u32, ends: Ends) {
+        let node = self.index.store.nodes.get_mut(id);
+        let due = ends[0].0;
+        if node.due != due {
+            self.index.store.move_to(id, due);
+        }
+        self.store_ends(id, ends);
+    }
+
+    fn store_ends(&mut self, id: u32, ends: Ends) {
+        let node = self.index.store.nodes.get_mut(id);
+        if let [(ve, number)] = ends[..] {
+            (node.out, node.common) = (ve, number);
+            if node.spill != NIL {
+                self.index.unspill(id);
+            }
+        } else {
+            let spill = node.spill as usize;
+            self.index.spills[spill] = ends;
+        }
+    }
+
+    /// Forget what neither side can speak of any more. Amortised O(forgotten).
+    fn forget(&mut self) {
+        let frozen_to = self.frozen_to();
+        let mut popped = std::mem::take(&mut self.popped);
+        let store = &mut self.index.store;
+        store.wheel.pop_below(&mut store.nodes, frozen_to, &mut popped);
+        for id in popped.drain(..) {
+            let mut ends = self.ends(id);
+            let gone = ends.partition_point(|&(end, _)| end < frozen_to);
+            self.count -= gone;
+            ends.drain(..gone);
+            if ends.is_empty() {
+                self.index.drop_node(id);
+            } else {
+                self.index.store.enter(id, ends[0].0);
+                self.store_ends(id, ends);
+            }
+        }
+        self.popped = popped;
+        self.index.tidy();
+    }
+}
+
+impl Default for Tdb {
+    fn default() -> Tdb {
+        Tdb::new(NEG_INF, INF)
+    }
+}

@@ -1,0 +1,319 @@
+//! Batches: the wire's bytes as they came, or columns that the core wrote.
+
+use std::sync::Arc;
+
+use lmerge_core::columns as core;
+use lmerge_core::columns::{Limits, Raw, View};
+use lmerge_core::element::{ADJUST, INSERT, STABLE};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyIndexError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyIterator, PyList, PyTuple};
+
+create_exception!(
+    lmerge._native,
+    DecodeError,
+    PyException,
+    "Columns that cannot be a batch."
+);
+
+enum Buffers {
+    Wire {
+        kinds: PyBackedBytes,
+        vs: PyBackedBytes,
+        ve: PyBackedBytes,
+        vold: PyBackedBytes,
+        ends: PyBackedBytes,
+        payloads: PyBackedBytes,
+    },
+    Written(core::Columns),
+}
+
+impl Buffers {
+    fn raw(&self) -> Raw<'_> {
+        match self {
+            Buffers::Wire {
+                kinds,
+                vs,
+                ve,
+                vold,
+                ends,
+                payloads,
+            } => Raw {
+                kinds,
+                vs,
+                ve,
+                vold,
+                ends,
+                payloads,
+            },
+            Buffers::Written(columns) => columns.raw(),
+        }
+    }
+}
+
+/// An immutable batch, or a part of one.
+#[pyclass(frozen, module = "lmerge._native")]
+pub struct Columns {
+    buffers: Arc<Buffers>,
+    start: usize,
+    stop: usize,
+}
+
+impl Columns {
+    pub fn written(columns: core::Columns) -> Columns {
+        let stop = columns.len();
+        Columns {
+            buffers: Arc::new(Buffers::Written(columns)),
+            start: 0,
+            stop,
+        }
+    }
+
+    pub fn view(&self) -> View<'_> {
+        let view = View::known(&self.buffers.raw());
+        if self.start == 0 && self.stop == view.len() {
+            view
+        } else {
+            view.slice(self.start, self.stop)
+        }
+    }
+
+    fn part(&self, start: usize, stop: usize) -> Columns {
+        Columns {
+            buffers: Arc::clone(&self.buffers),
+            start: self.start + start,
+            stop: self.start + stop,
+        }
+    }
+
+    fn row<'py>(&self, py: Python<'py>, at: usize) -> PyResult<Bound<'py, PyTuple>> {
+        let view = self.view();
+        let payload = PyBytes::new(py, view.payload(at));
+        (view.kind(at), view.vs(at), view.ve(at), view.vold(at), payload).into_pyobject(py)
+    }
+
+    fn element_at<'py>(&self, classes: &Bound<'py, PyModule>, at: usize) -> PyResult<Bound<'py, PyAny>> {
+        let view = self.view();
+        let payload = PyBytes::new(classes.py(), view.payload(at));
+        let (vs, ve) = (view.vs(at), view.ve(at));
+        match view.kind(at) {
+            INSERT => classes.getattr("Insert")?.call1((payload, vs, ve)),
+            ADJUST => classes.getattr("Adjust")?.call1((payload, vs, view.vold(at), ve)),
+            _ => classes.getattr("Stable")?.call1((vs,)),
+        }
+    }
+}
+
+#[pymethods]
+impl Columns {
+    #[staticmethod]
+    fn of(batch: &Bound<'_, PyAny>) -> PyResult<Columns> {
+        let column = |name: &str| -> PyResult<Vec<i64>> { batch.getattr(name)?.extract() };
+        let kinds: Vec<u8> = batch.getattr("kinds")?.cast::<PyBytes>()?.as_bytes().to_vec();
+        let (vs, ve, vold) = (column("vs")?, column("ve")?, column("vold")?);
+        let payloads = batch.getattr("payloads")?;
+        let payloads = payloads.cast::<PyList>()?;
+        let n = kinds.len();
+        if [vs.len(), ve.len(), vold.len(), payloads.len()] != [n; 4] || kinds.iter().any(|&kind| kind > STABLE) {
+            return Err(PyTypeError::new_err(
+                "the columns of the batch disagree, or a kind is unknown",
+            ));
+        }
+        let mut columns = core::Columns::default();
+        for (at, payload) in payloads.iter().enumerate() {
+            let payload = payload.cast::<PyBytes>()?;
+            columns.push(kinds[at], vs[at], ve[at], vold[at], payload.as_bytes());
+        }
+        Ok(Columns::written(columns))
+    }
+
+    #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "the wire has six columns")]
+    fn decode(
+        py: Python<'_>,
+        kinds: PyBackedBytes,
+        vs: PyBackedBytes,
+        ve: PyBackedBytes,
+        vold: PyBackedBytes,
+        payload_ends: PyBackedBytes,
+        payloads: PyBackedBytes,
+        elements_max: usize,
+        payload_bytes_max: usize,
+    ) -> PyResult<Columns> {
+        let stop = kinds.len();
+        let buffers = Buffers::Wire {
+            kinds,
+            vs,
+            ve,
+            vold,
+            ends: payload_ends,
+            payloads,
+        };
+        let limits = Limits {
+            elements: elements_max,
+            payload_bytes: payload_bytes_max,
+        };
+        let checked = py.detach(|| View::decode(&buffers.raw(), limits).map(|_| ()));
+        if let Err(problem) = checked {
+            let error = DecodeError::new_err(problem.message);
+            error.value(py).setattr("is_limit", problem.is_limit)?;
+            return Err(error);
+        }
+        Ok(Columns {
+            buffers: Arc::new(buffers),
+            start: 0,
+            stop,
+        })
+    }
+
+    #[staticmethod]
+    fn concat(py: Python<'_>, batches: Vec<PyRef<'_, Columns>>) -> Columns {
+        let batches: Vec<&Columns> = batches.iter().map(|batch| &**batch).collect();
+        py.detach(|| {
+            let mut joined = core::Columns::default();
+            batches.iter().for_each(|batch| joined.extend(&batch.view()));
+            Columns::written(joined)
+        })
+    }
+
+    #[getter]
+    fn count(&self) -> usize {
+        self.stop - self.start
+    }
+
+    #[getter]
+    fn kinds<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.view().kinds())
+    }
+
+    #[getter]
+    fn vs(&self) -> Vec<i64> {
+        let view = self.view();
+        (0..view.len()).map(|at| view.vs(at)).collect()
+    }
+
+    #[getter]
+    fn ve(&self) -> Vec<i64> {
+        let view = self.view();
+        (0..view.len()).map(|at| view.ve(at)).collect()
+    }
+
+    #[getter]
+    fn vold(&self) -> Vec<i64> {
+        let view = self.view();
+        (0..view.len()).map(|at| view.vold(at)).collect()
+    }
+
+    #[getter]
+    fn payloads<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let view = self.view();
+        PyList::new(py, (0..view.len()).map(|at| PyBytes::new(py, view.payload(at))))
+    }
+
+    #[getter]
+    fn payload_bytes(&self) -> usize {
+        self.view().payload_bytes()
+    }
+
+    #[getter]
+    fn largest_payload(&self) -> usize {
+        let view = self.view();
+        (0..view.len()).map(|at| view.payload(at).len()).max().unwrap_or(0)
+    }
+
+    fn __len__(&self) -> usize {
+        self.count()
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        let Ok(other) = other.cast::<Columns>() else {
+            return false;
+        };
+        let (mine, theirs) = (self.view(), other.get().view());
+        let same = |at| {
+            mine.kind(at) == theirs.kind(at)
+                && mine.vs(at) == theirs.vs(at)
+                && mine.ve(at) == theirs.ve(at)
+                && mine.vold(at) == theirs.vold(at)
+                && mine.payload(at) == theirs.payload(at)
+        };
+        mine.len() == theirs.len() && (0..mine.len()).all(same)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Columns of {} elements>", self.count())
+    }
+
+    fn elements<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        let classes = py.import("lmerge.core.elements")?;
+        let elements: PyResult<Vec<_>> = (0..self.count()).map(|at| self.element_at(&classes, at)).collect();
+        PyList::new(py, elements?)?.try_iter()
+    }
+
+    fn element<'py>(&self, py: Python<'py>, i: usize) -> PyResult<Bound<'py, PyAny>> {
+        if i >= self.count() {
+            return Err(PyIndexError::new_err(format!(
+                "element {i} of a batch of {}",
+                self.count()
+            )));
+        }
+        self.element_at(&py.import("lmerge.core.elements")?, i)
+    }
+
+    #[pyo3(signature = (start=0))]
+    fn rows<'py>(&self, py: Python<'py>, start: usize) -> PyResult<Bound<'py, PyIterator>> {
+        let rows: PyResult<Vec<_>> = (start..self.count()).map(|at| self.row(py, at)).collect();
+        PyList::new(py, rows?)?.try_iter()
+    }
+
+    fn slice(&self, start: usize, stop: usize) -> PyResult<Columns> {
+        if start > stop || stop > self.count() {
+            return Err(PyIndexError::new_err(format!(
+                "elements {start}..{stop} of a batch of {}",
+                self.count()
+            )));
+        }
+        Ok(self.part(start, stop))
+    }
+
+    fn counts(&self, stop: usize) -> (usize, usize, usize) {
+        let view = self.view();
+        let [inserts, adjusts, stables] = view.slice(0, stop.min(view.len())).counts();
+        (inserts, adjusts, stables)
+    }
+
+    fn split(&self, elements_max: usize, bytes_max: usize) -> Vec<Columns> {
+        let mut start = 0;
+        let cuts = self.view().cuts(elements_max, bytes_max);
+        cuts.into_iter()
+            .map(|stop| self.part(std::mem::replace(&mut start, stop), stop))
+            .collect()
+    }
+
+    fn wire<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let mut part = core::Columns::default();
+        let view = self.view();
+        let raw = if self.count() == self.buffers.raw().kinds.len() {
+            self.buffers.raw()
+        } else {
+            part.extend(&view);
+            part.raw()
+        };
+        let [inserts, adjusts, _] = view.counts();
+        let bytes = |column: &[u8], is_said: bool| PyBytes::new(py, if is_said { column } else { &[] });
+        let has_events = inserts + adjusts > 0;
+        PyTuple::new(
+            py,
+            [
+                bytes(raw.kinds, true),
+                bytes(raw.vs, true),
+                bytes(raw.ve, has_events),
+                bytes(raw.vold, adjusts > 0),
+                bytes(raw.ends, has_events),
+                bytes(raw.payloads, has_events),
+            ],
+        )
+    }
+}

@@ -1,0 +1,269 @@
+//! One running merge.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use lmerge_core::input::Demands;
+use lmerge_core::merge::Kind;
+use lmerge_core::policy::{Closing, Policy, Show};
+use lmerge_core::sharded::{SHARDS_MAX, Sharded};
+use lmerge_core::violation;
+use pyo3::exceptions::{PyAssertionError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+
+use crate::columns::Columns;
+use crate::state::{parse_input, parse_live, parse_state};
+
+/// A broken promise, as numbers.
+#[pyclass(frozen, module = "lmerge._native")]
+pub struct Violation(pub violation::Violation);
+
+#[pymethods]
+impl Violation {
+    #[getter]
+    fn code(&self) -> &'static str {
+        self.0.code.word()
+    }
+
+    #[getter]
+    fn slot(&self) -> usize {
+        self.0.slot
+    }
+
+    #[getter]
+    fn index(&self) -> usize {
+        self.0.index
+    }
+
+    #[getter]
+    fn row<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let element = &self.0.element;
+        let payload = PyBytes::new(py, &element.payload);
+        (element.kind, element.vs, element.ve, element.vold, payload).into_pyobject(py)
+    }
+
+    #[getter]
+    fn detail(&self) -> i64 {
+        self.0.detail
+    }
+
+    #[getter]
+    fn strictly(&self) -> bool {
+        self.0.strictly
+    }
+
+    #[getter]
+    fn ends(&self) -> Option<Vec<i64>> {
+        self.0.ends.clone()
+    }
+}
+
+/// A merge by slot numbers. One thread at a time.
+#[pyclass(module = "lmerge._native")]
+pub struct Core(Sharded);
+
+impl Core {
+    /// Run `work` without the GIL; a panic is an AssertionError.
+    fn run<T: Send>(&mut self, py: Python<'_>, work: impl FnOnce(&mut Sharded) -> T + Send) -> PyResult<T> {
+        let merge = &mut self.0;
+        guarded(py, move || work(merge))
+    }
+
+    fn ask<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&Sharded) -> T + Send) -> PyResult<T> {
+        let merge = &self.0;
+        guarded(py, move || work(merge))
+    }
+}
+
+/// Run `work` without the GIL; a panic is a bug of the core and becomes an AssertionError.
+pub fn guarded<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_string()));
+        PyAssertionError::new_err(text.unwrap_or_else(|| "the native core failed".to_string()))
+    })
+}
+
+#[pymethods]
+impl Core {
+    #[new]
+    #[pyo3(signature = (algorithm, show, reflects_adjusts, quorum, lag, closing, track_live, shards=1))]
+    #[expect(clippy::too_many_arguments, reason = "the settings of a merge")]
+    fn new(
+        algorithm: &str,
+        show: &str,
+        reflects_adjusts: bool,
+        quorum: usize,
+        lag: i64,
+        closing: usize,
+        track_live: bool,
+        shards: usize,
+    ) -> PyResult<Core> {
+        if !(1..=SHARDS_MAX).contains(&shards) {
+            return Err(PyValueError::new_err(format!(
+                "{shards} shards; there can be 1 to {SHARDS_MAX}"
+            )));
+        }
+        let show = match show {
+            "first" => Show::First,
+            "quorum" => Show::Quorum,
+            "leading" => Show::Leading,
+            "half-frozen" => Show::HalfFrozen,
+            "final" => Show::Final,
+            _ => return Err(PyValueError::new_err(format!("unknown show {show:?}"))),
+        };
+        let policy = Policy {
+            show,
+            reflects_adjusts,
+            quorum,
+            lag,
+        };
+        let closing = Closing((closing > 0).then_some(closing));
+        Ok(Core(Sharded::new(
+            kind(algorithm)?,
+            policy,
+            closing,
+            track_live,
+            shards,
+        )))
+    }
+
+    #[getter]
+    fn algorithm(&self) -> &'static str {
+        self.0.kind().word()
+    }
+
+    #[getter]
+    fn max_stable(&self) -> i64 {
+        self.0.max_stable()
+    }
+
+    #[getter]
+    fn announced(&self) -> i64 {
+        self.0.announced()
+    }
+
+    #[getter]
+    fn node_count(&self) -> usize {
+        self.0.node_count()
+    }
+
+    #[getter]
+    fn live_count(&self) -> Option<usize> {
+        self.0.live_count()
+    }
+
+    #[getter]
+    fn visits(&self) -> u64 {
+        self.0.visits()
+    }
+
+    #[getter]
+    fn memory(&self) -> (usize, usize) {
+        self.0.memory()
+    }
+
+    #[getter]
+    fn changes(&self) -> usize {
+        self.0.changes()
+    }
+
+    fn attach(
+        &mut self,
+        py: Python<'_>,
+        slot: usize,
+        demands: u32,
+        join_at: Option<i64>,
+        observes: bool,
+        joined: bool,
+    ) -> PyResult<()> {
+        self.run(py, |merge| {
+            merge.attach(slot, Demands::from_bits(demands), join_at, observes, joined)
+        })
+    }
+
+    fn demand(&mut self, py: Python<'_>, slot: usize, demands: u32) -> PyResult<()> {
+        self.run(py, |merge| merge.demand(slot, Demands::from_bits(demands)))
+    }
+
+    fn remove(&mut self, py: Python<'_>, slot: usize) -> PyResult<()> {
+        self.run(py, |merge| merge.remove(slot))
+    }
+
+    fn after_detach(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, Sharded::after_detach)
+    }
+
+    fn admit(&mut self, py: Python<'_>, slot: usize) -> PyResult<()> {
+        self.run(py, |merge| merge.admit(slot))
+    }
+
+    fn apply(&mut self, py: Python<'_>, slot: usize, columns: &Columns, start: usize) -> PyResult<Option<Violation>> {
+        let said = self.run(py, |merge| merge.apply(slot, &columns.view(), start))?;
+        Ok(said.err().map(|violation| Violation(*violation)))
+    }
+
+    fn switch(&mut self, py: Python<'_>, algorithm: &str, started: bool) -> PyResult<()> {
+        let kind = kind(algorithm)?;
+        self.run(py, |merge| merge.switch(kind, started))
+    }
+
+    fn take(&mut self, py: Python<'_>) -> PyResult<(Columns, Vec<usize>, Vec<Violation>)> {
+        let taken = self.run(py, Sharded::take)?;
+        Ok((
+            Columns::written(taken.batch),
+            taken.joined,
+            taken.broken.into_iter().map(Violation).collect(),
+        ))
+    }
+
+    fn input(&self, py: Python<'_>, slot: usize) -> PyResult<(bool, i64, i64, usize, u64)> {
+        self.ask(py, |merge| merge.input(slot))
+    }
+
+    fn live_events(&self, py: Python<'_>) -> PyResult<Option<Columns>> {
+        Ok(self.ask(py, Sharded::live_events)?.map(Columns::written))
+    }
+
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.ask(py, Sharded::check)
+    }
+
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        fields(py, self.ask(py, Sharded::state)?)
+    }
+
+    fn live_state<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        Ok(self
+            .ask(py, Sharded::live_state)?
+            .map(|text| PyBytes::new(py, text.as_bytes())))
+    }
+
+    fn input_state<'py>(&self, py: Python<'py>, slot: usize) -> PyResult<Bound<'py, PyDict>> {
+        fields(py, self.ask(py, |merge| merge.input_state(slot))?)
+    }
+
+    fn load(&mut self, py: Python<'_>, state: &Bound<'_, PyDict>, live: Option<&Bound<'_, PyList>>) -> PyResult<()> {
+        let (max_stable, announced, state) = parse_state(self.0.kind(), state)?;
+        let live = live.map(parse_live).transpose()?;
+        self.run(py, |merge| merge.load(max_stable, announced, state, live))?
+            .map_err(PyValueError::new_err)
+    }
+
+    fn load_input(&mut self, py: Python<'_>, slot: usize, fields: &Bound<'_, PyDict>) -> PyResult<()> {
+        let state = parse_input(fields)?;
+        self.run(py, |merge| merge.load_input(slot, &state))
+    }
+}
+
+fn kind(word: &str) -> PyResult<Kind> {
+    Kind::parse(word).ok_or_else(|| PyValueError::new_err(format!("unknown algorithm {word:?}")))
+}
+
+fn fields<'py>(py: Python<'py>, fields: Vec<(&'static str, String)>) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, text) in fields {
+        dict.set_item(name, PyBytes::new(py, text.as_bytes()))?;
+    }
+    Ok(dict)
+}

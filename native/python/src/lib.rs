@@ -1,0 +1,34 @@
+//! `lmerge._native`: the crate `lmerge-core` for Python. `lmerge/_native.pyi` describes what stands here.
+//!
+//! One call takes a whole batch and gives a whole batch; columns cross as bytes, and while the core works the GIL is
+//! released. A panic of the core is a bug; it becomes an AssertionError and leaves the process alive.
+
+mod cleanse;
+mod columns;
+mod core;
+mod limit;
+mod state;
+mod tdb;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    use super::*;
+
+    #[pymodule_export]
+    use super::cleanse::Cleanse;
+    #[pymodule_export]
+    use super::columns::{Columns, DecodeError};
+    #[pymodule_export]
+    use super::core::{Core, Violation};
+    #[pymodule_export]
+    use super::limit::Limit;
+    #[pymodule_export]
+    use super::tdb::Tdb;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

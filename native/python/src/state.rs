@@ -1,0 +1,168 @@
+//! The parsed fields of a snapshot, from Python's values to the core's.
+
+use lmerge_core::element::Element;
+use lmerge_core::merge::Kind;
+use lmerge_core::state::{Counted, EndRow, InputState, State, decode_payload};
+use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+/// `max_stable`, `announced` and what the algorithm remembers. Raises KeyError, TypeError or ValueError.
+pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(i64, i64, State)> {
+    let parsed = match kind {
+        Kind::R0 => {
+            let last = field(state, "last")?;
+            let last = if last.is_none() { None } else { Some(said(&last)?) };
+            State::R0 {
+                max_vs: field(state, "max_vs")?.extract()?,
+                last,
+            }
+        }
+        Kind::R1 => {
+            let slot = rows(state, "slot", said)?;
+            State::R1 {
+                max_vs: field(state, "max_vs")?.extract()?,
+                slot,
+            }
+        }
+        Kind::R2 => {
+            let hash = rows(state, "hash", |row| {
+                Ok((payload(&row.get_item(0)?)?, slots_of(&row.get_item(1)?)?))
+            })?;
+            State::R2 {
+                max_vs: field(state, "max_vs")?.extract()?,
+                hash,
+            }
+        }
+        Kind::R3 => State::R3 {
+            slots: field(state, "slots")?.extract()?,
+            nodes: nodes(state, |end| end.extract())?,
+        },
+        Kind::R4 => State::R4 {
+            slots: field(state, "slots")?.extract()?,
+            nodes: nodes(state, |ends| ends.extract())?,
+        },
+        Kind::R3Minus => {
+            let indexes = field(state, "indexes")?;
+            let index = |(slot, rows): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+                let slot = slot.extract::<String>()?.parse();
+                Ok((slot.map_err(|_| PyValueError::new_err("a slot is a number"))?, end_rows(&rows)?))
+            };
+            let indexes: PyResult<_> = indexes.cast::<PyDict>()?.iter().map(index).collect();
+            State::R3Minus {
+                output: end_rows(&field(state, "output")?)?,
+                indexes: indexes?,
+            }
+        }
+    };
+    Ok((
+        field(state, "max_stable")?.extract()?,
+        field(state, "announced")?.extract()?,
+        parsed,
+    ))
+}
+
+/// Live output events as (vs, payload, ve).
+pub fn parse_live(rows: &Bound<'_, PyList>) -> PyResult<Vec<EndRow>> {
+    end_rows(rows)
+}
+
+/// What an input remembers.
+pub fn parse_input(fields: &Bound<'_, PyDict>) -> PyResult<InputState> {
+    let element = |row: &Bound<'_, PyAny>| {
+        let time = |at: usize| row.get_item(at)?.extract::<i64>();
+        let (kind, payload) = (row.get_item(0)?.extract()?, payload(&row.get_item(4)?)?);
+        Ok(Element {
+            kind,
+            vs: time(1)?,
+            ve: time(2)?,
+            vold: time(3)?,
+            payload,
+        })
+    };
+    Ok(InputState {
+        joined: field(fields, "joined")?.extract()?,
+        stable: field(fields, "stable")?.extract()?,
+        last_vs: field(fields, "last_vs")?.extract()?,
+        tie_count: field(fields, "tie_count")?.extract()?,
+        late: field(fields, "late")?.extract()?,
+        at_last_vs: counted(fields, "at_last_vs")?,
+        passed_over: counted(fields, "passed_over")?,
+        waiting: rows(fields, "waiting", element)?,
+    })
+}
+
+/// A list of rows, each read by `parse`.
+fn rows<T>(
+    fields: &Bound<'_, PyDict>,
+    name: &str,
+    parse: impl Fn(&Bound<'_, PyAny>) -> PyResult<T>,
+) -> PyResult<Vec<T>> {
+    field(fields, name)?.try_iter()?.map(|row| parse(&row?)).collect()
+}
+
+/// [vs, payload, ve], each.
+fn end_rows(rows: &Bound<'_, PyAny>) -> PyResult<Vec<EndRow>> {
+    let event = |row: Bound<'_, PyAny>| {
+        Ok((
+            row.get_item(0)?.extract()?,
+            payload(&row.get_item(1)?)?,
+            row.get_item(2)?.extract()?,
+        ))
+    };
+    rows.try_iter()?.map(|row| event(row?)).collect()
+}
+
+/// [payload, ve].
+fn said(row: &Bound<'_, PyAny>) -> PyResult<(Vec<u8>, i64)> {
+    Ok((payload(&row.get_item(0)?)?, row.get_item(1)?.extract()?))
+}
+
+/// [vs, payload, the output's entry, then the inputs'].
+fn nodes<T>(
+    state: &Bound<'_, PyDict>,
+    entry: impl Fn(&Bound<'_, PyAny>) -> PyResult<T>,
+) -> PyResult<Vec<(i64, Vec<u8>, Vec<Option<T>>)>> {
+    rows(state, "nodes", |row| {
+        let row = row.cast::<PyList>()?;
+        let entry = |end: Bound<'_, PyAny>| if end.is_none() { Ok(None) } else { entry(&end).map(Some) };
+        let entries: PyResult<_> = row.iter().skip(2).map(entry).collect();
+        Ok((row.get_item(0)?.extract()?, payload(&row.get_item(1)?)?, entries?))
+    })
+}
+
+/// [payload, ve, count].
+fn counted(fields: &Bound<'_, PyDict>, name: &str) -> PyResult<Counted> {
+    rows(fields, name, |row| {
+        Ok((
+            payload(&row.get_item(0)?)?,
+            row.get_item(1)?.extract()?,
+            row.get_item(2)?.extract()?,
+        ))
+    })
+}
+
+/// The places of the bits that are set in an integer of any size.
+fn slots_of(bits: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+    let text: String = bits.call_method1("__format__", ("b",))?.extract()?;
+    if text.starts_with('-') {
+        return Err(PyValueError::new_err("a negative set of inputs"));
+    }
+    Ok(text
+        .bytes()
+        .rev()
+        .enumerate()
+        .filter(|&(_, digit)| digit == b'1')
+        .map(|(slot, _)| slot)
+        .collect())
+}
+
+fn field<'py>(fields: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    fields
+        .get_item(name)?
+        .ok_or_else(|| PyKeyError::new_err(name.to_string()))
+}
+
+fn payload(text: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    decode_payload(&text.extract::<String>()?).map_err(PyValueError::new_err)
+}
