@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from lmerge.core.batch import Batch
+from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Event
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
@@ -61,7 +61,7 @@ class Ledger:
         """Whether the output has said ``stable(INF)``: nothing more will come."""
         return self.tdb.stable_point == INF
 
-    def take(self, batch: Batch, at_s: float) -> None:
+    def take(self, batch: AnyBatch, at_s: float) -> None:
         """Apply one output batch that arrived at ``at_s``."""
         if not batch.count:
             return

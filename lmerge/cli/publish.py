@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from lmerge.cli.lines import is_regular, opened, read_lines
 from lmerge.cli.serve import DEFAULT_PORT
-from lmerge.core.batch import BatchBuilder
+from lmerge.core.batch import BatchBuilder, Row
 from lmerge.core.session import ElementLine
-from lmerge.errors import InputViolation, MalformedLine
+from lmerge.errors import InputViolation, MalformedLine, UsageError
+
+if TYPE_CHECKING:
+    from lmerge.client import Publisher  # it loads gRPC, so only when the command runs
 
 BATCH_ROWS_MAX: Final = 1024
 Server = Annotated[str, typer.Option("--server", "-s", metavar="HOST:PORT", help="The merge server.")]
@@ -42,33 +46,52 @@ def publish(
     """
     from lmerge.client import Publisher
 
-    sent = 0
     with opened(stream, "stream") as source:
         batch_rows_max = BATCH_ROWS_MAX if is_regular(source) else 1
-        with Publisher(
-            server, merge, replica, properties=property_ or (), give_up_after_s=give_up_after
-        ) as publisher:
-            builder = BatchBuilder()
-            line = 0
-            try:
-                for line, item in read_lines(source):
-                    if not isinstance(item, ElementLine):
-                        raise MalformedLine(line, "a stream has only insert, adjust and stable lines")
-                    if item.input is not None:
-                        raise MalformedLine(line, 'a stream has no "input"; for a session use replay')
-                    builder.rows.append(item.row)
-                    if len(builder) >= batch_rows_max:
-                        builder, full = BatchBuilder(), builder
-                        sent += len(full)
-                        publisher.publish(full.build())
-            except MalformedLine:
-                publisher.publish(builder.build())
-                publisher.close()
-                raise
-            except InputViolation as violation:
-                publisher.flush()
-                raise MalformedLine(line - batch_rows_max + 1 + violation.index, str(violation)) from None
-            sent += len(builder)
-            publisher.publish(builder.build())
-            publisher.flush()
+        try:
+            with Publisher(
+                server, merge, replica, properties=property_ or (), give_up_after_s=give_up_after
+            ) as publisher:
+                sent = _publish_lines(publisher, source, batch_rows_max)
+        except InputViolation as violation:  # found by the server, which counts no lines
+            raise UsageError(str(violation)) from None
     sys.stderr.write(f"published {sent} elements to {merge}; it runs {publisher.algorithm}\n")
+
+
+def _publish_lines(publisher: Publisher, source: Iterable[bytes], batch_rows_max: int) -> int:
+    """Say all lines and wait until they are merged. The number of elements. Raises MalformedLine, with everything
+    before it merged, and InputViolation.
+    """
+    sent = 0
+    batch: list[tuple[int, Row]] = []
+    try:
+        for line, item in read_lines(source):
+            if not isinstance(item, ElementLine):
+                raise MalformedLine(line, "a stream has only insert, adjust and stable lines")
+            if item.input is not None:
+                raise MalformedLine(line, 'a stream has no "input"; for a session use replay')
+            batch.append((line, item.row))
+            if len(batch) >= batch_rows_max:
+                full, batch = batch, []
+                sent += _say(publisher, full)
+    except MalformedLine:
+        _say(publisher, batch)
+        publisher.close()
+        raise
+    sent += _say(publisher, batch)
+    publisher.flush()
+    return sent
+
+
+def _say(publisher: Publisher, batch: list[tuple[int, Row]]) -> int:
+    """Say numbered rows; how many. Raises MalformedLine for one that the stream may not say, and what the publisher
+    raises.
+    """
+    builder = BatchBuilder()
+    builder.rows = [row for _, row in batch]
+    try:
+        publisher.publish(builder.build())
+    except InputViolation as violation:
+        publisher.flush()  # raises it, if it came from the server: then its index is not one of this batch
+        raise MalformedLine(batch[violation.index][0], str(violation)) from None
+    return len(batch)

@@ -64,7 +64,9 @@ def replay(
         ),
     ] = "lazy",
     closing: Annotated[str, typer.Option(help="Who must say stable(inf): all, any or quorum:K inputs.")] = "all",
-    engine: Annotated[Engine, typer.Option(help="Implementation of the core.")] = Engine.AUTO,
+    engine: Annotated[
+        Engine, typer.Option(help="Implementation of the core; auto: native where it is built.")
+    ] = Engine.AUTO,
     allow_downgrade: Annotated[
         bool, typer.Option("--allow-downgrade", help="Believe an input that breaks a property; change the algorithm.")
     ] = False,
@@ -82,9 +84,7 @@ def replay(
     An input that breaks its promise ends with a line {"op":"detached",...} on standard error; the rest goes on. Exit
     code 2: a malformed line (its number is named; what came before it was merged). 1: --check failed.
     """
-    if engine is Engine.NATIVE:
-        raise UsageError("--engine native: this build has no native core; use python or auto")
-    merge = Merge(algorithm.value, policy, closing, allow_downgrade=allow_downgrade)
+    merge = Merge(algorithm.value, policy, closing, allow_downgrade=allow_downgrade, engine=engine.value)
     with opened(session, "session") as source, quiet_when_closed():
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
         run = Replay(merge, sys.stdout, sys.stderr, check=check, flush=not is_regular(source))
@@ -136,7 +136,7 @@ class Replay:
             "reason": merge.algorithm_reason,
             "policy": str(merge.policy),
             "closing": str(merge.closing),
-            "engine": "python",
+            "engine": merge.engine,
             "lines": self.line,
             "stable_point": _time(merge.stable_point),
             "live": merge.live_count,
@@ -189,9 +189,18 @@ class Replay:
         builder = BatchBuilder()
         builder.rows, self._batch = self._batch, []
         outcome = self.merge.apply(self._batch_input, builder.build())
+        self._refuse_rest(outcome, builder.rows)
         if self.checker and not outcome.refused and not any(d.input == self._batch_input for d in outcome.detached):
             self.checker.heard(self._batch_input, builder.rows)
         self._print(outcome)
+
+    def _refuse_rest(self, outcome: Outcome, rows: list[Row]) -> None:
+        """What stands behind an offender in its batch is refused, as it is where every line is a batch."""
+        for detached in outcome.detached:
+            if detached.violation is not None and detached.input == self._batch_input:
+                rest = BatchBuilder()
+                rest.rows = rows[detached.violation.index + 1 :]
+                self.merge.apply(self._batch_input, rest.build())
 
     def _print(self, outcome: Outcome) -> None:
         if outcome.batch.count:

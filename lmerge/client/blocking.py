@@ -20,7 +20,7 @@ from lmerge.client.follower import SubscriptionGap
 from lmerge.client.outbox import OUTBOX_BYTES_MAX
 from lmerge.client.publisher import AsyncPublisher
 from lmerge.client.subscriber import AsyncSubscriber, RowChange
-from lmerge.core.batch import Batch
+from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Element
 from lmerge.core.tdb import Tdb
 from lmerge.errors import UsageError
@@ -137,7 +137,7 @@ class Publisher:
         """Say stable(vc)."""
         self._put((STABLE, vc, 0, 0, b""))
 
-    def publish(self, batch: Batch) -> None:
+    def publish(self, batch: AnyBatch) -> None:
         """Say a whole batch. On a violation the elements before the offender have been said."""
         self._ready()
         try:
@@ -229,12 +229,12 @@ class Subscriber:
             on_gap=on_gap,
         )
         self._loop = background_loop()
-        self._items: queue.SimpleQueue[Batch | BaseException | None] = queue.SimpleQueue()
+        self._items: queue.SimpleQueue[AnyBatch | BaseException | None] = queue.SimpleQueue()
         self._room = asyncio.Event()
         self._task: Any = None
         self._closed = False
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[AnyBatch]:
         """The stream in batches, until it is complete or the subscriber is closed."""
         if self._task is not None or self._closed:
             raise UsageError("a subscriber is read once: open another")

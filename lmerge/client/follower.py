@@ -15,12 +15,16 @@ or later, never was.
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from lmerge.core.batch import EMPTY, Batch, BatchBuilder, Row
+from lmerge.core import engines
+from lmerge.core.batch import EMPTY, AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import INF, INSERT, NEG_INF, Event
+from lmerge.core.engines import LiveTdb
 from lmerge.core.merge import Merge
-from lmerge.core.tdb import Tdb
+
+# Gaps that are remembered one by one: more breaks than anybody looks at singly, some 100 KB, and each was reported.
+GAPS_MAX: Final = 1000
 
 
 class SubscriptionGap(NamedTuple):
@@ -31,10 +35,15 @@ class SubscriptionGap(NamedTuple):
 
 
 class Follower:
-    """The reader's view: ``table`` holds its live events."""
+    """The reader's view: ``table`` holds its live events, ``gaps`` what it may have missed, oldest first.
 
-    def __init__(self) -> None:
-        self.table = Tdb("subscription", keep_frozen=False)
+    Beyond GAPS_MAX the two oldest gaps become one from the start of the first to the end of the second: what lies
+    between them is then called uncertain too, but nothing that was missed is ever forgotten.
+    """
+
+    def __init__(self, engine: str = engines.AUTO) -> None:
+        self.engine: Final = engines.resolve(engine)
+        self.table: LiveTdb = engines.live_tdb("subscription", self.engine)
         self.gaps: list[SubscriptionGap] = []
         self._merge: Merge | None = None
         self._since: int | None = None  # where the first snapshot was taken; None: none has come
@@ -60,8 +69,8 @@ class Follower:
         known_to = max(self._since, self.stable_point)
         if known_to < stable_point:
             self._gap = SubscriptionGap(known_to, stable_point)
-            self.gaps.append(self._gap)
-        self._merge = merge = Merge("r4", "eager", "any")
+            self._remember(self._gap)
+        self._merge = merge = Merge("r4", "eager", "any", engine=self.engine)
         merge.attach("before")
         known = BatchBuilder()
         for vs, payload, ve in self.table.live_events():
@@ -74,14 +83,14 @@ class Follower:
         self._joining = BatchBuilder()
         return self._gap
 
-    def take(self, batch: Batch) -> Batch:
+    def take(self, batch: AnyBatch) -> AnyBatch:
         """A batch of the server; what the reader must be told of it."""
         if self._joining is not None:  # the whole snapshot is needed before anything in it can be judged
             self._joining.extend(batch)
             return EMPTY
         return self._told(batch)
 
-    def end(self) -> Batch:
+    def end(self) -> AnyBatch:
         """The snapshot is complete; what the reader must be told of it."""
         if self._joining is None:
             return EMPTY
@@ -94,7 +103,12 @@ class Follower:
         """The reader's live events, ordered by (vs, payload, ve)."""
         return self.table.live_events()
 
-    def _frozen_in_gap(self, snapshot: Batch, stable_point: int) -> list[Row]:
+    def _remember(self, gap: SubscriptionGap) -> None:
+        self.gaps.append(gap)
+        if len(self.gaps) > GAPS_MAX:
+            self.gaps[:2] = [SubscriptionGap(self.gaps[0].start, self.gaps[1].end)]
+
+    def _frozen_in_gap(self, snapshot: AnyBatch, stable_point: int) -> list[Row]:
         """What the snapshot would say of the events that it lacks, as far as it can be known."""
         there = Counter((vs, payload) for kind, vs, _, _, payload in snapshot.rows() if kind == INSERT)
         rows: list[Row] = []
@@ -108,7 +122,7 @@ class Follower:
                 rows.append((INSERT, vs, end, 0, payload))
         return rows[::-1]
 
-    def _told(self, batch: Batch) -> Batch:
+    def _told(self, batch: AnyBatch) -> AnyBatch:
         if self._merge is not None:
             batch = self._merge.apply("now", batch).batch
         self.table.apply_batch(batch)

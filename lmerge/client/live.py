@@ -14,16 +14,32 @@ beyond, inserts its live events with their present ends, says its own last stabl
 
 Events come back in the order in which they were first inserted, so a stream that promises an order keeps it. The class
 also checks what would be wrong on any server: it is the publisher's first reader.
+
+``LiveEvents`` is the definition, ``native_live.NativeLiveEvents`` does the same on the native core; ``live_events``
+chooses.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from typing import TYPE_CHECKING
 
-from lmerge.core import violations
-from lmerge.core.batch import Batch, BatchBuilder, Row
+from lmerge.core import engines, violations
+from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
 from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, show_time
+
+if TYPE_CHECKING:
+    from lmerge.client.native_live import NativeLiveEvents
+
+
+def live_events(name: str, engine: str = engines.AUTO) -> LiveEvents | NativeLiveEvents:
+    """The live events of the publisher ``name``, on an engine. Raises UsageError if it is not there."""
+    if engines.resolve(engine) == engines.PYTHON:
+        return LiveEvents(name)
+    from lmerge.client.native_live import NativeLiveEvents
+
+    return NativeLiveEvents(name)
 
 
 class LiveEvents:
@@ -59,6 +75,19 @@ class LiveEvents:
             self.stable = vs
             self._forget()
 
+    def own(self, batch: AnyBatch) -> AnyBatch:
+        """The batch as this engine keeps batches."""
+        if isinstance(batch, Batch):
+            return batch
+        builder = BatchBuilder()
+        builder.extend(batch)
+        return builder.build()
+
+    def say_batch(self, batch: AnyBatch) -> None:
+        """Notice a batch. On InputViolation the elements before the offender, ``index``, have been noticed."""
+        for index, row in enumerate(batch.rows()):
+            self.say(row, index)
+
     def trim(self, stable_point: int) -> None:
         """The merge is stable at ``stable_point``."""
         if stable_point > self.trimmed:
@@ -88,8 +117,7 @@ class LiveEvents:
         ends: list[tuple[int, int]] = node[3] if node is not None else []
         at = bisect_left(ends, (vold, 0))
         if node is None or at == len(ends) or ends[at][0] != vold:
-            known = f"ends {', '.join(show_time(end) for end, _ in ends)}" if ends else "no event"
-            raise violations.unknown_event(self.name, row, index, known)
+            raise violations.unknown_event(self.name, row, index, known([end for end, _ in ends]))
         number = ends.pop(at)[1]
         self._count -= 1
         self._add(vs, payload, ve, number)
@@ -134,3 +162,8 @@ class LiveEvents:
         else:
             node[0] = None
             self._nodes.pop((vs, payload), None)
+
+
+def known(ends: list[int] | None) -> str:
+    """The words for what a publisher has instead of the event that an adjust speaks of."""
+    return f"ends {', '.join(map(show_time, ends))}" if ends else "no event"

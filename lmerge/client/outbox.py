@@ -1,7 +1,11 @@
 """What a publisher has said and not sent yet: the sans-I/O half of both publishers.
 
 The caller's thread puts elements in, the connection's task takes batches out; a lock stands between them. Whatever
-is in the outbox is in the live events too, so a new connection starts with an empty outbox and the prelude.
+is in the outbox is in the live events too, so a new connection starts with the prelude and what is said after it.
+
+``bytes`` goes up as elements are said and down to zero as they are taken, and by nothing else. A restart hands out all
+that waits as part of the prelude, but makes no room until the next ``take``, when the prelude has been sent: otherwise
+each attempt to connect would let the caller say a whole buffer more, all of it kept in the live events.
 """
 
 from __future__ import annotations
@@ -11,10 +15,11 @@ import threading
 from array import array
 from typing import Any, Final
 
-from lmerge.client.live import LiveEvents
-from lmerge.core.batch import Batch, BatchBuilder, Row
+from lmerge.client.live import live_events
+from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
 from lmerge.core.elements import INF, NEG_INF, STABLE, show_payload
 from lmerge.errors import InputViolation, InvalidBatch, LimitExceeded
+from lmerge.wire.codec import concat_batches, payload_sizes, slice_batch
 from lmerge.wire.limits import PAYLOAD_BYTES
 
 # Bytes that wait before a publisher has to: enough to ride out a reconnect, little enough not to hide a slow server.
@@ -27,13 +32,13 @@ class Outbox:
 
     def __init__(self, name: str, *, bytes_max: int = OUTBOX_BYTES_MAX, payload_bytes_max: int = PAYLOAD_BYTES) -> None:
         self.lock = threading.Lock()
-        self.live = LiveEvents(name)
+        self.live = live_events(name)
         self.said = 0
         self.acked = 0
         self.bytes = 0
         self.bytes_max = bytes_max
         self.payload_bytes_max = payload_bytes_max
-        self._chunks: list[Batch] = []
+        self._chunks: list[AnyBatch] = []
         self._rows: list[Row] = []
 
     @property
@@ -56,57 +61,57 @@ class Outbox:
             self.said += 1
             self.bytes += ROW_BYTES + len(row[4])
 
-    def put_batch(self, batch: Batch) -> None:
+    def put_batch(self, batch: AnyBatch) -> None:
         """A batch. Raises what ``put_row`` raises; the elements before the offender have then been said."""
-        _check_columns(batch)
-        if batch.payloads and max(map(len, batch.payloads)) > self.payload_bytes_max:
+        if isinstance(batch, Batch):
+            _check_columns(batch)
+        batch = self.live.own(batch)
+        size, largest = payload_sizes(batch)
+        if largest > self.payload_bytes_max:
             for index, payload in enumerate(batch.payloads):
                 self._check_payload(payload, index)
         with self.lock:
-            say = self.live.say
-            index = 0
             try:
-                for row in batch.rows():
-                    say(row, index)
-                    index += 1
-            except InputViolation:
-                self._put(_first(batch, index))
+                self.live.say_batch(batch)
+            except InputViolation as violation:
+                said = slice_batch(batch, 0, violation.index)
+                self._put(said, payload_sizes(said)[0])
                 raise
-            self._put(batch)
+            self._put(batch, size)
 
-    def take(self) -> tuple[Batch, int] | None:
-        """Everything that waits, as one batch, and how much has been said with it."""
+    def take(self) -> tuple[AnyBatch, int] | None:
+        """Everything that waits, as one batch, and how much has been said with it; there is room again."""
         with self.lock:
+            self.bytes = 0
             self._close_rows()
             if not self._chunks:
                 return None
             chunks, self._chunks = self._chunks, []
-            self.bytes = 0
-            return (chunks[0] if len(chunks) == 1 else _joined(chunks)), self.said
+            return concat_batches(chunks), self.said
 
-    def restart(self) -> tuple[Batch, int, int]:
-        """A new connection: the prelude, how much has been said with it, and the stable point to join at."""
+    def restart(self) -> tuple[AnyBatch, int]:
+        """A new connection: the prelude, and how much has been said with it."""
         with self.lock:
-            self._chunks, self._rows, self.bytes = [], [], 0
-            return self.live.prelude(), self.said, self.live.trimmed
+            self._chunks, self._rows = [], []
+            return self.live.prelude(), self.said
 
     def heard(self, stable_point: int) -> None:
         """The merge is stable at ``stable_point``."""
         with self.lock:
             self.live.trim(stable_point)
 
-    def _put(self, batch: Batch) -> None:
+    def _put(self, batch: AnyBatch, size: int) -> None:
         self._close_rows()
         if batch.count:
             self._chunks.append(batch)
             self.said += batch.count
-            self.bytes += batch.count * ROW_BYTES + sum(map(len, batch.payloads))
+            self.bytes += batch.count * ROW_BYTES + size
 
     def _close_rows(self) -> None:
         if self._rows:
             builder = BatchBuilder()
             builder.rows, self._rows = self._rows, []
-            self._chunks.append(builder.build())
+            self._chunks.append(self.live.own(builder.build()))
 
     def _check_payload(self, payload: bytes, index: int) -> None:
         if len(payload) > self.payload_bytes_max:
@@ -142,21 +147,3 @@ def _check_columns(batch: Batch) -> None:
 def _check_length(name: str, length: int, count: int) -> None:
     if length != count:
         raise InvalidBatch(f"cannot publish a batch: column {name} has {length} elements where kinds has {count}")
-
-
-def _first(batch: Batch, count: int) -> Batch:
-    """The first ``count`` elements of ``batch``."""
-    builder = BatchBuilder()
-    builder.rows = list(batch.rows())[:count]
-    return builder.build()
-
-
-def _joined(chunks: list[Batch]) -> Batch:
-    kinds = b"".join(chunk.kinds for chunk in chunks)
-    joined = Batch(kinds, [], [], [], [])
-    for chunk in chunks:
-        joined.vs.extend(chunk.vs)
-        joined.ve.extend(chunk.ve)
-        joined.vold.extend(chunk.vold)
-        joined.payloads.extend(chunk.payloads)
-    return joined

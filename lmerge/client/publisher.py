@@ -24,7 +24,7 @@ from lmerge.client.backoff import Backoff
 from lmerge.client.encode import RowEncoder
 from lmerge.client.faults import error_of, is_retryable, violation_of
 from lmerge.client.outbox import OUTBOX_BYTES_MAX, Outbox
-from lmerge.core.batch import Batch
+from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
 from lmerge.core.properties import parse_properties
 from lmerge.errors import LmergeError, ServerGone, UsageError
@@ -39,8 +39,12 @@ LINGER_S: Final = 0.002
 BATCH_LIMITS: Final = BatchLimits(elements=8192)
 CLOSE_S: Final = 30.0
 CHANNEL_OPTIONS: Final = [
-    ("grpc.keepalive_time_ms", 10_000),  # a server that vanished without a word is noticed
+    # A server that vanished without a word is noticed within the sum of the first two, however idle the stream is.
+    # gRPC by itself pings an idle connection twice and then once a minute, and waits a minute for each answer.
+    ("grpc.keepalive_time_ms", 10_000),  # not below what the server allows, 5 s: it ends those who ping too often
     ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
     ("grpc.keepalive_permit_without_calls", 0),
     ("grpc.max_receive_message_length", 64 * 2**20),
     ("grpc.initial_reconnect_backoff_ms", 50),
@@ -123,11 +127,13 @@ class AsyncPublisher:
         """Say stable(vc)."""
         await self._put((STABLE, vc, 0, 0, b""))
 
-    async def publish(self, batch: Batch) -> None:
+    async def publish(self, batch: AnyBatch) -> None:
         """Say a whole batch. On a violation the elements before the offender have been said."""
         await self.ready()
-        self.outbox.put_batch(batch)
-        self.nudge()
+        try:
+            self.outbox.put_batch(batch)
+        finally:
+            self.nudge()
 
     async def publish_rows(self, rows: Any, *, vs: str, ve: str | None = None) -> None:
         """Say one insert per row (dicts, or an Arrow table or record batch); ``vs`` and ``ve`` name the columns of the
@@ -261,15 +267,11 @@ class AsyncPublisher:
             return error if isinstance(error, ServerGone) else ServerGone(f"{self._who()}: the server ended the stream")
         raise error
 
-    async def _attach(self, call: Any) -> tuple[Batch, int] | None:
+    async def _attach(self, call: Any) -> tuple[AnyBatch, int] | None:
         """Attach and wait for the answer. What must be said first on a new connection, None on the first one."""
-        join_at = self.join_at
-        prelude = None
-        if self._sessions:
-            batch, said, trimmed = self.outbox.restart()
-            prelude = (batch, said)
-            if trimmed > NEG_INF:  # kept are the events with Ve >= trimmed, right are those with Ve >= join_at
-                join_at = trimmed if join_at is None else max(join_at, trimmed)
+        join_at, trimmed = self.join_at, self.outbox.live.trimmed
+        if self._sessions and trimmed > NEG_INF:  # kept: the events with Ve >= trimmed; right: those with Ve >= join_at
+            join_at = trimmed if join_at is None else max(join_at, trimmed)
         attach = pb.Attach(
             merge=self.merge, replica=self.replica, incarnation=self.incarnation, properties=sorted(self.properties),
             role=pb.ROLE_OBSERVE if self.role == "observe" else pb.ROLE_ACTIVE, schema=self.encoder.message,
@@ -287,6 +289,7 @@ class AsyncPublisher:
         self.incarnation = accepted.incarnation
         self.joined = accepted.joined
         self._keep_to(accepted.limits)
+        prelude = self.outbox.restart() if self._sessions else None  # before the trim: it has to fit the join_at
         self._heard(accepted.stable_point)
         self._sessions += 1
         self.reconnects = self._sessions - 1
@@ -294,15 +297,15 @@ class AsyncPublisher:
         self._moved.set()
         return prelude
 
-    async def _write(self, call: Any, prelude: tuple[Batch, int] | None) -> None:
+    async def _write(self, call: Any, prelude: tuple[AnyBatch, int] | None) -> None:
         """Send what there is, then leave if the publisher closes."""
         if prelude is not None:
             await self._send(call, *prelude)
         while True:
             taken = self.outbox.take()
+            self._moved.set()  # there is room
             if taken is not None:
                 await self._send(call, *taken)
-                self._moved.set()
                 continue
             if self._closing:
                 await call.write(pb.PublishRequest(leave=pb.PublishRequest.Leave()))
@@ -314,7 +317,7 @@ class AsyncPublisher:
                 if not self._closing:
                     await asyncio.sleep(LINGER_S)
 
-    async def _send(self, call: Any, batch: Batch, said: int) -> None:
+    async def _send(self, call: Any, batch: AnyBatch, said: int) -> None:
         pieces = list(split_batch(batch, self._limits))
         if not pieces:
             self._acked_to(said)

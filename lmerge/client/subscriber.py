@@ -16,11 +16,11 @@ from lmerge.client.backoff import Backoff
 from lmerge.client.faults import error_of, is_retryable
 from lmerge.client.follower import Follower, SubscriptionGap
 from lmerge.client.publisher import CHANNEL_OPTIONS
-from lmerge.core.batch import Batch
+from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INSERT, Element
-from lmerge.core.tdb import Tdb
+from lmerge.core.engines import LiveTdb
 from lmerge.errors import LmergeError, ServerGone, SubscriberTooSlow
-from lmerge.wire.codec import decode_batch
+from lmerge.wire.codec import decoder
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 from lmerge.wire.limits import BatchLimits
@@ -71,7 +71,7 @@ class AsyncSubscriber:
         self._heard = False  # whether the present connection has brought anything
 
     @property
-    def tdb(self) -> Tdb:
+    def tdb(self) -> LiveTdb:
         """The live table: the events that are not fully frozen, and the stable point."""
         return self.follower.table
 
@@ -81,10 +81,10 @@ class AsyncSubscriber:
 
     @property
     def gaps(self) -> list[SubscriptionGap]:
-        """Stretches of time in which frozen events may be missing, oldest first."""
+        """Stretches of time in which frozen events may be missing, oldest first; the very oldest as one (GAPS_MAX)."""
         return self.follower.gaps
 
-    async def batches(self) -> AsyncIterator[Batch]:
+    async def batches(self) -> AsyncIterator[AnyBatch]:
         """The stream in batches, until it is complete (stable(+inf)) or the subscriber is closed."""
         backoff = Backoff()
         lost_s = time.monotonic()
@@ -133,7 +133,7 @@ class AsyncSubscriber:
             for change in self.decoded(batch):
                 yield change
 
-    def decoded(self, batch: Batch) -> list[RowChange]:
+    def decoded(self, batch: AnyBatch) -> list[RowChange]:
         """The elements of a batch as row changes."""
         names = {INSERT: "insert", ADJUST: "adjust"}
         return [
@@ -164,15 +164,16 @@ class AsyncSubscriber:
         wait = self.wait_for_merge or self._was_connected
         return pb.SubscribeRequest(merge=self.merge, subscriber=self.name, wait_for_merge=wait)
 
-    async def _responses(self, call: Any, stub: Any) -> AsyncIterator[Batch]:
+    async def _responses(self, call: Any, stub: Any) -> AsyncIterator[AnyBatch]:
         follower = self.follower
+        decode = decoder(follower.engine)
         async for response in call:
             kind = response.WhichOneof("message")
             if not self._heard:
                 self._heard = True
                 self.reconnects += self._was_connected
             if kind == "batch":
-                batch = decode_batch(response.batch, _LIMITS)
+                batch = decode(response.batch, _LIMITS)
                 if self.schema is None and not self._asked_schema and INSERT in batch.kinds:
                     await self._ask_schema(stub)
                 yield follower.take(batch)

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 
-from lmerge.core.batch import Batch
+from lmerge.core.batch import AnyBatch
 from lmerge.errors import LmergeError, SubscriberTooSlow
 from lmerge.wire.codec import encode_batch, split_batch
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -74,7 +74,7 @@ class Subscriber:
         self.queued_bytes = 0
 
 
-def encoded(batch: Batch, limits: BatchLimits) -> Iterator[tuple[bytes, int]]:
+def encoded(batch: AnyBatch, limits: BatchLimits) -> Iterator[tuple[bytes, int]]:
     """The messages that carry ``batch`` to a subscriber, each with its number of elements."""
     for piece in split_batch(batch, limits):
         yield pb.SubscribeResponse(batch=encode_batch(piece)).SerializeToString(), piece.count

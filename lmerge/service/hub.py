@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from lmerge.core.batch import Batch
+from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF
 from lmerge.core.inputs import ACTIVE
 from lmerge.core.merge import Counts, Merge, Outcome
@@ -39,7 +39,7 @@ from lmerge.service import log
 from lmerge.service.fanout import Subscriber, encoded, progress
 from lmerge.service.record import Recorder
 from lmerge.service.settings import Settings
-from lmerge.wire.codec import split_batch
+from lmerge.wire.codec import concat_batches, decoder, split_batch
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
 
@@ -97,7 +97,7 @@ class _Work(NamedTuple):
     """A batch, or a piece of one. ``sequence`` is acked once it is merged: 0 for all pieces but the last."""
 
     session: Session
-    batch: Batch
+    batch: AnyBatch
     sequence: int
     number: int  # the batch's own sequence, for messages
     index_base: int
@@ -110,6 +110,7 @@ class Hub:
     def __init__(self, name: str, settings: Settings, recorder: Recorder | None = None) -> None:
         self.name: Final = name
         self.merge: Merge = settings.new_merge()
+        self.decode: Final = decoder(self.merge.engine)  # a publisher's message as a batch for this merge
         self.schema: pb.Schema | None = None
         self.subscribers: dict[int, Subscriber] = {}
         self.detached: deque[Gone] = deque(maxlen=settings.detached_remembered)
@@ -129,7 +130,7 @@ class Hub:
         self._hurry = asyncio.Event()  # ends the pause between turns early
         self._idle: asyncio.Future[None] | None = None
         self._draining = False
-        self._output: list[Batch] = []
+        self._output: list[AnyBatch] = []
         self._piece_limits = BatchLimits(settings.turn_elements, settings.payload_bytes, 2 * settings.message_bytes)
         self._stable_ack_timer: asyncio.TimerHandle | None = None
         self._progress_timer: asyncio.TimerHandle | None = None
@@ -190,7 +191,7 @@ class Hub:
         self._check_open()
         return await self.call(lambda: self._attach(session, request))
 
-    async def put(self, session: Session, sequence: int, batch: Batch, wire_bytes: int) -> None:
+    async def put(self, session: Session, sequence: int, batch: AnyBatch, wire_bytes: int) -> None:
         """Queue a batch; waits while there is no room. Raises Draining if the server takes nothing new."""
         self._check_open()
         while self._is_full():
@@ -217,7 +218,7 @@ class Hub:
 
     # What subscribers do.
 
-    async def subscribe(self, subscriber: Subscriber) -> tuple[Batch, int, pb.Schema | None]:
+    async def subscribe(self, subscriber: Subscriber) -> tuple[AnyBatch, int, pb.Schema | None]:
         """Register, and get (live events, stable point, schema) of the same moment. Raises LimitExceeded, Draining."""
         self._check_open()
         return await self.call(lambda: self._subscribe(subscriber))
@@ -407,7 +408,7 @@ class Hub:
             self._recorder.detached(inp.name)
         self._absorb(self.merge.detach(inp.name, reason))
 
-    def _subscribe(self, subscriber: Subscriber) -> tuple[Batch, int, pb.Schema | None]:
+    def _subscribe(self, subscriber: Subscriber) -> tuple[AnyBatch, int, pb.Schema | None]:
         if self._draining:
             self._check_open()
         if len(self.subscribers) >= self._settings.subscribers_per_merge:
@@ -488,7 +489,7 @@ class Hub:
     def _flush_output(self) -> None:
         if not self._output:
             return
-        batch, self._output = _joined(self._output), []
+        batch, self._output = concat_batches(self._output), []
         if not self.subscribers:
             return
         for message, elements in encoded(batch, self._settings.batch_limits):
@@ -542,28 +543,12 @@ class Hub:
         self._progress_timer = asyncio.get_running_loop().call_later(self._settings.progress_interval_s, self._tick)
 
 
-def _told(outcome: Outcome, name: str, batch: Batch) -> int:
+def _told(outcome: Outcome, name: str, batch: AnyBatch) -> int:
     """How many elements of ``batch`` the merge looked at: all, or up to the one that broke a promise."""
     for gone in outcome.detached:
         if gone.input == name and gone.violation is not None:
             return min(gone.violation.index + 1, batch.count)
     return batch.count
-
-
-def _joined(batches: list[Batch]) -> Batch:
-    """The batches as one, in order."""
-    if len(batches) == 1:
-        return batches[0]
-    vs: list[int] = []
-    ve: list[int] = []
-    vold: list[int] = []
-    payloads: list[bytes] = []
-    for batch in batches:
-        vs += batch.vs
-        ve += batch.ve
-        vold += batch.vold
-        payloads += batch.payloads
-    return Batch(b"".join(batch.kinds for batch in batches), vs, ve, vold, payloads)
 
 
 def _columns(schema: pb.Schema) -> str:

@@ -18,7 +18,6 @@ from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, UsageError
 from lmerge.service.hub import Accepted, AttachRequest, Hub
 from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
-from lmerge.wire.codec import decode_batch
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 _ROLES: Final = {pb.ROLE_UNSPECIFIED: ACTIVE, pb.ROLE_ACTIVE: ACTIVE, pb.ROLE_OBSERVE: OBSERVE}
@@ -151,7 +150,7 @@ class PublishSession:
         if message.sequence != expected:
             raise InvalidBatch(f"{self._who}: batch {message.sequence} came where batch {expected} was due")
         try:
-            batch = decode_batch(message.batch, self._batch_limits)
+            batch = hub.decode(message.batch, self._batch_limits)
         except UsageError as error:
             raise type(error)(f"{self._who}, batch {message.sequence}: {error}") from None
         self._sequence = expected

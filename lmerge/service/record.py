@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
-from lmerge.core.batch import Batch
+from lmerge.core.batch import AnyBatch
 from lmerge.core.session import format_attach, format_detach, format_row
 from lmerge.errors import UsageError
 
@@ -35,7 +35,7 @@ class Recorder:
     def attached(self, name: str, properties: Iterable[str], join_at: int | None, role: str) -> None:
         self._file.write(format_attach(name, properties, join_at, role) + "\n")
 
-    def applied(self, name: str, batch: Batch, count: int) -> None:
+    def applied(self, name: str, batch: AnyBatch, count: int) -> None:
         """The first ``count`` elements of ``batch`` were told to the merge."""
         rows = batch.rows()
         self._file.writelines(format_row(next(rows), name) + "\n" for _ in range(count))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from lmerge.core.batch import Batch
+from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import INSERT
 from lmerge.service.fanout import Subscriber, encoded
 from lmerge.service.publish import check_name
@@ -43,7 +43,7 @@ async def serve_subscriber(
 
 
 async def _send(
-    context: Any, subscriber: Subscriber, snapshot: Batch, stable_point: int, schema: pb.Schema | None,
+    context: Any, subscriber: Subscriber, snapshot: AnyBatch, stable_point: int, schema: pb.Schema | None,
     settings: Settings,
 ) -> None:
     """Until the subscriber is finished: raises LmergeError then."""

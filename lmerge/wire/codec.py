@@ -7,21 +7,28 @@ in order, and what must be empty or zero is. What the elements *mean* is checked
 Every column crosses in one call (``memoryview.cast``, ``array``, ``bytes.translate``); checks that could need a
 look at each element are one C-level pass, and the element to blame is searched only once it is known that there is
 one. bench/service measures it.
+
+A batch of the native core has the wire's columns already: ``encode_batch`` and ``split_batch`` take it as it is, and
+``decoder`` says how to read one.
 """
 
 from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, compress
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
-from lmerge.core.batch import Batch
+from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import ADJUST, STABLE
+from lmerge.core.engines import NATIVE
 from lmerge.errors import InvalidBatch, LimitExceeded
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import DEFAULT_LIMITS, ELEMENT_BYTES, MESSAGE_OVERHEAD_BYTES, BatchLimits
+
+if TYPE_CHECKING:
+    from lmerge._native import Columns
 
 _KINDS: Final = bytes((0, ADJUST, STABLE))
 _IS_STABLE: Final = bytes(kind == STABLE for kind in range(256))
@@ -30,6 +37,15 @@ _IS_LITTLE: Final = sys.byteorder == "little"
 _INT64: Final = "q"
 _UINT32: Final = "I"
 _PAYLOADS_BYTES_MAX: Final = 2**32 - 1  # payload_ends are 32 bits wide
+
+
+def decoder(engine: str) -> Callable[[pb.Batch, BatchLimits], AnyBatch]:
+    """How to read a message for a merge on ``engine`` (``python`` or ``native``) without converting it again."""
+    if engine != NATIVE:
+        return decode_batch
+    from lmerge.wire.columns import decode_columns
+
+    return decode_columns
 
 
 def decode_batch(message: pb.Batch, limits: BatchLimits = DEFAULT_LIMITS) -> Batch:
@@ -59,8 +75,15 @@ def decode_batch(message: pb.Batch, limits: BatchLimits = DEFAULT_LIMITS) -> Bat
     return Batch(kinds, vs, ve, vold, payloads)
 
 
-def encode_batch(batch: Batch) -> pb.Batch:
+def encode_batch(batch: AnyBatch) -> pb.Batch:
     """The wire form of ``batch``. Raises InvalidBatch, naming the column and the element, if it cannot be said."""
+    if not isinstance(batch, Batch):
+        kinds, vs, ve, vold, ends, payloads = _columns(batch).wire()
+        return pb.Batch(kinds=kinds, vs=vs, ve=ve, vold=vold, payload_ends=ends, payloads=payloads)
+    return _encode_lists(batch)
+
+
+def _encode_lists(batch: Batch) -> pb.Batch:
     kinds, vs, ve, vold, payloads = batch.kinds, batch.vs, batch.ve, batch.vold, batch.payloads
     n = len(kinds)
     for name, column in (("vs", vs), ("ve", ve), ("vold", vold), ("payloads", payloads)):
@@ -75,18 +98,57 @@ def encode_batch(batch: Batch) -> pb.Batch:
     return message
 
 
-def split_batch(batch: Batch, limits: BatchLimits = DEFAULT_LIMITS) -> Iterator[Batch]:
+def split_batch(batch: AnyBatch, limits: BatchLimits = DEFAULT_LIMITS) -> Iterator[AnyBatch]:
     """``batch`` in pieces, in order, each of which fits into a message. An empty batch gives none.
 
     Raises LimitExceeded, before anything is yielded, if a single payload is above its limit.
     """
+    if isinstance(batch, Batch):
+        return _split_lists(batch, limits)
+    columns = _columns(batch)
+    if columns.largest_payload > limits.payload_bytes:
+        sizes = map(len, columns.payloads)
+        at, size = next((at, size) for at, size in enumerate(sizes) if size > limits.payload_bytes)
+        raise LimitExceeded(_too_large(at, size, limits))
+    return iter(columns.split(limits.elements, limits.message_bytes - MESSAGE_OVERHEAD_BYTES))
+
+
+def concat_batches(batches: Sequence[AnyBatch]) -> AnyBatch:
+    """The batches as one, in order. They are all of one kind, as those of one merge or one publisher are."""
+    if len(batches) == 1:
+        return batches[0]
+    if not isinstance(batches[0], Batch):
+        columns = [_columns(batch) for batch in batches]
+        return columns[0].concat(columns)
+    vs: list[int] = []
+    ve: list[int] = []
+    vold: list[int] = []
+    payloads: list[bytes] = []
+    for batch in batches:
+        vs += batch.vs
+        ve += batch.ve
+        vold += batch.vold
+        payloads += batch.payloads
+    return Batch(b"".join(batch.kinds for batch in batches), vs, ve, vold, payloads)
+
+
+def _columns(batch: AnyBatch) -> Columns:
+    """There are two kinds of batches; this one is not the lists."""
+    assert not isinstance(batch, Batch)
+    return cast("Columns", batch)
+
+
+def _too_large(at: int, size: int, limits: BatchLimits) -> str:
+    return f"the payload of element {at} has {size} bytes, above the limit of {limits.payload_bytes}"
+
+
+def _split_lists(batch: Batch, limits: BatchLimits) -> Iterator[Batch]:
     n = len(batch.kinds)
     room = limits.message_bytes - MESSAGE_OVERHEAD_BYTES
     sizes = list(map(len, batch.payloads))
     if n and max(sizes) > limits.payload_bytes:
         at = next(i for i, size in enumerate(sizes) if size > limits.payload_bytes)
-        limit = limits.payload_bytes
-        raise LimitExceeded(f"the payload of element {at} has {sizes[at]} bytes, above the limit of {limit}")
+        raise LimitExceeded(_too_large(at, sizes[at], limits))
     if 0 < n <= limits.elements and sum(sizes) + n * ELEMENT_BYTES <= room:
         yield batch
         return
@@ -94,14 +156,27 @@ def split_batch(batch: Batch, limits: BatchLimits = DEFAULT_LIMITS) -> Iterator[
     for i, size in enumerate(sizes):
         used += size + ELEMENT_BYTES
         if i > start and (used > room or i - start == limits.elements):
-            yield slice_batch(batch, start, i)
+            yield _slice_lists(batch, start, i)
             start, used = i, size + ELEMENT_BYTES
     if start < n:
-        yield slice_batch(batch, start, n)
+        yield _slice_lists(batch, start, n)
 
 
-def slice_batch(batch: Batch, start: int, stop: int) -> Batch:
+def slice_batch(batch: AnyBatch, start: int, stop: int) -> AnyBatch:
     """The elements of ``batch`` from index ``start`` up to, not including, ``stop``."""
+    return _slice_lists(batch, start, stop) if isinstance(batch, Batch) else _columns(batch).slice(start, stop)
+
+
+def payload_sizes(batch: AnyBatch) -> tuple[int, int]:
+    """Bytes of all payloads together, and of the largest."""
+    if not isinstance(batch, Batch):
+        columns = _columns(batch)
+        return columns.payload_bytes, columns.largest_payload
+    sizes = list(map(len, batch.payloads))
+    return sum(sizes), max(sizes, default=0)
+
+
+def _slice_lists(batch: Batch, start: int, stop: int) -> Batch:
     kinds, vs, ve, vold, payloads = batch.kinds, batch.vs, batch.ve, batch.vold, batch.payloads
     return Batch(kinds[start:stop], vs[start:stop], ve[start:stop], vold[start:stop], payloads[start:stop])
 

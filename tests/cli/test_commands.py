@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from lmerge.cli.publish import BATCH_ROWS_MAX
 from lmerge.client import list_merges
 
 LMERGE = [sys.executable, "-m", "lmerge"]
@@ -78,7 +79,7 @@ def test_every_command_has_help(command: str) -> None:
 def test_version_and_info() -> None:
     assert run("--version").stdout.startswith("lmerge 0.")
     facts = json.loads(run("info", "--json").stdout)
-    assert facts["engine"].startswith("python")
+    assert facts["engine"] in ("python", "native")
     assert facts["libraries"]["grpcio"]
     assert "grpcio" in run("info").stdout
 
@@ -131,6 +132,45 @@ def test_publishing_what_a_stream_may_not_say_names_the_line(served: Served) -> 
     assert result.returncode == 2
     assert "line 3" in result.stderr
     assert "insert-below-stable" in result.stderr
+
+
+def test_publishing_a_file_names_the_line_whatever_is_blank_before_it(served: Served, tmp_path: Path) -> None:
+    path = tmp_path / "stream.jsonl"
+    below = '{"op":"insert","payload":"B","vs":1,"ve":9}'
+    path.write_text("\n".join(["", STREAM[0], "", "", STREAM[2], "  ", below, STREAM[3], ""]))
+    result = run("publish", "m", str(path), "-s", served.target)
+    assert result.returncode == 2
+    assert result.stderr.startswith("lmerge: line 7: ")
+    assert "insert-below-stable" in result.stderr
+
+
+def test_publishing_names_the_line_in_any_batch_of_a_file(served: Served, tmp_path: Path) -> None:
+    path = tmp_path / "stream.jsonl"
+    rows = [f'{{"op":"insert","payload":"{at}","vs":{at},"ve":{at + 9}}}' for at in range(BATCH_ROWS_MAX + 3)]
+    wrong = '{"op":"insert","payload":"B","vs":9,"ve":1}'
+    for line in (5, BATCH_ROWS_MAX, BATCH_ROWS_MAX + 1, BATCH_ROWS_MAX + 3):
+        path.write_text("\n".join([*rows[: line - 1], wrong, *rows[line:]]))
+        result = run("publish", "m", str(path), "-s", served.target, "-r", f"r{line}")
+        assert result.returncode == 2
+        assert result.stderr.startswith(f"lmerge: line {line}: "), result.stderr
+
+
+def test_an_offender_before_a_malformed_line_is_the_one_that_is_named(served: Served, tmp_path: Path) -> None:
+    path = tmp_path / "stream.jsonl"
+    path.write_text("\n".join([STREAM[0], "", '{"op":"insert","payload":"B","vs":9,"ve":1}', "nonsense"]))
+    result = run("publish", "m", str(path), "-s", served.target)
+    assert result.returncode == 2
+    assert result.stderr.startswith("lmerge: line 3: ")
+
+
+def test_a_promise_that_the_server_finds_broken_is_told_in_its_words(served: Served, tmp_path: Path) -> None:
+    path = tmp_path / "stream.jsonl"
+    path.write_text("\n".join(['{"op":"insert","payload":"twice","vs":5,"ve":9}'] * 2))
+    result = run("publish", "m", str(path), "-s", served.target, "-p", "key")
+    assert result.returncode == 2, result.stderr
+    assert "twice" in result.stderr
+    assert "key" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_text_and_count(served: Served) -> None:

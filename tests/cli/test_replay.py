@@ -68,6 +68,28 @@ def test_stats_are_one_json_object_on_standard_error() -> None:
     assert [(i["name"], i["inserts"], i["adjusts"]) for i in stats["inputs"]] == [("1", 2, 1), ("2", 2, 2)]
 
 
+@pytest.mark.parametrize("options", [(), ("--algorithm", "r4"), ("--policy", "eager")])
+def test_a_file_and_a_pipe_give_the_same_stats_also_where_an_input_breaks_its_promise(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    lines = [
+        *TABLE_1[:5],
+        '{"op":"stable","input":"2","vc":7}',
+        '{"op":"insert","input":"2","payload":"late","vs":1,"ve":9}',
+        *(f'{{"op":"insert","input":"2","payload":"refused","vs":{at},"ve":{at + 3}}}' for at in range(9, 12)),
+        '{"op":"insert","input":"1","payload":"C","vs":9,"ve":10}',
+        '{"op":"stable","input":"2","vc":8}',
+    ]
+    path = tmp_path / "session.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    from_file = subprocess.run(
+        [*LMERGE, "replay", str(path), "--stats", *options], capture_output=True, text=True, check=True
+    )
+    from_pipe = replay(lines, "--stats", *options)
+    assert (from_file.stdout, from_file.stderr) == (from_pipe.stdout, from_pipe.stderr)
+    assert json.loads(from_file.stderr.splitlines()[-1])["refused"] == 4
+
+
 def test_check_passes_on_consistent_inputs_and_fails_on_others() -> None:
     assert replay(TABLE_1, "--check").returncode == 0
     contradiction = [
@@ -136,7 +158,6 @@ def test_a_malformed_line_is_named_and_what_came_before_it_stands(line: str, pro
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--engine", "native"), "no native core"),
         (("--policy", "loud"), "unknown policy 'loud'"),
         (("--closing", "never"), "unknown closing 'never'"),
         (("--algorithm", "r1", "--policy", "final-only"), "needs r3 or r4"),

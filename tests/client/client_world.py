@@ -62,11 +62,15 @@ class World:
 
 
 class Link:
-    """A TCP proxy. ``cut`` breaks its connections; new ones are refused until ``mend``."""
+    """A TCP proxy. ``cut`` breaks its connections; new ones are refused until ``mend``. ``hush``: its present
+    connections stay open and carry nothing any more, as if the machine at the other end had lost its power.
+    """
 
     def __init__(self) -> None:
         self.port_to = 0
         self.connections = 0
+        self.reads = 0  # pieces that clients have sent
+        self._hushed: set[asyncio.StreamWriter] = set()
         self._is_cut = False
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,6 +95,9 @@ class Link:
     def mend(self) -> None:
         self._is_cut = False
 
+    def hush(self) -> None:
+        self._hushed |= self._writers
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         if self._is_cut:
@@ -102,19 +109,22 @@ class Link:
             writer.transport.abort()
             return
         for source, sink in ((reader, far_writer), (far_reader, writer)):
-            task = asyncio.create_task(self._pump(source, sink))
+            task = asyncio.create_task(self._pump(source, sink, is_client=source is reader))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_client: bool) -> None:
         self._writers.add(sink)
         try:
             with suppress(OSError):
                 while data := await source.read(65536):
-                    sink.write(data)
-                    await sink.drain()
+                    self.reads += is_client
+                    if sink not in self._hushed:
+                        sink.write(data)
+                        await sink.drain()
         finally:
             self._writers.discard(sink)
+            self._hushed.discard(sink)
             sink.transport.abort()
 
 

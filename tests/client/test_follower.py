@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmerge.client.follower import Follower, SubscriptionGap
+from lmerge.client.follower import GAPS_MAX, Follower, SubscriptionGap
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
@@ -91,6 +91,23 @@ def test_a_break_before_the_first_stable_can_be_a_gap_too() -> None:
     reader.subscribe(service)
     service.say(Insert(b"nobody saw this", 5, 6), Stable(10))
     assert reader.subscribe(service) == SubscriptionGap(NEG_INF, 10)
+
+
+def test_beyond_the_limit_the_oldest_gaps_become_one_that_covers_them() -> None:
+    service, reader = Service(), Reader()
+    reader.subscribe(service)
+    missed = []
+    for at in range(0, 3 * GAPS_MAX, 3):
+        reader.take(service.say(Stable(at)))
+        service.say(Stable(at + 1))
+        missed.append(reader.subscribe(service))
+    assert reader.follower.gaps == missed
+    for at in range(3 * GAPS_MAX, 3 * GAPS_MAX + 9, 3):
+        reader.take(service.say(Stable(at)))
+        service.say(Stable(at + 1))
+        missed.append(reader.subscribe(service))
+    assert len(reader.follower.gaps) == GAPS_MAX
+    assert reader.follower.gaps == [SubscriptionGap(0, 10), *missed[4:]]
 
 
 def test_a_first_snapshot_that_was_cut_short_leaves_a_gap_only_beyond_it() -> None:

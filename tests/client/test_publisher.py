@@ -230,6 +230,16 @@ async def test_the_callers_own_mistake_is_raised_at_the_call_and_not_sent(
         assert publisher.failure is None
 
 
+async def test_what_stands_before_the_callers_mistake_is_sent_at_once() -> None:
+    async with World() as world, world.publisher() as publisher:
+        reading = await Reading(aside(world)).begun()
+        with pytest.raises(InputViolation) as caught:
+            await publisher.publish(Batch.of([Insert(b"fine", 1, 9), Insert(b"wrong", 5, 4), Insert(b"unsaid", 6, 9)]))
+        assert caught.value.index == 1
+        await reading.until_events(("fine", 1, 9))
+        await reading.stop()
+
+
 @pytest.mark.parametrize(("vs", "ve"), [(1.5, INF), ("1", INF), (1, 2**63), (-(2**63) - 1, 0), (None, 1)])
 async def test_what_is_no_time_is_refused_at_the_call(vs: int, ve: int) -> None:
     async with World() as world, world.publisher() as publisher:
@@ -269,6 +279,26 @@ async def test_a_full_buffer_makes_the_caller_wait() -> None:
         await publisher.flush()
 
 
+async def test_attempts_that_fail_make_no_room() -> None:
+    """In a long outage what was said must not grow by a buffer with each attempt to connect."""
+    async with World() as world, world.publisher(buffer_bytes_max=1000) as publisher:
+        world.link.cut()
+        await until(lambda: not publisher._connected.is_set())
+        for at in range(8):
+            await publisher.insert(b"x" * 100, at)
+        assert publisher.outbox.is_full
+        before = world.link.connections
+        await until(lambda: world.link.connections >= before + 4)
+        assert publisher.outbox.is_full
+        waiting = asyncio.create_task(publisher.insert(b"one more", 9))
+        await until(lambda: world.link.connections >= before + 6)
+        assert not waiting.done()
+        world.link.mend()
+        await waiting
+        await publisher.flush()
+        assert publisher.outbox.acked == 9
+
+
 async def test_it_gives_up_when_told_to() -> None:
     async with World() as world:
         publisher = await world.publisher(give_up_after_s=0.05).open()
@@ -302,6 +332,20 @@ async def test_incarnations_grow_from_publisher_to_publisher_and_with_each_recon
             assert second.incarnation > first.incarnation
 
 
+@pytest.mark.long
+async def test_an_idle_publisher_keeps_its_connection_and_notices_a_server_that_vanished() -> None:
+    """The server suffers the client's pings; they go on when nothing is said; an answer is not waited for long."""
+    async with World() as world, world.publisher() as publisher:
+        await publisher.insert("x", 1)
+        await publisher.flush()
+        before = world.link.reads
+        await until(lambda: world.link.reads >= before + 4)  # pings, and answers to those of the server
+        assert publisher.reconnects == 0
+        world.link.hush()
+        await until(lambda: publisher.reconnects == 1)
+        await publisher.flush()
+
+
 async def test_closing_waits_for_what_was_said_across_a_cut() -> None:
     async with World() as world:
         reading = await Reading(aside(world)).begun()
@@ -331,6 +375,6 @@ async def test_a_failing_callback_is_raised_to_the_caller() -> None:
 
 async def test_an_unknown_role_or_property_is_refused_at_once() -> None:
     with pytest.raises(UsageError, match="unknown role"):
-        AsyncPublisher("127.0.0.1:1", MERGE, "a", role="passive")
+        AsyncPublisher("127.0.0.1:0", MERGE, "a", role="passive")
     with pytest.raises(LmergeError, match="sorted"):
-        AsyncPublisher("127.0.0.1:1", MERGE, "a", properties=["sorted"])
+        AsyncPublisher("127.0.0.1:0", MERGE, "a", properties=["sorted"])
