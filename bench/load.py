@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lmerge.core.batch import Batch, BatchBuilder
+from lmerge.core import engines
+from lmerge.core.batch import AnyBatch, Batch, BatchBuilder
 from lmerge.core.elements import INF
 
 LIVE = 2_000
@@ -19,13 +20,19 @@ STEP = 1_000  # microseconds between starts
 
 
 @contextmanager
-def server() -> Iterator[str]:
-    """A server process; its address."""
+def server(*arguments: str) -> Iterator[str]:
+    """A server process of lmerge; its address. ``arguments``: more of ``lmerge serve``."""
+    with started("lmerge", "serve", "--port", "0", "--http-port", "-1", *arguments, "--ready-file") as target:
+        yield target
+
+
+@contextmanager
+def started(module: str, *arguments: str) -> Iterator[str]:
+    """A server process whose last argument is the file in which it says its port; its address."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready.json"
         process = subprocess.Popen(
-            [sys.executable, "-m", "lmerge", "serve", "--port", "0", "--http-port", "-1", "--ready-file", str(ready)],
-            stderr=subprocess.DEVNULL,
+            [sys.executable, "-m", module, *arguments, str(ready)], stderr=subprocess.DEVNULL
         )
         try:
             while not ready.exists():
@@ -36,10 +43,10 @@ def server() -> Iterator[str]:
             process.wait()
 
 
-def start(role: str, *arguments: object) -> subprocess.Popen[str]:
+def start(role: str, *arguments: object, module: str = "bench.load") -> subprocess.Popen[str]:
     """A load process that waits for a line on its standard input before it begins."""
     return subprocess.Popen(
-        [sys.executable, "-m", "bench.load", role, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-m", module, role, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         text=True,
     )
 
@@ -58,11 +65,20 @@ def batches(count: int, rows: int, payload_bytes: int) -> list[Batch]:
     return [*result, builder.build()]
 
 
+def owned(batch: Batch) -> AnyBatch:
+    """The batch as the best engine here keeps it, as a program that publishes columns would have it."""
+    if engines.best() == engines.PYTHON:
+        return batch
+    from lmerge.core.native import columns_of
+
+    return columns_of("bench", batch)
+
+
 def publish_flat_out(target: str, replica: str, count: int, payload_bytes: int) -> None:
     """As fast as it goes. Prints the seconds from "go" to the last ack."""
     from lmerge.client import Publisher
 
-    load = batches(count, 1_000, payload_bytes)
+    load = [owned(batch) for batch in batches(count, 1_000, payload_bytes)]
     with Publisher(target, "bench", replica, properties=("key",)) as publisher:
         print("ready", flush=True)
         sys.stdin.readline()

@@ -61,6 +61,28 @@ class Columns:
         """kinds, vs, ve, vold, payload_ends, payloads as the wire has them: a column that may be empty is."""
 
 @final
+class Received:
+    """A batch that came in a message; its columns have not been looked at yet."""
+
+    @property
+    def sequence(self) -> int:
+        """Of a PublishRequest; 0 else."""
+    def decode(self, elements_max: int, payload_bytes_max: int) -> Columns:
+        """The batch, without a copy; nothing is trusted. Raises DecodeError."""
+
+def read_publish(message: bytes) -> Received | None:
+    """The batch of a PublishRequest; None if it carries something else, or the bytes are none."""
+
+def read_subscribe(message: bytes) -> Received | None:
+    """The batch of a SubscribeResponse; None if it carries something else, or the bytes are none."""
+
+def encode_publish(sequence: int, batches: Sequence[Columns]) -> bytes:
+    """A PublishRequest with these batches as one. Raises OverflowError above 4 GiB of payloads."""
+
+def encode_subscribe(batches: Sequence[Columns]) -> bytes:
+    """A SubscribeResponse with these batches as one. Raises OverflowError above 4 GiB of payloads."""
+
+@final
 class Violation:
     """A broken promise, as numbers; lmerge.core.violations has the words.
 
@@ -93,8 +115,8 @@ class Tdb:
         """Bytes allocated; bytes of the payloads in them."""
     def __len__(self) -> int:
         """Number of live events."""
-    def apply(self, columns: Columns, start: int) -> Violation | None:
-        """Notice the elements from ``start`` on; those before an offender have been noticed."""
+    def apply(self, columns: Columns) -> Violation | None:
+        """Notice a batch; elements before an offender have been noticed. It may be kept as it is, and indexed later."""
     def apply_row(self, kind: int, vs: int, ve: int, vold: int, payload: bytes) -> Violation | None: ...
     def enter(self, vs: int, payload: bytes, ve: int) -> None:
         """Put a live event in as it is, below the stable point too."""

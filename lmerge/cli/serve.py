@@ -42,6 +42,9 @@ def serve(
     engine: Annotated[
         Engine, typer.Option(help="Implementation of the core; auto: native where it is built.")
     ] = Engine.AUTO,
+    shards: Annotated[
+        int, typer.Option(help="Threads that share out each merge by payload; native engine, r3 and r4.", min=1, max=64)
+    ] = 1,
     allow_downgrade: Annotated[
         bool, typer.Option("--allow-downgrade", help="Believe an input that breaks a property; change the algorithm.")
     ] = False,
@@ -67,7 +70,7 @@ def serve(
     settings = Settings(
         host=host, port=port, http_port=None if http_port == -1 else http_port, algorithm=algorithm.value,
         policy=policy, closing=closing, allow_downgrade=allow_downgrade, allow_create=not no_create,
-        merges=tuple(merge or ()), record_path=record, engine=engine.value,
+        merges=tuple(merge or ()), record_path=record, engine=engine.value, shards=shards,
     )
     asyncio.run(_serve(settings, ready_file))
 

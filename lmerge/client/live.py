@@ -22,7 +22,7 @@ chooses.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lmerge.core import engines, violations
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
@@ -44,6 +44,8 @@ def live_events(name: str, engine: str = engines.AUTO) -> LiveEvents | NativeLiv
 
 class LiveEvents:
     """Events by (vs, payload), each with its end and its place in the order of insertion."""
+
+    engine: Final = engines.PYTHON
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -5,8 +5,11 @@ Importing this module imports the compiled core.
 
 from __future__ import annotations
 
+from typing import Final
+
 from lmerge._native import Columns, Tdb
 from lmerge.client.live import known
+from lmerge.core import engines
 from lmerge.core.batch import AnyBatch, Row
 from lmerge.core.elements import NEG_INF
 from lmerge.core.native import columns_of, in_words
@@ -14,6 +17,8 @@ from lmerge.core.native import columns_of, in_words
 
 class NativeLiveEvents:
     """``LiveEvents``, a whole batch a call."""
+
+    engine: Final = engines.NATIVE
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,7 +51,7 @@ class NativeLiveEvents:
 
     def say_batch(self, batch: AnyBatch) -> None:
         """Notice a batch. On InputViolation the elements before the offender, ``index``, have been noticed."""
-        broken = self._tdb.apply(columns_of(self.name, batch), 0)
+        broken = self._tdb.apply(columns_of(self.name, batch))
         if broken is not None:
             raise in_words(self.name, broken, known)
 

@@ -19,7 +19,7 @@ from lmerge.client.live import live_events
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
 from lmerge.core.elements import INF, NEG_INF, STABLE, show_payload
 from lmerge.errors import InputViolation, InvalidBatch, LimitExceeded
-from lmerge.wire.codec import concat_batches, payload_sizes, slice_batch
+from lmerge.wire.codec import payload_sizes, slice_batch
 from lmerge.wire.limits import PAYLOAD_BYTES
 
 # Bytes that wait before a publisher has to: enough to ride out a reconnect, little enough not to hide a slow server.
@@ -79,21 +79,21 @@ class Outbox:
                 raise
             self._put(batch, size)
 
-    def take(self) -> tuple[AnyBatch, int] | None:
-        """Everything that waits, as one batch, and how much has been said with it; there is room again."""
+    def take(self) -> tuple[list[AnyBatch], int] | None:
+        """Everything that waits, in order, and how much has been said with it; there is room again."""
         with self.lock:
             self.bytes = 0
             self._close_rows()
             if not self._chunks:
                 return None
             chunks, self._chunks = self._chunks, []
-            return concat_batches(chunks), self.said
+            return chunks, self.said
 
-    def restart(self) -> tuple[AnyBatch, int]:
+    def restart(self) -> tuple[list[AnyBatch], int]:
         """A new connection: the prelude, and how much has been said with it."""
         with self.lock:
             self._chunks, self._rows = [], []
-            return self.live.prelude(), self.said
+            return [self.live.prelude()], self.said
 
     def heard(self, stable_point: int) -> None:
         """The merge is stable at ``stable_point``."""

@@ -20,6 +20,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
+from lmerge.client import streams
 from lmerge.client.backoff import Backoff
 from lmerge.client.encode import RowEncoder
 from lmerge.client.faults import error_of, is_retryable, violation_of
@@ -28,9 +29,8 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
 from lmerge.core.properties import parse_properties
 from lmerge.errors import LmergeError, ServerGone, UsageError
-from lmerge.wire.codec import encode_batch, split_batch
+from lmerge.wire.frames import frames_of, groups
 from lmerge.wire.generated import lmerge_pb2 as pb
-from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 from lmerge.wire.limits import BatchLimits
 
 # A lone element waits this long for company: less than anybody notices, and it makes messages 10-100 times rarer.
@@ -92,6 +92,7 @@ class AsyncPublisher:
         self._give_up_after_s = give_up_after_s
         self._failure: Exception | None = None
         self._limits = BATCH_LIMITS
+        self._frames = frames_of(self.outbox.live.engine)
         self._sessions = 0  # connections that were accepted
         self._closing = False
         self._wake = asyncio.Event()  # there may be something to send
@@ -219,7 +220,7 @@ class AsyncPublisher:
             async with grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS) as channel:
                 while True:
                     self._connected.clear()
-                    error = await self._session(pb_grpc.LmergeStub(channel))
+                    error = await self._session(channel)
                     if error is None:
                         return
                     if self._connected.is_set():  # it had been accepted: this is a new loss
@@ -236,9 +237,9 @@ class AsyncPublisher:
                 self._failure = UsageError(f"{self._who()} was cancelled")
             self._moved.set()
 
-    async def _session(self, stub: Any) -> LmergeError | None:
+    async def _session(self, channel: Any) -> LmergeError | None:
         """One connection, until it is lost (the error) or left (None). Raises a final LmergeError."""
-        call = stub.Publish()
+        call = streams.publish(channel)
         try:
             prelude = await self._attach(call)
             reader = asyncio.ensure_future(self._read(call))
@@ -267,7 +268,7 @@ class AsyncPublisher:
             return error if isinstance(error, ServerGone) else ServerGone(f"{self._who()}: the server ended the stream")
         raise error
 
-    async def _attach(self, call: Any) -> tuple[AnyBatch, int] | None:
+    async def _attach(self, call: Any) -> tuple[list[AnyBatch], int] | None:
         """Attach and wait for the answer. What must be said first on a new connection, None on the first one."""
         join_at, trimmed = self.join_at, self.outbox.live.trimmed
         if self._sessions and trimmed > NEG_INF:  # kept: the events with Ve >= trimmed; right: those with Ve >= join_at
@@ -280,7 +281,7 @@ class AsyncPublisher:
             attach.join_at = join_at
         self._sequence = 0
         self._in_flight.clear()
-        await call.write(pb.PublishRequest(attach=attach))
+        await call.write(pb.PublishRequest(attach=attach).SerializeToString())
         response = await call.read()
         if response is grpc.aio.EOF:
             raise asyncio.InvalidStateError
@@ -297,7 +298,7 @@ class AsyncPublisher:
         self._moved.set()
         return prelude
 
-    async def _write(self, call: Any, prelude: tuple[AnyBatch, int] | None) -> None:
+    async def _write(self, call: Any, prelude: tuple[list[AnyBatch], int] | None) -> None:
         """Send what there is, then leave if the publisher closes."""
         if prelude is not None:
             await self._send(call, *prelude)
@@ -308,7 +309,7 @@ class AsyncPublisher:
                 await self._send(call, *taken)
                 continue
             if self._closing:
-                await call.write(pb.PublishRequest(leave=pb.PublishRequest.Leave()))
+                await call.write(pb.PublishRequest(leave=pb.PublishRequest.Leave()).SerializeToString())
                 await call.done_writing()
                 return
             self._wake.clear()
@@ -317,16 +318,15 @@ class AsyncPublisher:
                 if not self._closing:
                     await asyncio.sleep(LINGER_S)
 
-    async def _send(self, call: Any, batch: AnyBatch, said: int) -> None:
-        pieces = list(split_batch(batch, self._limits))
+    async def _send(self, call: Any, batches: list[AnyBatch], said: int) -> None:
+        pieces = list(groups(batches, self._limits))
         if not pieces:
             self._acked_to(said)
             return
         self._in_flight.append((self._sequence + len(pieces), said))  # first: the ack can overtake the write's return
         for piece in pieces:
             self._sequence += 1
-            message = pb.PublishRequest.SequencedBatch(sequence=self._sequence, batch=encode_batch(piece))
-            await call.write(pb.PublishRequest(batch=message))
+            await call.write(self._frames.encode_publish(self._sequence, piece))
 
     async def _read(self, call: Any) -> None:
         """Acks, feedback, and the end."""

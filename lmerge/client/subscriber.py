@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 import grpc.aio
 
+from lmerge.client import streams
 from lmerge.client.backoff import Backoff
 from lmerge.client.faults import error_of, is_retryable
 from lmerge.client.follower import Follower, SubscriptionGap
@@ -20,7 +21,7 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INSERT, Element
 from lmerge.core.engines import LiveTdb
 from lmerge.errors import LmergeError, ServerGone, SubscriberTooSlow
-from lmerge.wire.codec import decoder
+from lmerge.wire.frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 from lmerge.wire.limits import BatchLimits
@@ -89,13 +90,12 @@ class AsyncSubscriber:
         backoff = Backoff()
         lost_s = time.monotonic()
         async with grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS) as channel:
-            stub: Any = pb_grpc.LmergeStub(channel)
             while self._is_open():
                 self._heard = self._asked_schema = False
-                self._call = stub.Subscribe(self._request())
+                self._call = streams.subscribe(channel, self._request())
                 problem: grpc.aio.AioRpcError | None = None
                 try:
-                    async for batch in self._responses(self._call, stub):
+                    async for batch in self._responses(self._call, channel):
                         if batch.count:
                             yield batch
                         if self.follower.is_complete:
@@ -164,20 +164,22 @@ class AsyncSubscriber:
         wait = self.wait_for_merge or self._was_connected
         return pb.SubscribeRequest(merge=self.merge, subscriber=self.name, wait_for_merge=wait)
 
-    async def _responses(self, call: Any, stub: Any) -> AsyncIterator[AnyBatch]:
+    async def _responses(self, call: Any, channel: Any) -> AsyncIterator[AnyBatch]:
         follower = self.follower
-        decode = decoder(follower.engine)
-        async for response in call:
-            kind = response.WhichOneof("message")
+        read = frames_of(follower.engine).read_subscribe
+        async for data in call:
+            response = read(data)
             if not self._heard:
                 self._heard = True
                 self.reconnects += self._was_connected
-            if kind == "batch":
-                batch = decode(response.batch, _LIMITS)
+            if not isinstance(response, pb.SubscribeResponse):
+                batch = response.decode(_LIMITS)
                 if self.schema is None and not self._asked_schema and INSERT in batch.kinds:
-                    await self._ask_schema(stub)
+                    await self._ask_schema(channel)
                 yield follower.take(batch)
-            elif kind == "snapshot_begin":
+                continue
+            kind = response.WhichOneof("message")
+            if kind == "snapshot_begin":
                 begin = response.snapshot_begin
                 if begin.HasField("schema"):
                     self.schema, self._codec = Schema.from_message(begin.schema), None
@@ -187,9 +189,10 @@ class AsyncSubscriber:
             elif kind == "snapshot_end":
                 yield follower.end()
 
-    async def _ask_schema(self, stub: Any) -> None:
+    async def _ask_schema(self, channel: Any) -> None:
         """The snapshot of a merge without publishers had none; the first of them has declared it before it inserted."""
         self._asked_schema = True
+        stub: Any = pb_grpc.LmergeStub(channel)
         described = await stub.DescribeMerge(pb.DescribeMergeRequest(merge=self.merge))
         if described.HasField("schema"):
             self.schema = Schema.from_message(described.schema)

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from lmerge.core.algorithm import Algorithm
 from lmerge.core.batch import AnyBatch, BatchBuilder
 from lmerge.core.elements import NEG_INF, STABLE, Event
+from lmerge.core.index import Indexed
 from lmerge.core.inputs import Input
 from lmerge.core.insert_only import R0, R1, R2
 from lmerge.core.policy import Closing, Policy
@@ -23,7 +24,7 @@ from lmerge.core.r3 import R3
 from lmerge.core.r3minus import R3Minus
 from lmerge.core.r4 import R4
 from lmerge.core.statetext import dump_input_state, dump_live, json_text, load_input_state, load_live
-from lmerge.core.switch import switch
+from lmerge.core.switch import merge_waiting, switch
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
 
@@ -205,6 +206,8 @@ class PythonEngine:
             new.widen(self._slots())
         # A downgrade comes in the middle of a call: what it has to report so far must not go with the old algorithm.
         new.newly_joined, new.broken = self._algorithm.newly_joined, self._algorithm.broken
+        if started and isinstance(new, Indexed):
+            merge_waiting(new, self._out)
         self._algorithm = new
         self._live = self._new_live() if new.shown() is not None else self._live or self._new_live()
 

@@ -238,10 +238,10 @@ def weaken_ties(old: R0 | R1, new: R1 | R2) -> None:
     new.max_vs = old.max_vs
     if isinstance(old, R1):
         slot = old.slot
-        positions = {name: inp.tie_count for name, inp in old.inputs.items() if inp.last_vs == old.max_vs}
+        positions = {name: inp.tie_count for name, inp in old.inputs.items() if _stands_at(inp, old)}
     else:
         slot = [] if old.last is None else [old.last]
-        positions = {name: 1 for name, inp in old.inputs.items() if inp.last_vs == old.max_vs}
+        positions = {name: 1 for name, inp in old.inputs.items() if _stands_at(inp, old)}
     if isinstance(new, R1):
         new.slot = list(slot)
         for name, position in positions.items():
@@ -250,6 +250,11 @@ def weaken_ties(old: R0 | R1, new: R1 | R2) -> None:
     for at, (payload, _) in enumerate(slot):
         bits = sum(1 << old.inputs[name].slot for name, position in positions.items() if at < position)
         new.hash[payload] = new.hash.get(payload, 0) | bits
+
+
+def _stands_at(inp: Input, algorithm: InsertOnly) -> bool:
+    """Whether the input has delivered elements at MaxVs; those of a joining input wait, and count when it joins."""
+    return inp.joined and inp.last_vs == algorithm.max_vs
 
 
 def _plain(payload: bytes, ve: int) -> list[str | int]:

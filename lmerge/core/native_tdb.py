@@ -32,7 +32,7 @@ class NativeTdb:
     def apply_batch(self, batch: AnyBatch) -> None:
         """Apply a batch; on InputViolation the elements before the offender have been applied."""
         columns = columns_of(self.name, batch)
-        broken = self._tdb.apply(columns, 0)
+        broken = self._tdb.apply(columns)
         if broken is not None:
             violation = in_words(self.name, broken, violations.known_live_ends)
             self._applied += broken.index

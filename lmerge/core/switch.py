@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import Counter
 
 from lmerge.core.algorithm import Algorithm
-from lmerge.core.elements import Event
-from lmerge.core.index import IN, OUT
+from lmerge.core.batch import BatchBuilder
+from lmerge.core.elements import NEG_INF, Event
+from lmerge.core.index import IN, OUT, Indexed
 from lmerge.core.insert_only import R0, R1, R2, InsertOnly, weaken_ties
 from lmerge.core.r3 import R3
 from lmerge.core.r4 import R4
+from lmerge.errors import InputViolation
 
 
 def switch(old: Algorithm, new: Algorithm, live: list[Event]) -> None:
@@ -32,6 +34,27 @@ def switch(old: Algorithm, new: Algorithm, live: list[Event]) -> None:
         weaken_ties(old, new)
     else:  # nothing more special than what runs is ever chosen
         raise AssertionError(f"cannot switch from {old.name} to {new.name}")
+
+
+def merge_waiting(new: Indexed, out: BatchBuilder) -> None:
+    """With an index, elements of a joining input do not wait: what has waited under R0-R2 is merged now.
+
+    The input's stable point, which it may have said since, is no reason to refuse what came before. A promise found
+    broken goes to ``new.broken``: it was another input that made the merge switch.
+    """
+    for inp in list(new.inputs.values()):
+        if not inp.waiting:
+            continue
+        builder = BatchBuilder()
+        builder.rows, inp.waiting = inp.waiting, []
+        floor = inp.stable, inp.last_vs
+        inp.stable = inp.last_vs = NEG_INF
+        try:
+            new.apply(inp, builder.build(), 0, out)
+        except InputViolation as violation:
+            violation.index = 0
+            new.broken.append(violation)
+        inp.stable, inp.last_vs = floor
 
 
 def can_switch(old: Algorithm, new: type[Algorithm]) -> bool:

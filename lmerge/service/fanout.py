@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lmerge.core.batch import AnyBatch
 from lmerge.errors import LmergeError, SubscriberTooSlow
-from lmerge.wire.codec import encode_batch, split_batch
+from lmerge.wire.frames import Frames, groups
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
 
@@ -74,10 +74,10 @@ class Subscriber:
         self.queued_bytes = 0
 
 
-def encoded(batch: AnyBatch, limits: BatchLimits) -> Iterator[tuple[bytes, int]]:
-    """The messages that carry ``batch`` to a subscriber, each with its number of elements."""
-    for piece in split_batch(batch, limits):
-        yield pb.SubscribeResponse(batch=encode_batch(piece)).SerializeToString(), piece.count
+def encoded(batches: Sequence[AnyBatch], frames: Frames, limits: BatchLimits) -> Iterator[tuple[bytes, int]]:
+    """The messages that carry ``batches`` to a subscriber, each with its number of elements."""
+    for group in groups(batches, limits):
+        yield frames.encode_subscribe(group), sum(batch.count for batch in group)
 
 
 def progress(stable_point: int) -> bytes:

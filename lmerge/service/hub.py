@@ -8,8 +8,9 @@ A *turn* takes what waits, up to a number of elements, and ends with one output 
 at most one ack per input, and one flush of the record. Under load turns grow and so do output batches; at a low
 rate turns start ``turn_interval_s`` apart, which bounds the latency that batching adds.
 
-The inbox is bounded: a publisher whose batch finds no room waits, its stream is not read, and HTTP/2 flow control
-holds the replica.
+On the native engine the batches of a large turn are merged in a thread (``Pool``), with the GIL released: other merges
+of the server, and the sockets, go on on other cores. Nobody but this task touches the merge, and it waits; what others
+may ask meanwhile is answered from the moment before (``observed``).
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple, TypeVar
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF
+from lmerge.core.engines import NATIVE
 from lmerge.core.inputs import ACTIVE
 from lmerge.core.merge import Counts, Merge, Outcome
 from lmerge.core.merge import InputDetached as Gone
@@ -37,13 +40,19 @@ from lmerge.errors import (
 )
 from lmerge.service import log
 from lmerge.service.fanout import Subscriber, encoded, progress
+from lmerge.service.inbox import Inbox, Session, Work
+from lmerge.service.observed import Observed, observe
 from lmerge.service.record import Recorder
 from lmerge.service.settings import Settings
-from lmerge.wire.codec import concat_batches, decoder, split_batch
+from lmerge.wire.codec import split_batch
+from lmerge.wire.frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
 
 T = TypeVar("T")
+
+# Batches of fewer elements are merged at once: a thread costs about as much as half a millisecond of merging.
+THREAD_ELEMENTS_MIN: Final = 8192
 
 
 class AttachRequest(NamedTuple):
@@ -67,16 +76,6 @@ class Accepted(NamedTuple):
     algorithm_reason: str
 
 
-class Session(Protocol):
-    """The publisher's stream, as the hub sees it."""
-
-    def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
-        """Everything up to ``sequence`` is merged; the merge's stable point; whether the input counts."""
-
-    def end(self, error: LmergeError, detached: pb.PublishResponse.Detached | None = None) -> None:
-        """The input has ended, and not by its own wish."""
-
-
 class Attached:
     """The hub's record of one attached input."""
 
@@ -93,24 +92,15 @@ class Attached:
         self.attached_at = time.monotonic()
 
 
-class _Work(NamedTuple):
-    """A batch, or a piece of one. ``sequence`` is acked once it is merged: 0 for all pieces but the last."""
-
-    session: Session
-    batch: AnyBatch
-    sequence: int
-    number: int  # the batch's own sequence, for messages
-    index_base: int
-    wire_bytes: int
-
-
 class Hub:
     """Runs one merge. ``start`` makes its task; ``on_crash`` hears of a bug in it."""
 
-    def __init__(self, name: str, settings: Settings, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self, name: str, settings: Settings, recorder: Recorder | None = None, pool: ThreadPoolExecutor | None = None,
+    ) -> None:
         self.name: Final = name
         self.merge: Merge = settings.new_merge()
-        self.decode: Final = decoder(self.merge.engine)  # a publisher's message as a batch for this merge
+        self.frames: Final = frames_of(self.merge.engine)  # messages as batches for this merge, and back
         self.schema: pb.Schema | None = None
         self.subscribers: dict[int, Subscriber] = {}
         self.detached: deque[Gone] = deque(maxlen=settings.detached_remembered)
@@ -122,16 +112,15 @@ class Hub:
         self._settings = settings
         self._recorder = recorder
         self._inputs: dict[str, Attached] = {}
-        self._inbox: deque[_Work | Callable[[], None]] = deque()
-        self._queued_elements = 0
-        self._queued_bytes = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()  # publishers that wait for room
-        self._wake = asyncio.Event()
+        self._turn_elements = settings.turn_elements_of(self.merge.engine)
+        self._inbox = Inbox(settings.merge_queue_elements, settings.merge_queue_bytes)
+        self._pool = pool if self.merge.engine == NATIVE else None
+        self._before: Observed | None = None  # while a thread merges: what was before
+        self._stable_point = self.merge.stable_point  # at the end of the last turn
         self._hurry = asyncio.Event()  # ends the pause between turns early
-        self._idle: asyncio.Future[None] | None = None
         self._draining = False
         self._output: list[AnyBatch] = []
-        self._piece_limits = BatchLimits(settings.turn_elements, settings.payload_bytes, 2 * settings.message_bytes)
+        self._piece_limits = BatchLimits(self._turn_elements, settings.payload_bytes, 2 * settings.message_bytes)
         self._stable_ack_timer: asyncio.TimerHandle | None = None
         self._progress_timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -147,10 +136,7 @@ class Hub:
         self._draining = True
         if not self._is_alive:  # it has failed, and its streams have been told
             return
-        while self._inbox or self._waiting:
-            self._idle = asyncio.get_running_loop().create_future()
-            self._step(lambda: None)
-            await self._idle
+        await self._inbox.emptied()
         error = Draining(f"merge {self.name!r}: the server is draining; try another server, or this one later")
         await self.call(lambda: self._end_all(error))
 
@@ -179,7 +165,12 @@ class Hub:
 
     @property
     def queued_elements(self) -> int:
-        return self._queued_elements
+        return self._inbox.elements
+
+    @property
+    def observed(self) -> Observed:
+        """The merge for people and dashboards."""
+        return self._before if self._before is not None else observe(self.merge)
 
     def attached(self, name: str) -> Attached | None:
         return self._inputs.get(name)
@@ -194,17 +185,14 @@ class Hub:
     async def put(self, session: Session, sequence: int, batch: AnyBatch, wire_bytes: int) -> None:
         """Queue a batch; waits while there is no room. Raises Draining if the server takes nothing new."""
         self._check_open()
-        while self._is_full():
-            room = asyncio.get_running_loop().create_future()
-            self._waiting.append(room)
-            await room
-        if batch.count <= self._settings.turn_elements:
-            self._queue(_Work(session, batch, sequence, sequence, 0, wire_bytes))
+        await self._inbox.room()
+        if batch.count <= self._turn_elements:
+            self._queue(Work(session, batch, sequence, sequence, 0, wire_bytes))
             return
         base, pieces = 0, list(split_batch(batch, self._piece_limits))
         for piece in pieces:
             is_last = piece is pieces[-1]
-            self._queue(_Work(session, piece, sequence if is_last else 0, sequence, base, wire_bytes if is_last else 0))
+            self._queue(Work(session, piece, sequence if is_last else 0, sequence, base, wire_bytes if is_last else 0))
             base += piece.count
 
     async def leave(self, session: Session, reason: str) -> None:
@@ -262,23 +250,13 @@ class Hub:
         if not self._is_alive:
             raise self._failed()
 
-    def _is_full(self) -> bool:
-        settings = self._settings
-        return (
-            self._queued_elements >= settings.merge_queue_elements or self._queued_bytes >= settings.merge_queue_bytes
-        )
-
-    def _queue(self, work: _Work) -> None:
-        self._queued_elements += work.batch.count
-        self._queued_bytes += work.wire_bytes
-        self._inbox.append(work)
-        self._wake.set()
-        if self._queued_elements >= self._settings.turn_elements:
+    def _queue(self, work: Work) -> None:
+        self._inbox.put(work)
+        if self._inbox.elements >= self._turn_elements:
             self._hurry.set()
 
     def _step(self, step: Callable[[], None]) -> None:
-        self._inbox.append(step)
-        self._wake.set()
+        self._inbox.put(step)
         self._hurry.set()
 
     # Turns.
@@ -296,7 +274,7 @@ class Hub:
         loop = asyncio.get_running_loop()
         next_turn = 0.0
         while True:
-            await self._wake.wait()
+            await self._inbox.wake.wait()
             pause = next_turn - loop.time()
             if pause > 0 and not self._hurry.is_set():
                 timer = loop.call_later(pause, self._hurry.set)
@@ -305,52 +283,57 @@ class Hub:
             started = loop.time()
             next_turn = started + interval
             self._hurry.clear()
-            self._turn()
+            await self._turn()
             self.turns += 1
             self.turn_seconds += loop.time() - started
             if self._inbox:
                 self._hurry.set()
                 await asyncio.sleep(0)  # the streams of other merges, and acks, go on
-            else:
-                self._wake.clear()
 
-    def _turn(self) -> None:
-        budget = self._settings.turn_elements
+    async def _turn(self) -> None:
+        budget = self._turn_elements
         inbox = self._inbox
         while inbox and budget > 0:
-            step = inbox.popleft()
-            if isinstance(step, _Work):
-                budget -= step.batch.count or 1
-                self._merge(step)
+            works = inbox.take_batches(budget)
+            if works:
+                budget -= sum(work.batch.count or 1 for work in works)
+                await self._merge(works)
             else:
-                step()
+                inbox.take_step()()
+        self._stable_point = self.merge.stable_point
         self._flush_output()
         if self._recorder is not None:
             self._recorder.flush()
         self._send_acks()
-        self._free_room()
-
-    def _free_room(self) -> None:
-        if not self._is_full():
-            while self._waiting:
-                room = self._waiting.popleft()
-                if not room.done():
-                    room.set_result(None)
-        if self._idle is not None and not self._inbox and not self._idle.done():
-            self._idle.set_result(None)
+        inbox.settle()
 
     # Steps.
 
-    def _merge(self, work: _Work) -> None:
-        self._queued_elements -= work.batch.count
-        self._queued_bytes -= work.wire_bytes
-        session = work.session
-        inp = next((i for i in self._inputs.values() if i.session is session), None)
-        if inp is None:  # fenced, or detached by a fault, while this waited
-            self.merge.refused += work.batch.count
-            return
-        outcome = self.merge.apply(inp.name, work.batch, inp.incarnation)
-        if self._recorder is not None:
+    async def _merge(self, works: list[Work]) -> None:
+        by_session = {id(inp.session): inp for inp in self._inputs.values()}
+        told = [(work, inp) for work in works if (inp := by_session.get(id(work.session))) is not None]
+        if len(told) < len(works):  # fenced, or detached by a fault, while they waited
+            gone = {id(work) for work in works} - {id(work) for work, _ in told}
+            self.merge.refused += sum(work.batch.count for work in works if id(work) in gone)
+        merge = self.merge
+
+        def apply() -> list[Outcome]:
+            return [merge.apply(inp.name, work.batch, inp.incarnation) for work, inp in told]
+
+        if self._pool is None or sum(work.batch.count for work, _ in told) < THREAD_ELEMENTS_MIN:
+            outcomes = apply()
+        else:
+            self._before = observe(merge)
+            try:
+                outcomes = await asyncio.get_running_loop().run_in_executor(self._pool, apply)
+            finally:
+                self._before = None
+        for (work, inp), outcome in zip(told, outcomes, strict=True):
+            self._merged(work, inp, outcome)
+
+    def _merged(self, work: Work, inp: Attached, outcome: Outcome) -> None:
+        is_attached = self._inputs.get(inp.name) is inp  # not so behind a broken promise: the merge has refused it then
+        if self._recorder is not None and is_attached:
             self._recorder.applied(inp.name, work.batch, _told(outcome, inp.name, work.batch))
         self._absorb(outcome, work)
         if work.sequence and self._inputs.get(inp.name) is inp:
@@ -433,7 +416,7 @@ class Hub:
 
     # What a call of the merge caused.
 
-    def _absorb(self, outcome: Outcome, work: _Work | None = None) -> None:
+    def _absorb(self, outcome: Outcome, work: Work | None = None) -> None:
         if outcome.batch.count:
             self._output.append(outcome.batch)
         for name in outcome.joined:
@@ -462,7 +445,7 @@ class Hub:
         log.event(logging.WARNING, "input admitted early", merge=self.name, input=first.name, join_at=first.join_at)
         self._absorb(self.merge.admit(first.name))
 
-    def _input_gone(self, gone: Gone, work: _Work | None) -> None:
+    def _input_gone(self, gone: Gone, work: Work | None) -> None:
         self.detached.appendleft(gone)
         word = gone.violation.code if gone.violation is not None else gone.reason.split(" ")[0]
         self.detached_counts[word] = self.detached_counts.get(word, 0) + 1
@@ -489,10 +472,10 @@ class Hub:
     def _flush_output(self) -> None:
         if not self._output:
             return
-        batch, self._output = concat_batches(self._output), []
+        batches, self._output = self._output, []
         if not self.subscribers:
             return
-        for message, elements in encoded(batch, self._settings.batch_limits):
+        for message, elements in encoded(batches, self.frames, self._settings.batch_limits):
             for subscriber in list(self.subscribers.values()):
                 if not subscriber.offer(message, elements):
                     self._cut_off(subscriber)
@@ -508,11 +491,11 @@ class Hub:
 
     def _ack(self, inp: Attached) -> None:
         inp.unacked = False
-        inp.acked_stable = self.merge.stable_point
+        inp.acked_stable = self._stable_point
         inp.session.acknowledge(inp.merged, inp.acked_stable, inp.joined)
 
     def _send_acks(self) -> None:
-        stable_point = self.merge.stable_point
+        stable_point = self._stable_point
         others = False
         for inp in self._inputs.values():
             if inp.unacked:
@@ -527,7 +510,7 @@ class Hub:
         """Tell the inputs that were quiet how far others have moved the merge."""
         self._stable_ack_timer = None
         for inp in self._inputs.values():
-            if inp.acked_stable != self.merge.stable_point:
+            if inp.acked_stable != self._stable_point:
                 self._ack(inp)
 
     def _tick(self) -> None:
@@ -535,7 +518,7 @@ class Hub:
         self._progress_timer = None
         if not self.subscribers:
             return
-        message = progress(self.merge.stable_point)
+        message = progress(self._stable_point)
         for subscriber in list(self.subscribers.values()):
             if subscriber.quiet and not subscriber.queued_bytes:
                 subscriber.offer(message, 0)

@@ -63,13 +63,13 @@ def _merge_counters(hubs: list[Hub]) -> Iterator[Metric]:
     turns = CounterMetricFamily("lmerge_turns", "Turns of the merge's task", labels=["merge"])
     seconds = CounterMetricFamily("lmerge_turn_seconds", "Time spent in turns", labels=["merge"])
     for hub in hubs:
-        for family, counts in ((received, hub.merge.received), (emitted, hub.merge.emitted)):
+        for family, counts in ((received, hub.observed.received), (emitted, hub.observed.emitted)):
             for kind, value in zip(Counts._fields, counts):
                 family.add_metric([hub.name, kind.removesuffix("s")], value)
         for word, count in sorted(hub.detached_counts.items()):
             gone.add_metric([hub.name, word], count)
-        late.add_metric([hub.name], hub.merge.late)
-        refused.add_metric([hub.name], hub.merge.refused)
+        late.add_metric([hub.name], hub.observed.late)
+        refused.add_metric([hub.name], hub.observed.refused)
         cut.add_metric([hub.name], hub.cut_off_count)
         turns.add_metric([hub.name], hub.turns)
         seconds.add_metric([hub.name], hub.turn_seconds)
@@ -85,10 +85,10 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
     readers = GaugeMetricFamily("lmerge_attached_subscribers", "Subscribers", labels=["merge"])
     backlog = GaugeMetricFamily("lmerge_subscriber_queue_bytes", "Largest queue of a subscriber", labels=["merge"])
     for hub in hubs:
-        live.add_metric([hub.name], hub.merge.live_count)
-        inputs.add_metric([hub.name], len(hub.merge.inputs()))
-        losses.add_metric([hub.name], hub.merge.survives_losses)
-        stable.add_metric([hub.name], _time(hub.merge.stable_point))
+        live.add_metric([hub.name], hub.observed.live_count)
+        inputs.add_metric([hub.name], len(hub.observed.inputs))
+        losses.add_metric([hub.name], hub.observed.survives_losses)
+        stable.add_metric([hub.name], _time(hub.observed.stable_point))
         queued.add_metric([hub.name], hub.queued_elements)
         readers.add_metric([hub.name], len(hub.subscribers))
         backlog.add_metric([hub.name], max((s.queued_bytes for s in hub.subscribers.values()), default=0))
@@ -104,7 +104,7 @@ def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
     lag = GaugeMetricFamily("lmerge_input_lag_time", "Distance behind the furthest input", labels=labels)
     joined = GaugeMetricFamily("lmerge_input_joined_bool", "1 if it counts as redundant", labels=labels)
     for hub in hubs:
-        statuses = hub.merge.inputs()
+        statuses = hub.observed.inputs
         front = max((s.stable_point for s in statuses), default=NEG_INF)
         for status in statuses:
             key = [hub.name, status.name]

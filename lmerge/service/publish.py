@@ -7,7 +7,8 @@ full), and a writer that sends the latest ack. The hub ends the session when the
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
 from grpc.aio import EOF
@@ -18,7 +19,10 @@ from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, UsageError
 from lmerge.service.hub import Accepted, AttachRequest, Hub
 from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
+from lmerge.wire.frames import Received
 from lmerge.wire.generated import lmerge_pb2 as pb
+
+M = TypeVar("M")
 
 _ROLES: Final = {pb.ROLE_UNSPECIFIED: ACTIVE, pb.ROLE_ACTIVE: ACTIVE, pb.ROLE_OBSERVE: OBSERVE}
 
@@ -107,7 +111,7 @@ class PublishSession:
             raise UsageError(f"no attach came within {self._settings.attach_timeout_s} s") from None
         if data is EOF:
             raise UsageError("the stream ended before an attach came")
-        request = self._parsed(data)
+        request = self._parsed(data, pb.PublishRequest.FromString)
         if request.WhichOneof("message") != "attach":
             raise UsageError("the first message must be an attach")
         return request.attach
@@ -132,37 +136,39 @@ class PublishSession:
 
     async def _read(self, hub: Hub) -> None:
         """Until the publisher leaves or half-closes."""
+        read = hub.frames.read_publish
         while True:
             data = await self._context.read()
             if data is EOF:
                 return
-            request = self._parsed(data)
+            request = self._parsed(data, read)
+            if not isinstance(request, pb.PublishRequest):
+                await self._take(hub, request, len(data))
+                continue
             kind = request.WhichOneof("message")
-            if kind == "batch":
-                await self._take(hub, request.batch, len(data))
-            elif kind == "leave":
+            if kind == "leave":
                 return
-            elif kind == "attach":
+            if kind == "attach":
                 raise UsageError(f"{self._who}: a second attach came; a stream attaches once")
 
-    async def _take(self, hub: Hub, message: pb.PublishRequest.SequencedBatch, wire_bytes: int) -> None:
+    async def _take(self, hub: Hub, received: Received, wire_bytes: int) -> None:
         expected = self._sequence + 1
-        if message.sequence != expected:
-            raise InvalidBatch(f"{self._who}: batch {message.sequence} came where batch {expected} was due")
+        if received.sequence != expected:
+            raise InvalidBatch(f"{self._who}: batch {received.sequence} came where batch {expected} was due")
         try:
-            batch = hub.decode(message.batch, self._batch_limits)
+            batch = received.decode(self._batch_limits)
         except UsageError as error:
-            raise type(error)(f"{self._who}, batch {message.sequence}: {error}") from None
+            raise type(error)(f"{self._who}, batch {received.sequence}: {error}") from None
         self._sequence = expected
         await hub.put(self, expected, batch, wire_bytes)
 
-    def _parsed(self, data: bytes) -> pb.PublishRequest:
+    def _parsed(self, data: bytes, parse: Callable[[bytes], M]) -> M:
         if len(data) > self._settings.message_bytes:
             raise LimitExceeded(
                 f"{self._who}: a message of {len(data)} bytes is above the limit of {self._settings.message_bytes}"
             )
         try:
-            return pb.PublishRequest.FromString(data)
+            return parse(data)
         except DecodeError:
             raise InvalidBatch(f"{self._who}: a message of {len(data)} bytes is not a PublishRequest") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from lmerge.errors import Draining, LimitExceeded, UnknownMerge, UsageError
 from lmerge.service import log
@@ -21,6 +22,7 @@ class Registry:
         self.draining = False
         self._settings = settings
         self._on_crash = on_crash
+        self._pool = ThreadPoolExecutor(settings.merge_threads, "merge")  # starts its threads when they are needed
         self._awaited: dict[str, list[asyncio.Future[Hub]]] = {}
 
     def declare(self) -> None:
@@ -89,6 +91,7 @@ class Registry:
 
     async def close(self) -> None:
         await asyncio.gather(*(hub.close() for hub in self.hubs.values()))
+        self._pool.shutdown(wait=False)
 
     def _create(self, name: str) -> Hub:
         settings = self._settings
@@ -102,7 +105,7 @@ class Registry:
                     f'{settings.record_path!r}; a record path with "{{merge}}" in it takes several'
                 )
             recorder = Recorder(record_file(settings.record_path, name))
-        hub = Hub(name, settings, recorder)
+        hub = Hub(name, settings, recorder, self._pool)
         hub.start(self._on_crash)
         self.hubs[name] = hub
         log.event(logging.INFO, "merge made", merge=name)

@@ -5,6 +5,7 @@ Made by the CLI or by tests, read by everything in the service, changed by nobod
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,8 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
 
 MERGE_FIELD: Final = "{merge}"
+PORTS: Final = ("port", "http_port")  # 0: any that is free
+TURN_ELEMENTS: Final = {engines.PYTHON: 4096, engines.NATIVE: 32_768}
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,10 @@ class Settings:
     allow_downgrade: bool = False
     # The fast one where it was built; both say the same.
     engine: str = engines.AUTO
+    # Threads that share out each merge by payload: for streams that outgrow a core; see docs/design/0003.
+    shards: int = 1
+    # Threads in which the merges of a server do large turns, on the native engine: more than cores would only wait.
+    merge_threads: int = os.cpu_count() or 1
 
     # Publishers should not need an administrator; turn it off where names are under control.
     allow_create: bool = True
@@ -64,9 +71,8 @@ class Settings:
     merge_queue_bytes: int = 16 * 2**20
     # What a subscriber may be behind before it is cut off: some seconds of a busy merge.
     subscriber_queue_bytes: int = 32 * 2**20
-    # One turn of a merge, about 10 ms of the Python core: the longest that other merges, health checks and sockets
-    # wait.
-    turn_elements: int = 4096
+    # One turn of a merge, the longest that other merges and sockets wait; None: about 10 ms of the engine.
+    turn_elements: int | None = None
     # At a low rate turns start this far apart: a message costs about 0.1 ms, so output costs at most 5 % of a core.
     turn_interval_s: float = 0.002
 
@@ -90,6 +96,10 @@ class Settings:
         """What one batch may hold."""
         return BatchLimits(self.batch_elements, self.payload_bytes, self.message_bytes)
 
+    def turn_elements_of(self, engine: str) -> int:
+        """``turn_elements`` for a merge on ``engine``."""
+        return TURN_ELEMENTS[engine] if self.turn_elements is None else self.turn_elements
+
     def limits_message(self) -> pb.Limits:
         """The limits as peers are told."""
         return pb.Limits(
@@ -106,13 +116,14 @@ class Settings:
     def new_merge(self) -> Merge:
         """A merge as the settings say. Raises UsageError if they make no sense."""
         return Merge(
-            self.algorithm, self.policy, self.closing, allow_downgrade=self.allow_downgrade, engine=self.engine
+            self.algorithm, self.policy, self.closing, allow_downgrade=self.allow_downgrade, engine=self.engine,
+            shards=self.shards,
         )
 
     def validate(self) -> None:
         """Raise UsageError if a value is impossible, or two of them do not go together."""
         self.new_merge()
-        for name in ("port", "http_port"):
+        for name in PORTS:
             port = getattr(self, name)
             if port is not None and not 0 <= port <= 65535:
                 raise UsageError(f"{name} must be between 0 and 65535, not {port}")
@@ -120,7 +131,7 @@ class Settings:
             value = getattr(self, field.name)
             if field.type == "float" and not 0 <= value < float("inf"):
                 raise UsageError(f"{field.name} must be at least 0 seconds, not {value}")
-            if field.type == "int" and field.name != "port" and value < 1:
+            if field.name not in PORTS and field.type in ("int", "int | None") and value is not None and value < 1:
                 raise UsageError(f"{field.name} must be positive, not {value}")
         self._check_sizes()
         if not self.allow_create and not self.merges:

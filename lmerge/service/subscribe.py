@@ -10,11 +10,11 @@ import asyncio
 from typing import Any
 
 from lmerge.core.batch import AnyBatch
-from lmerge.core.elements import INSERT
 from lmerge.service.fanout import Subscriber, encoded
 from lmerge.service.publish import check_name
 from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
+from lmerge.wire.frames import Frames
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 
@@ -29,7 +29,7 @@ async def serve_subscriber(
     subscriber = Subscriber(name, context.peer(), settings.subscriber_queue_bytes)
     try:
         snapshot, stable_point, schema = await hub.subscribe(subscriber)
-        sender = asyncio.create_task(_send(context, subscriber, snapshot, stable_point, schema, settings))
+        sender = asyncio.create_task(_send(context, subscriber, snapshot, stable_point, schema, hub.frames, settings))
         try:
             await asyncio.wait((sender, subscriber.cut), return_when=asyncio.FIRST_COMPLETED)
             if subscriber.cut.done():
@@ -44,15 +44,15 @@ async def serve_subscriber(
 
 async def _send(
     context: Any, subscriber: Subscriber, snapshot: AnyBatch, stable_point: int, schema: pb.Schema | None,
-    settings: Settings,
+    frames: Frames, settings: Settings,
 ) -> None:
     """Until the subscriber is finished: raises LmergeError then."""
     write, take = context.write, subscriber.take
-    begin = pb.SubscribeResponse.SnapshotBegin(stable_point=stable_point, events=snapshot.kinds.count(INSERT))
+    begin = pb.SubscribeResponse.SnapshotBegin(stable_point=stable_point, events=snapshot.counts(snapshot.count)[0])
     if schema is not None:
         begin.schema.CopyFrom(schema)
     await write(pb.SubscribeResponse(snapshot_begin=begin).SerializeToString())
-    for message, elements in encoded(snapshot, settings.batch_limits):
+    for message, elements in encoded([snapshot], frames, settings.batch_limits):
         await write(message)
         subscriber.sent_elements += elements
     del snapshot

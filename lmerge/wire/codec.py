@@ -8,21 +8,19 @@ Every column crosses in one call (``memoryview.cast``, ``array``, ``bytes.transl
 look at each element are one C-level pass, and the element to blame is searched only once it is known that there is
 one. bench/service measures it.
 
-A batch of the native core has the wire's columns already: ``encode_batch`` and ``split_batch`` take it as it is, and
-``decoder`` says how to read one.
+A batch of the native core has the wire's columns already: ``encode_batch`` and ``split_batch`` take it as it is.
 """
 
 from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, compress
 from typing import TYPE_CHECKING, Final, cast
 
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import ADJUST, STABLE
-from lmerge.core.engines import NATIVE
 from lmerge.errors import InvalidBatch, LimitExceeded
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import DEFAULT_LIMITS, ELEMENT_BYTES, MESSAGE_OVERHEAD_BYTES, BatchLimits
@@ -37,15 +35,6 @@ _IS_LITTLE: Final = sys.byteorder == "little"
 _INT64: Final = "q"
 _UINT32: Final = "I"
 _PAYLOADS_BYTES_MAX: Final = 2**32 - 1  # payload_ends are 32 bits wide
-
-
-def decoder(engine: str) -> Callable[[pb.Batch, BatchLimits], AnyBatch]:
-    """How to read a message for a merge on ``engine`` (``python`` or ``native``) without converting it again."""
-    if engine != NATIVE:
-        return decode_batch
-    from lmerge.wire.columns import decode_columns
-
-    return decode_columns
 
 
 def decode_batch(message: pb.Batch, limits: BatchLimits = DEFAULT_LIMITS) -> Batch:

@@ -122,3 +122,20 @@ def test_an_input_that_promises_less_changes_a_running_merge_without_loss(first:
             name = random.choice([name for name in streams if streams[name]])
             assert not follow.say(name, streams[name].pop(0)).detached
         assert follow.events() == events
+
+
+@pytest.mark.parametrize("weaker", ["r2", "r3", "r4"])
+def test_what_waits_to_join_is_kept_when_the_merge_switches(weaker: str) -> None:
+    """Under R0-R2 elements of a joining input wait; the algorithm after the switch must know them all the same."""
+    follow = Follow(Merge())
+    follow.attach("1", R0_WORDS)
+    follow.say("1", a("A", 5, 20))
+    follow.attach("2", R0_WORDS, join_at=5)
+    follow.say("2", a("A", 5, 20))
+    follow.say("2", a("B", 6, 20))
+    assert follow.merge.inputs()[1].state == "joining"
+    follow.attach("3", WORDS[weaker])
+    assert follow.merge.algorithm == weaker
+    assert not follow.say("1", f(5)).detached
+    assert not follow.say("2", f(21)).detached, "what it said while joining is its own"
+    assert [event.payload for event in follow.events()] == [b"A", b"B"]

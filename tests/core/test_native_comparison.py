@@ -141,3 +141,11 @@ def test_r3_minus_stores_a_payload_once_an_input_and_once_for_the_output() -> No
     allocated, payload = core.memory
     assert payload == 4 * 100_000
     assert payload < allocated < 2.5 * payload
+
+
+def test_the_limit_probes_for_every_element_and_forgets_what_has_ended() -> None:
+    limit = native.Limit()
+    first = native.Columns.of(Batch.of([Insert(b"a", 1, 5), Insert(b"b", 2, 9), Insert(b"a", 2, 9)]))
+    assert [limit.apply(first) for _ in range(2)] == [3, 0]
+    assert limit.apply(native.Columns.of(Batch.of([Stable(7), Insert(b"a", 1, 5), Insert(b"c", 8, 9)]))) == 1
+    assert limit.apply(native.Columns.of(Batch.of([Insert(b"b", 2, 9), Insert(b"a", 2, 9)]))) == 0

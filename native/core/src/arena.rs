@@ -21,17 +21,20 @@ impl Place {
     };
 }
 
-/// The size of a full chunk: large enough that a chunk costs nothing per payload, small enough that one survivor does
-/// not hold much.
-const CHUNK_BYTES: usize = 64 * 1024;
+/// The size of a full chunk: large enough that a chunk costs nothing per payload, small enough that one survivor, and the
+/// empty part of the newest chunk, do not hold much.
+const CHUNK_BYTES: usize = 32 * 1024;
 /// The first chunk of a small merge.
 const FIRST_CHUNK_BYTES: usize = 1024;
 /// Larger payloads get a chunk of their own.
-const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 8;
+const SHARED_BYTES_MAX: usize = CHUNK_BYTES / 4;
 /// Waste that is never worth the trouble.
 const WASTE_BYTES_FREE: usize = 4 * CHUNK_BYTES;
 
-const HEADER: usize = 8;
+/// The owner in four bytes, the length in two.
+const HEADER: usize = 6;
+/// A length that says: to the end of the chunk, which has no other payload.
+const WHOLE_CHUNK: u16 = u16::MAX;
 const NO_OWNER: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
@@ -63,7 +66,12 @@ impl Arena {
         let chunk = &mut self.chunks[at as usize];
         let offset = chunk.data.len() as u32;
         chunk.data.extend_from_slice(&owner.to_le_bytes());
-        chunk.data.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        let len = if size > SHARED_BYTES_MAX {
+            WHOLE_CHUNK
+        } else {
+            payload.len() as u16
+        };
+        chunk.data.extend_from_slice(&len.to_le_bytes());
         chunk.data.extend_from_slice(payload);
         chunk.live_bytes += size;
         self.live_bytes += size;
@@ -164,11 +172,17 @@ impl Arena {
             .current
             .map_or(FIRST_CHUNK_BYTES, |at| 2 * self.chunks[at as usize].data.capacity());
         if let Some(full) = self.current.take() {
-            let chunk = &self.chunks[full as usize];
+            let chunk = &mut self.chunks[full as usize];
             if chunk.live_bytes == 0 {
                 self.release(full);
-            } else if self.is_sparse(full) {
-                self.note_sparse(full);
+            } else {
+                // No payload of this size fits into the rest.
+                self.held_bytes -= chunk.data.capacity();
+                chunk.data.shrink_to_fit();
+                self.held_bytes += chunk.data.capacity();
+                if self.is_sparse(full) {
+                    self.note_sparse(full);
+                }
             }
         }
         let at = self.new_chunk(grown.clamp(size, CHUNK_BYTES));
@@ -197,6 +211,7 @@ impl Arena {
         if self.sparse.len() > 2 * self.chunks.len() {
             let sparse = std::mem::take(&mut self.sparse);
             self.sparse = sparse.into_iter().filter(|&chunk| self.is_sparse(chunk)).collect();
+            self.sparse.sort_unstable();
             self.sparse.dedup();
         }
         self.sparse.push(at);
@@ -215,5 +230,8 @@ fn owner(data: &[u8], at: usize) -> u32 {
 
 #[inline]
 fn length(data: &[u8], at: usize) -> usize {
-    u32::from_le_bytes(data[at + 4..at + 8].try_into().expect("four bytes")) as usize
+    match u16::from_le_bytes(data[at + 4..at + HEADER].try_into().expect("two bytes")) {
+        WHOLE_CHUNK => data.len() - HEADER,
+        len => usize::from(len),
+    }
 }

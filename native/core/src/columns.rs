@@ -4,6 +4,9 @@
 //! integers are little-endian bytes on every machine, so neither needs a conversion at the wire. [`View::decode`] is
 //! the only door for bytes of strangers: after it every index that the accessors use is in range.
 
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
+
 use crate::element::{ADJUST, INSERT, STABLE};
 
 /// Eight bytes of a time.
@@ -27,7 +30,7 @@ pub struct View<'a> {
 pub struct Indices<'a> {
     next: usize,
     stop: usize,
-    shard: Option<(&'a [u8], u8)>,
+    shard: Option<(&'a [AtomicU8], u8)>,
 }
 
 /// The shard of an element that concerns all shards.
@@ -43,7 +46,7 @@ impl<'a> Indices<'a> {
     }
 
     /// Those of `start..stop` whose entry in `shards` is `shard`, or EVERY_SHARD.
-    pub fn of_shard(start: usize, stop: usize, shards: &'a [u8], shard: u8) -> Indices<'a> {
+    pub fn of_shard(start: usize, stop: usize, shards: &'a [AtomicU8], shard: u8) -> Indices<'a> {
         Indices {
             next: start,
             stop,
@@ -61,7 +64,7 @@ impl Iterator for Indices<'_> {
             let at = self.next;
             self.next += 1;
             match self.shard {
-                Some((shards, shard)) if shards[at] != shard && shards[at] != EVERY_SHARD => {}
+                Some((shards, shard)) if ![shard, EVERY_SHARD].contains(&shards[at].load(Relaxed)) => {}
                 _ => return Some(at),
             }
         }
@@ -217,6 +220,33 @@ impl<'a> View<'a> {
 
     fn end(&self, at: usize) -> usize {
         u32::from_le_bytes(self.ends[at]) as usize
+    }
+
+    /// The column of Vs as bytes; the others likewise, empty where the batch does without.
+    pub fn vs_bytes(&self) -> &'a [u8] {
+        self.vs.as_flattened()
+    }
+
+    pub fn ve_bytes(&self) -> &'a [u8] {
+        self.ve.as_flattened()
+    }
+
+    pub fn vold_bytes(&self) -> &'a [u8] {
+        self.vold.as_flattened()
+    }
+
+    /// The payloads one after another.
+    pub fn payloads_bytes(&self) -> &'a [u8] {
+        &self.payloads[self.first..self.first + self.payload_bytes()]
+    }
+
+    /// Where the payload of an element ends in `payloads_bytes`.
+    pub fn payload_end(&self, at: usize) -> usize {
+        if self.ends.is_empty() {
+            0
+        } else {
+            self.end(at) - self.first
+        }
     }
 
     /// Bytes of all payloads together.

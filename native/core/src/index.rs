@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::hash::{BuildHasher, Hasher};
+use std::hint::black_box;
 
 use ahash::RandomState;
 use hashbrown::HashTable;
@@ -20,6 +21,8 @@ use crate::store::Store;
 
 /// Tables and lists up to so many entries keep their memory.
 const KEPT: usize = 4096;
+/// A table of more entries does not stay in the caches of a core.
+const CACHED: usize = 1 << 16;
 
 /// The entries of a node whose inputs do not agree. Cleared ones are used again.
 pub trait Spill: Default {
@@ -201,7 +204,9 @@ impl<S: Spill> Index<S> {
 
     pub fn held_bytes(&self) -> usize {
         let spills: usize = self.spills.iter().map(Spill::held_bytes).sum();
-        let entries = spills + self.spills.capacity() * size_of::<S>() + (self.unused_spills.capacity() + self.spill_owners.capacity()) * size_of::<u32>();
+        let entries = spills
+            + self.spills.capacity() * size_of::<S>()
+            + (self.unused_spills.capacity() + self.spill_owners.capacity()) * size_of::<u32>();
         let scratch = (self.popped.capacity() + self.done.capacity()) * size_of::<u32>()
             + self.rows.capacity() * size_of::<Row>()
             + self.held.capacity() * size_of::<Reverse<(i64, u32)>>();
@@ -248,7 +253,11 @@ impl<S: Spill> Index<S> {
         }
         let owned = self.spill_owners.iter().enumerate().filter(|&(_, &owner)| owner != NIL);
         for (at, &owner) in owned {
-            assert_eq!(self.store.nodes.get(owner).spill as usize, at, "spilled entries of another node");
+            assert_eq!(
+                self.store.nodes.get(owner).spill as usize,
+                at,
+                "spilled entries of another node"
+            );
         }
         assert_eq!(spilled + self.unused_spills.len(), self.spills.len(), "spilled entries");
     }
@@ -280,6 +289,13 @@ impl<S: Spill> Index<S> {
         }
         self.rows = rows;
         let mut done = std::mem::take(&mut self.done);
+        if self.table.len() > CACHED {
+            // Look-ups that wait for nothing, so that their cache misses overlap; those of `drop_node` then hit.
+            for &id in &done {
+                let is_node = |&(_, other): &(u32, u32)| other == id;
+                black_box(self.table.find(wide(self.store.nodes.get(id).hash), is_node));
+            }
+        }
         for id in done.drain(..) {
             self.drop_node(id);
         }
@@ -290,8 +306,10 @@ impl<S: Spill> Index<S> {
     pub fn tidy(&mut self) {
         self.store.tidy();
         let (len, capacity) = (self.table.len(), self.table.capacity());
-        if capacity > KEPT && 8 * len < capacity {
-            self.table.shrink_to(2 * len, |&(hash, _)| wide(hash));
+        // Places of removed keys fill up, and the table doubles to be rid of them: half of it does then. The quarter that is
+        // left free is what keeps it from doubling again at once.
+        if capacity > KEPT && 8 * len < 3 * capacity {
+            self.table.shrink_to(len + len / 3, |&(hash, _)| wide(hash));
         }
         let used = self.spills.len() - self.unused_spills.len();
         if self.spills.len() > KEPT && 8 * used < self.spills.len() {

@@ -13,7 +13,8 @@
 //! | `arena`, `nodes`, `wheel`, `store`, `index` | payloads; nodes; due times; the three together; with look-up by key |
 //! | `r3minus`, `cleanse` | what the paper compares R3 with |
 //! | `limit` | what any merge by key must at least do, for the benchmark |
-//! | `merge`, `sharded`, `state` | one running merge; the face, which can share it out; snapshots |
+//! | `merge`, `sharded`, `work`, `state` | one running merge; the face, which can share it out in lockstep; snapshots |
+//! | `wire` | the messages that carry batches |
 //! | `tdb` | the live events of one stream, for clients |
 
 pub mod algorithm;
@@ -38,3 +39,5 @@ pub mod switch;
 pub mod tdb;
 pub mod violation;
 pub mod wheel;
+pub mod wire;
+pub(crate) mod work;

@@ -6,18 +6,21 @@
 //! nothing differs from a plain [`Merge`]; with several the order of elements between two stables does.
 //!
 //! What an input must keep whatever the index holds (its own stable point, order) is checked in one pass over the batch
-//! before it is shared out, so the offender is the same as with one shard. What only the index knows (a second event of
-//! a key, an unknown event) is found by a shard; the input ends there, and the elements after the offender that fell
-//! to other shards have been merged.
+//! before it is shared out, so the input ends where it does with one shard. What only the index knows (a second event of
+//! a key, an unknown event) is found by a shard. So the shards wait for each other at every stable: none hears a stable
+//! of an input that has broken its promise before it, in whichever shard. Elements between the offender and the next
+//! stable that fell to other shards have been merged; they can add to the output, never take from it.
 //!
 //! The hash that shares out is not keyed: equal calls must give equal output everywhere. Chosen payloads can make shards
 //! unequal, no slower than one shard would be.
 
-use rayon::prelude::*;
+use std::sync::atomic::AtomicU8;
+use std::thread::available_parallelism;
+
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::algorithm::Shell;
-use crate::columns::{Columns, EVERY_SHARD, Indices, View};
+use crate::columns::{Columns, View};
 use crate::element::{ADJUST, INSERT, NEG_INF, STABLE};
 use crate::input::{Demands, Input};
 use crate::merge::{Kind, Merge, Taken};
@@ -25,9 +28,10 @@ use crate::policy::{Closing, Policy, Show};
 use crate::state::{InputState, State, fields, live_field};
 use crate::store::Live;
 use crate::violation::{Code, Violation};
+use crate::work::Work;
 
-/// Below this many elements a batch is merged by the calling thread: waking others costs some microseconds.
-const PARALLEL_ELEMENTS_MIN: usize = 512;
+/// Below this many elements a batch is merged by the calling thread: starting others costs tens of microseconds.
+const PARALLEL_ELEMENTS_MIN: usize = 2048;
 /// Shards have a byte in the list that shares a batch out.
 pub const SHARDS_MAX: usize = 64;
 
@@ -39,7 +43,8 @@ pub struct Sharded {
     announced: i64,
     /// Live output events of a policy under which the shards do not know what is live together.
     live: Option<Live>,
-    assigned: Vec<u8>,
+    assigned: Vec<AtomicU8>,
+    threads: usize,
 }
 
 impl Sharded {
@@ -59,6 +64,7 @@ impl Sharded {
             announced: NEG_INF,
             live: live_together.then(|| Live::new(NEG_INF)),
             assigned: Vec::new(),
+            threads: shards.min(available_parallelism().map_or(1, usize::from)),
         }
     }
 
@@ -122,23 +128,23 @@ impl Sharded {
         }
         let refused = precheck(&self.shards[0].shell, slot, batch, start);
         let stop = refused.as_ref().map_or(batch.len(), |violation| violation.index);
-        self.share_out(batch, start, stop);
-        let assigned = &self.assigned;
-        let apply = |(at, shard): (usize, &mut Merge)| {
-            let mine = Indices::of_shard(start, stop, assigned, at as u8);
-            shard.apply_at(slot, batch, mine).err()
+        self.assigned.resize_with(stop, AtomicU8::default);
+        let work = Work {
+            slot,
+            batch,
+            start,
+            stop,
+            shards: self.shards.len(),
+            assigned: &self.assigned,
         };
-        let found: Vec<Option<Box<Violation>>> = if stop - start < PARALLEL_ELEMENTS_MIN {
-            self.shards.iter_mut().enumerate().map(apply).collect()
+        let threads = if stop - start < PARALLEL_ELEMENTS_MIN {
+            1
         } else {
-            self.shards.par_iter_mut().enumerate().map(apply).collect()
+            self.threads
         };
-        match found
-            .into_iter()
-            .flatten()
-            .min_by_key(|violation| violation.index)
-            .or(refused)
-        {
+        let found = work.run(&mut self.shards, threads);
+        let first = found.into_iter().min_by_key(|violation| violation.index).map(Box::new);
+        match first.or(refused) {
             Some(violation) => Err(violation),
             None => Ok(()),
         }
@@ -310,36 +316,10 @@ impl Sharded {
     fn each(&mut self, work: impl Fn(&mut Merge)) {
         self.shards.iter_mut().for_each(work);
     }
-
-    /// Note which shard each element from `start` up to `stop` falls to.
-    fn share_out(&mut self, batch: &View<'_>, start: usize, stop: usize) {
-        let shards = self.shards.len();
-        self.assigned.clear();
-        self.assigned.resize(stop, EVERY_SHARD);
-        let assign = |(at, shard): (usize, &mut u8)| {
-            if batch.kind(at) != STABLE {
-                *shard = shard_of(batch.payload(at), shards);
-            }
-        };
-        if stop - start < PARALLEL_ELEMENTS_MIN {
-            self.assigned.iter_mut().enumerate().skip(start).for_each(assign);
-        } else {
-            let size = PARALLEL_ELEMENTS_MIN;
-            let assign_chunk = |(chunk, shards): (usize, &mut [u8])| {
-                shards
-                    .iter_mut()
-                    .enumerate()
-                    .for_each(|(at, shard)| assign((start + chunk * size + at, shard)));
-            };
-            self.assigned[start..]
-                .par_chunks_mut(size)
-                .enumerate()
-                .for_each(assign_chunk);
-        }
-    }
 }
 
-fn shard_of(payload: &[u8], shards: usize) -> u8 {
+/// The shard of a payload.
+pub(crate) fn shard_of(payload: &[u8], shards: usize) -> u8 {
     // The upper half of a product: as even as the hash, without a division.
     ((u128::from(xxh3_64(payload)) * shards as u128) >> 64) as u8
 }

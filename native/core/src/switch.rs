@@ -1,12 +1,15 @@
 //! Switching a running merge to a more general algorithm without loss (laws 2 and 6, IV.G). `lmerge/core/switch.py`.
 
-use crate::algorithm::Shell;
+use crate::algorithm::{Algorithm, Shell};
+use crate::columns::{Columns, Indices};
+use crate::element::NEG_INF;
 use crate::insert_only::{InsertOnly, Ties};
 use crate::merge::Running;
 use crate::nodes::NONE;
 use crate::r3::R3;
 use crate::r4::{At, R4};
 use crate::store::Live;
+use crate::violation::Violation;
 
 /// Carry the state of `old` into the fresh `new`.
 ///
@@ -18,10 +21,12 @@ pub fn switch(old: Running, new: &mut Running, shell: &mut Shell) {
         (Running::InsertOnly(old), Running::R3(new)) => {
             let live = shell.live.take().expect("a switch needs the live output");
             r3_from_events(&old, new, shell, &live);
+            merge_waiting(new, shell);
         }
         (Running::InsertOnly(old), Running::R4(new)) => {
             let live = shell.live.take().expect("a switch needs the live output");
             r4_from_events(&old, new, shell, &live);
+            merge_waiting(new, shell);
         }
         (Running::R3(old), Running::R4(new)) => r4_from_r3(&old, new, shell),
         _ => panic!("cannot switch to something that is not more general"),
@@ -39,7 +44,7 @@ fn weaken_ties(old: &InsertOnly, new: &mut InsertOnly, shell: &mut Shell) {
     let mut positions = Vec::new();
     for &slot in shell.inputs.order() {
         let input = shell.inputs.get(slot);
-        if input.last_vs == old.max_vs {
+        if input.joined && input.last_vs == old.max_vs {
             positions.push((slot, if is_r0 { 1 } else { input.tie_count }));
         }
     }
@@ -61,6 +66,27 @@ fn weaken_ties(old: &InsertOnly, new: &mut InsertOnly, shell: &mut Shell) {
             }
         }
         Ties::None(_) => panic!("R0 is not more general than anything"),
+    }
+}
+
+/// With an index, elements of a joining input do not wait: what has waited is merged now. The input's stable point, which
+/// it may have said since, is no reason to refuse what came before.
+fn merge_waiting<A: Algorithm>(new: &mut A, shell: &mut Shell) {
+    for slot in shell.inputs.order().to_vec() {
+        let input = shell.inputs.get_mut(slot);
+        let mut batch = Columns::default();
+        for element in std::mem::take(&mut input.waiting) {
+            batch.insert(element.vs, element.ve, &element.payload);
+        }
+        let floor = (input.stable, input.last_vs);
+        (input.stable, input.last_vs) = (NEG_INF, NEG_INF);
+        let merged = new.apply(shell, slot, &batch.view(), Indices::all(0, batch.len()));
+        let input = shell.inputs.get_mut(slot);
+        (input.stable, input.last_vs) = floor;
+        if let Err(violation) = merged {
+            // It was another input that made the merge switch.
+            shell.broken.push(Violation { index: 0, ..*violation });
+        }
     }
 }
 

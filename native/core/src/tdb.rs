@@ -3,6 +3,12 @@
 //! A publisher keeps one to know what it must say again when it connects again (`lmerge/client/live.py`), a subscriber one
 //! to know what it has been told (`lmerge/core/tdb.py`). Events are a multiset; each remembers its place in the order of
 //! insertion, so that a stream that promises an order keeps it when it is said again.
+//!
+//! Most batches are never looked at event by event. A batch of inserts and stables waits as it came ([`Tdb::hear`]) with its
+//! largest end; when that is frozen, the batch is forgotten whole. Only what an adjust may speak of, what is asked for, and
+//! what outlives [`WAITING_ELEMENTS_MAX`] is put into the index.
+
+use std::collections::VecDeque;
 
 use crate::columns::{Columns, View};
 use crate::element::{ADJUST, INF, INSERT, NEG_INF};
@@ -23,6 +29,28 @@ impl Spill for Ends {
     }
 }
 
+/// A batch that keeps its own bytes.
+pub trait Held: std::fmt::Debug + Send + Sync {
+    fn view(&self) -> View<'_>;
+}
+
+/// A batch that is not in the index yet.
+#[derive(Debug)]
+struct Waiting {
+    batch: Box<dyn Held>,
+    elements: usize,
+    bytes: usize,
+    /// The largest end in it.
+    last: i64,
+}
+
+/// Elements that wait unindexed: some hundred milliseconds of a fast stream, the time that acks take to come back.
+const WAITING_ELEMENTS_MAX: usize = 1 << 18;
+/// The same in bytes; a batch waits whole, so this bounds what one long lifetime in each can hold.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+/// A smaller batch is indexed at once: it would cost more to keep.
+const WAITING_BATCH_MIN: usize = 32;
+
 /// The live events of one stream. In a node, `out` is the end and `common` the number of a single event.
 #[derive(Debug)]
 pub struct Tdb {
@@ -32,6 +60,9 @@ pub struct Tdb {
     trimmed: i64,
     count: usize,
     inserted: i64,
+    waiting: VecDeque<Waiting>,
+    waiting_elements: usize,
+    waiting_bytes: usize,
     popped: Vec<u32>,
 }
 
@@ -46,6 +77,9 @@ impl Tdb {
             trimmed,
             count: 0,
             inserted: 0,
+            waiting: VecDeque::new(),
+            waiting_elements: 0,
+            waiting_bytes: 0,
             popped: Vec::new(),
         }
     }
@@ -58,17 +92,93 @@ impl Tdb {
         self.trimmed
     }
 
-    /// Number of live events.
+    /// Number of live events. Settle first: what waits is not counted.
     pub fn len(&self) -> usize {
+        assert!(self.waiting.is_empty(), "settled");
         self.count
     }
 
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.len() == 0
+    }
+
+    /// Notice a batch, as [`Tdb::apply`] does, and index it later or never.
+    pub fn hear(&mut self, batch: Box<dyn Held>) -> Result<(), Box<Violation>> {
+        let view = batch.view();
+        let Some((last, stable_point)) = self.plain(&view) else {
+            self.settle();
+            return self.apply(&view, 0);
+        };
+        let (elements, bytes) = (view.len(), view.payload_bytes());
+        self.waiting.push_back(Waiting {
+            batch,
+            elements,
+            bytes,
+            last,
+        });
+        self.waiting_elements += elements;
+        self.waiting_bytes += bytes;
+        self.stable_point = stable_point;
+        self.forget();
+        while self.waiting_elements > WAITING_ELEMENTS_MAX || self.waiting_bytes > WAITING_BYTES_MAX {
+            self.settle_first();
+        }
+        Ok(())
+    }
+
+    /// The largest end and the last stable point of a batch that can wait: inserts and stables, all of them legal.
+    fn plain(&self, batch: &View<'_>) -> Option<(i64, i64)> {
+        if batch.len() < WAITING_BATCH_MIN {
+            return None;
+        }
+        let (mut last, mut stable_point) = (NEG_INF, self.stable_point);
+        for at in 0..batch.len() {
+            let vs = batch.vs(at);
+            match batch.kind(at) {
+                INSERT => {
+                    let ve = batch.ve(at);
+                    if ve < vs || vs < stable_point {
+                        return None;
+                    }
+                    last = last.max(ve);
+                }
+                ADJUST => return None,
+                _ if vs < stable_point => return None,
+                _ => stable_point = vs,
+            }
+        }
+        Some((last, stable_point))
+    }
+
+    /// Put all that waits into the index.
+    pub fn settle(&mut self) {
+        while !self.waiting.is_empty() {
+            self.settle_first();
+        }
+    }
+
+    fn settle_first(&mut self) {
+        let Some(Waiting {
+            batch, elements, bytes, ..
+        }) = self.waiting.pop_front()
+        else {
+            return;
+        };
+        self.waiting_elements -= elements;
+        self.waiting_bytes -= bytes;
+        let (view, frozen_to) = (batch.view(), self.frozen_to());
+        for at in (0..view.len()).filter(|&at| view.kind(at) == INSERT) {
+            self.inserted += 1;
+            let (vs, ve) = (view.vs(at), view.ve(at));
+            if ve > vs && ve >= frozen_to {
+                self.add(vs, view.payload(at), ve, self.inserted);
+            }
+        }
     }
 
     /// Notice the elements of `batch` from `start` on. On a violation those before the offender have been noticed.
     pub fn apply(&mut self, batch: &View<'_>, start: usize) -> Result<(), Box<Violation>> {
+        self.settle();
         for index in start..batch.len() {
             let vs = batch.vs(index);
             match batch.kind(index) {
@@ -102,6 +212,7 @@ impl Tdb {
 
     /// Put a live event in as it is, below the stable point too: for restoring what was live before.
     pub fn enter(&mut self, vs: i64, payload: &[u8], ve: i64) {
+        self.settle();
         self.inserted += 1;
         self.add(vs, payload, ve, self.inserted);
     }
@@ -115,7 +226,8 @@ impl Tdb {
     }
 
     /// The live events in order of insertion, then the stream's stable point if it has said one.
-    pub fn prelude(&self) -> Columns {
+    pub fn prelude(&mut self) -> Columns {
+        self.settle();
         let mut events = self.numbered();
         events.sort_unstable_by_key(|event| event.0);
         let mut columns = Columns::default();
@@ -129,7 +241,8 @@ impl Tdb {
     }
 
     /// Inserts of the live events, ordered by (vs, payload, ve).
-    pub fn live_events(&self) -> Columns {
+    pub fn live_events(&mut self) -> Columns {
+        self.settle();
         let mut events = self.numbered();
         events.sort_unstable_by_key(|&(_, vs, payload, ve)| (vs, payload, ve));
         let mut columns = Columns::default();
@@ -140,7 +253,8 @@ impl Tdb {
     }
 
     /// The ends of the live events with this start and payload, ascending.
-    pub fn live_ends(&self, vs: i64, payload: &[u8]) -> Vec<i64> {
+    pub fn live_ends(&mut self, vs: i64, payload: &[u8]) -> Vec<i64> {
+        self.settle();
         match self.index.find(self.index.hash(vs, payload), vs, payload) {
             NIL => Vec::new(),
             id => self.ends(id).into_iter().map(|(ve, _)| ve).collect(),
@@ -149,7 +263,8 @@ impl Tdb {
 
     /// Bytes that the live events take, and bytes of their payloads.
     pub fn memory(&self) -> (usize, usize) {
-        (self.index.held_bytes(), self.index.store.arena.payload_bytes())
+        let payload = self.index.store.arena.payload_bytes() + self.waiting_bytes;
+        (self.index.held_bytes() + self.waiting_bytes, payload)
     }
 
     /// Assert that the live events are live, counted and due at their first end.
@@ -157,6 +272,14 @@ impl Tdb {
     /// # Panics
     /// If an invariant does not hold.
     pub fn check(&self) {
+        assert_eq!(
+            self.waiting.iter().map(|batch| batch.elements).sum::<usize>(),
+            self.waiting_elements
+        );
+        assert_eq!(
+            self.waiting.iter().map(|batch| batch.bytes).sum::<usize>(),
+            self.waiting_bytes
+        );
         self.index.store.check();
         let mut count = 0;
         for id in self.index.store.nodes.ids() {
@@ -300,6 +423,12 @@ impl Tdb {
     /// Forget what neither side can speak of any more. Amortised O(forgotten).
     fn forget(&mut self) {
         let frozen_to = self.frozen_to();
+        while self.waiting.front().is_some_and(|first| first.last < frozen_to) {
+            let first = self.waiting.pop_front().expect("there is a first");
+            self.waiting_elements -= first.elements;
+            self.waiting_bytes -= first.bytes;
+            self.inserted += first.elements as i64;
+        }
         let mut popped = std::mem::take(&mut self.popped);
         let store = &mut self.index.store;
         store.wheel.pop_below(&mut store.nodes, frozen_to, &mut popped);

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use lmerge_core::columns as core;
 use lmerge_core::columns::{Limits, Raw, View};
 use lmerge_core::element::{ADJUST, INSERT, STABLE};
+use lmerge_core::tdb::Held;
+use lmerge_core::wire::Batch;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyIndexError, PyTypeError};
 use pyo3::prelude::*;
@@ -18,43 +21,30 @@ create_exception!(
     "Columns that cannot be a batch."
 );
 
+#[derive(Debug)]
 enum Buffers {
-    Wire {
-        kinds: PyBackedBytes,
-        vs: PyBackedBytes,
-        ve: PyBackedBytes,
-        vold: PyBackedBytes,
-        ends: PyBackedBytes,
-        payloads: PyBackedBytes,
-    },
+    /// Parts of a message that came.
+    Wire(Batch),
     Written(core::Columns),
 }
 
 impl Buffers {
     fn raw(&self) -> Raw<'_> {
         match self {
-            Buffers::Wire {
-                kinds,
-                vs,
-                ve,
-                vold,
-                ends,
-                payloads,
-            } => Raw {
-                kinds,
-                vs,
-                ve,
-                vold,
-                ends,
-                payloads,
-            },
+            Buffers::Wire(batch) => batch.raw(),
             Buffers::Written(columns) => columns.raw(),
         }
     }
 }
 
+/// The bytes of a Python object, without a copy.
+pub fn shared(bytes: PyBackedBytes) -> Bytes {
+    Bytes::from_owner(bytes)
+}
+
 /// An immutable batch, or a part of one.
 #[pyclass(frozen, module = "lmerge._native")]
+#[derive(Debug)]
 pub struct Columns {
     buffers: Arc<Buffers>,
     start: usize,
@@ -71,6 +61,26 @@ impl Columns {
         }
     }
 
+    /// The batch that a message carries. Raises DecodeError.
+    pub fn checked(py: Python<'_>, batch: Batch, elements_max: usize, payload_bytes_max: usize) -> PyResult<Columns> {
+        let limits = Limits {
+            elements: elements_max,
+            payload_bytes: payload_bytes_max,
+        };
+        let checked = py.detach(|| View::decode(&batch.raw(), limits).map(|_| ()));
+        if let Err(problem) = checked {
+            let error = DecodeError::new_err(problem.message);
+            error.value(py).setattr("is_limit", problem.is_limit)?;
+            return Err(error);
+        }
+        let stop = batch.kinds.len();
+        Ok(Columns {
+            buffers: Arc::new(Buffers::Wire(batch)),
+            start: 0,
+            stop,
+        })
+    }
+
     pub fn view(&self) -> View<'_> {
         let view = View::known(&self.buffers.raw());
         if self.start == 0 && self.stop == view.len() {
@@ -78,6 +88,11 @@ impl Columns {
         } else {
             view.slice(self.start, self.stop)
         }
+    }
+
+    /// The batch for somebody who keeps it.
+    pub fn kept(&self) -> Kept {
+        Kept(self.part(0, self.stop - self.start))
     }
 
     fn part(&self, start: usize, stop: usize) -> Columns {
@@ -103,6 +118,16 @@ impl Columns {
             ADJUST => classes.getattr("Adjust")?.call1((payload, vs, view.vold(at), ve)),
             _ => classes.getattr("Stable")?.call1((vs,)),
         }
+    }
+}
+
+/// A batch that Rust keeps while Python may forget it.
+#[derive(Debug)]
+pub struct Kept(Columns);
+
+impl Held for Kept {
+    fn view(&self) -> View<'_> {
+        self.0.view()
     }
 }
 
@@ -142,30 +167,17 @@ impl Columns {
         elements_max: usize,
         payload_bytes_max: usize,
     ) -> PyResult<Columns> {
-        let stop = kinds.len();
-        let buffers = Buffers::Wire {
+        let (kinds, vs, ve) = (shared(kinds), shared(vs), shared(ve));
+        let (vold, ends, payloads) = (shared(vold), shared(payload_ends), shared(payloads));
+        let batch = Batch {
             kinds,
             vs,
             ve,
             vold,
-            ends: payload_ends,
+            ends,
             payloads,
         };
-        let limits = Limits {
-            elements: elements_max,
-            payload_bytes: payload_bytes_max,
-        };
-        let checked = py.detach(|| View::decode(&buffers.raw(), limits).map(|_| ()));
-        if let Err(problem) = checked {
-            let error = DecodeError::new_err(problem.message);
-            error.value(py).setattr("is_limit", problem.is_limit)?;
-            return Err(error);
-        }
-        Ok(Columns {
-            buffers: Arc::new(buffers),
-            start: 0,
-            stop,
-        })
+        Columns::checked(py, batch, elements_max, payload_bytes_max)
     }
 
     #[staticmethod]

@@ -9,6 +9,7 @@ mod core;
 mod limit;
 mod state;
 mod tdb;
+mod wire;
 
 use pyo3::prelude::*;
 
@@ -26,6 +27,8 @@ mod _native {
     use super::limit::Limit;
     #[pymodule_export]
     use super::tdb::Tdb;
+    #[pymodule_export]
+    use super::wire::{Received, encode_publish, encode_subscribe, read_publish, read_subscribe};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -7,6 +7,9 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+/// Vs, payload, the output's entry, then the inputs'.
+type NodeRow<T> = (i64, Vec<u8>, Vec<Option<T>>);
+
 /// `max_stable`, `announced` and what the algorithm remembers. Raises KeyError, TypeError or ValueError.
 pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(i64, i64, State)> {
     let parsed = match kind {
@@ -46,7 +49,10 @@ pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(i64, i64,
             let indexes = field(state, "indexes")?;
             let index = |(slot, rows): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
                 let slot = slot.extract::<String>()?.parse();
-                Ok((slot.map_err(|_| PyValueError::new_err("a slot is a number"))?, end_rows(&rows)?))
+                Ok((
+                    slot.map_err(|_| PyValueError::new_err("a slot is a number"))?,
+                    end_rows(&rows)?,
+                ))
             };
             let indexes: PyResult<_> = indexes.cast::<PyDict>()?.iter().map(index).collect();
             State::R3Minus {
@@ -119,10 +125,7 @@ fn said(row: &Bound<'_, PyAny>) -> PyResult<(Vec<u8>, i64)> {
 }
 
 /// [vs, payload, the output's entry, then the inputs'].
-fn nodes<T>(
-    state: &Bound<'_, PyDict>,
-    entry: impl Fn(&Bound<'_, PyAny>) -> PyResult<T>,
-) -> PyResult<Vec<(i64, Vec<u8>, Vec<Option<T>>)>> {
+fn nodes<T>(state: &Bound<'_, PyDict>, entry: impl Fn(&Bound<'_, PyAny>) -> PyResult<T>) -> PyResult<Vec<NodeRow<T>>> {
     rows(state, "nodes", |row| {
         let row = row.cast::<PyList>()?;
         let entry = |end: Bound<'_, PyAny>| if end.is_none() { Ok(None) } else { entry(&end).map(Some) };

@@ -35,13 +35,14 @@ impl Tdb {
         self.0.memory()
     }
 
-    fn __len__(&self) -> usize {
+    fn __len__(&mut self) -> usize {
+        self.0.settle();
         self.0.len()
     }
 
-    fn apply(&mut self, py: Python<'_>, columns: &Columns, start: usize) -> PyResult<Option<Violation>> {
-        let tdb = &mut self.0;
-        let said = guarded(py, move || tdb.apply(&columns.view(), start))?;
+    fn apply(&mut self, py: Python<'_>, columns: &Columns) -> PyResult<Option<Violation>> {
+        let (tdb, batch) = (&mut self.0, Box::new(columns.kept()));
+        let said = guarded(py, move || tdb.hear(batch))?;
         Ok(said.err().map(|violation| Violation(*violation)))
     }
 
@@ -63,17 +64,17 @@ impl Tdb {
         guarded(py, move || tdb.trim(stable_point))
     }
 
-    fn prelude(&self, py: Python<'_>) -> PyResult<Columns> {
-        let tdb = &self.0;
+    fn prelude(&mut self, py: Python<'_>) -> PyResult<Columns> {
+        let tdb = &mut self.0;
         Ok(Columns::written(guarded(py, move || tdb.prelude())?))
     }
 
-    fn live_events(&self, py: Python<'_>) -> PyResult<Columns> {
-        let tdb = &self.0;
+    fn live_events(&mut self, py: Python<'_>) -> PyResult<Columns> {
+        let tdb = &mut self.0;
         Ok(Columns::written(guarded(py, move || tdb.live_events())?))
     }
 
-    fn live_ends(&self, vs: i64, payload: &[u8]) -> Vec<i64> {
+    fn live_ends(&mut self, vs: i64, payload: &[u8]) -> Vec<i64> {
         self.0.live_ends(vs, payload)
     }
 

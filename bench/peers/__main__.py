@@ -1,0 +1,171 @@
+"""How much faster than a stream processor does lmerge merge the same three recorded inputs?
+
+Target: lmerge native at least 10 times the best peer. Every system reads the recording from files inside the time that
+is taken; its output is compared with the reference before any run counts; two cores for everybody.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from threading import Timer
+from typing import Any
+
+from bench.harness import RESULTS, Measured, Report, begin
+from bench.peers.check import verdict
+from bench.peers.environments import ENVIRONMENTS, HOME, install
+from bench.peers.job import INPUTS, MARK
+from bench.peers.lmerge_job import engines
+from bench.peers.plot import draw
+from bench.peers.recording import record
+
+TARGET = 10
+LIMIT_S = 900
+"""A job that takes longer is ended: it hangs, or its input is too large for it."""
+VARIANTS = {
+    "bytewax": ("1 worker", "2 workers"), "flink": ("event time", "processing time"),
+    "pathway": ("streaming", "one commit"), "spark": ("micro-batches", "one batch"),
+}
+UNBOUNDED = frozenset({("flink", "processing time"), ("pathway", "one commit"), ("spark", "one batch")})
+"""Variants whose state does not expire as event time goes on: easier than the job, to see the most of the engine."""
+
+SMALLER = {("pathway", "streaming"): 5}
+"""Its input is so many times smaller, because it takes so many times longer; its row says so."""
+
+
+@dataclass
+class Ran:
+    """What one job said. ``wrong`` is why its times do not count, ``""`` if they do."""
+
+    wrong: str = ""
+    ready_s: float = 0.0
+    first_run_s: float = 0.0
+    seconds: list[float] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def run(name: str, variant: str, python: Path | str, data: Path, repeats: int) -> Ran:
+    """One job: ready, checked, timed."""
+    ran = Ran(wrong="it said nothing")
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as errors:
+        command = [
+            str(python), "-m", f"bench.peers.{name}_job", "--data", str(data), "--variant", variant, "--output", folder,
+            "--repeats", str(repeats), "--began", str(time.time()),
+        ]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True,
+            cwd=Path(__file__).parents[2],
+        ) as process:
+            limit = Timer(LIMIT_S, os.killpg, (process.pid, 9))
+            limit.start()
+            for facts in reports(process):
+                match facts:
+                    case {"ready_s": seconds, "versions": versions}:
+                        ran.ready_s, ran.versions = seconds, versions
+                    case {"first_run_s": seconds}:
+                        ran.first_run_s, ran.wrong = seconds, verdict(Path(folder), data)
+                        answer(process, "stop" if ran.wrong else "go")
+                    case {"seconds": seconds}:
+                        ran.seconds.append(seconds)
+            limit.cancel()
+        if process.returncode:
+            errors.seek(0)
+            last = (errors.read().strip().splitlines() or ["no message"])[-1]
+            ran.wrong = f"exit {process.returncode}: {last[:200]}"
+    return ran
+
+
+def reports(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(MARK):
+            yield json.loads(line.removeprefix(MARK))
+
+
+def answer(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(word + "\n")
+    process.stdin.flush()
+
+
+def title_of(name: str, variant: str, events: int) -> str:
+    less = SMALLER.get((name, variant))
+    return f"{name}, {variant} ({events // less:,} events)" if less else f"{name}, {variant}"
+
+
+def measure(report: Report, name: str, variant: str, python: Path | str, events: int, repeats: int) -> Measured | None:
+    """Run one job and add its row; None if its output is wrong or it failed."""
+    data = record(HOME / "recordings", events // SMALLER.get((name, variant), 1))
+    load = os.getloadavg()[0]
+    ran = run(name, variant, python, data, repeats)
+    title = title_of(name, variant, events)
+    if ran.wrong:
+        report.note(f"{title}: WRONG or failed, not timed: {ran.wrong}")
+        return None
+    elements = INPUTS * int(data.name)
+    row = report.add(title, [elements / seconds for seconds in ran.seconds], "elements/s")
+    versions = " ".join(f"{what} {which}" for what, which in ran.versions.items())
+    report.note(
+        f"{title}: {versions}; output equals the reference; {median(ran.seconds):.1f} s a run; apart from that "
+        f"{ran.ready_s:.1f} s to be ready, and {ran.first_run_s:.1f} s for the first run, cold and writing its output; "
+        f"load of the machine before it {load:.1f}"
+    )
+    return row
+
+
+def conclude(report: Report, ours: list[Measured], peers: list[Measured]) -> None:
+    """Ratios, of this run only, and the verdict on the target."""
+    if not peers:
+        report.note("no peer ran: there is nothing to compare with")
+        return
+    best = max(peers, key=lambda row: row.median)
+    for row in ours:
+        ratios = ", ".join(f"{peer.name} {row.median / peer.median:.1f}" for peer in peers)
+        report.note(f"{row.name} / peer: {ratios}")
+    native = max((row for row in ours if "native" in row.name), key=lambda row: row.median, default=None)
+    target = f"target: lmerge native at least {TARGET} x the best peer ({best.name})"
+    if native is None:
+        report.note(f"{target}: not measured, the native engine did not run")
+    else:
+        ratio = native.median / best.median
+        report.note(f"{target}: {'reached' if ratio >= TARGET else 'MISSED'}, {native.name} is {ratio:.1f} x")
+
+
+def main() -> None:
+    parser = ArgumentParser(prog="python -m bench.peers", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--events", type=int, default=1_000_000, help="events of every input (%(default)s)")
+    parser.add_argument("--repeats", type=int, default=3, help="timed runs of every job (%(default)s)")
+    parser.add_argument("--only", choices=["lmerge", *VARIANTS], help="one system; the result is not kept")
+    args = parser.parse_args()
+    report = begin((__doc__ or "").splitlines()[0])
+    report.note(f"{args.events:,} events, which every input carries; one timed run is all rows of {INPUTS} inputs")
+    ours, peers = [], []
+    if args.only in (None, "lmerge"):
+        ours = [measure(report, "lmerge", engine, sys.executable, args.events, args.repeats) for engine in engines()]
+    for name, variants in VARIANTS.items():
+        if args.only in (None, name):
+            refused = install(ENVIRONMENTS[name])
+            if refused:
+                report.note(f"{name}: does not install here: {refused}")
+                continue
+            python = ENVIRONMENTS[name].python
+            peers += [measure(report, name, variant, python, args.events, args.repeats) for variant in variants]
+    conclude(report, [row for row in ours if row], [row for row in peers if row])
+    if args.only is None and report.rows:
+        report.save("peers")
+        unbounded = frozenset(title_of(name, variant, args.events) for name, variant in UNBOUNDED)
+        subtitle = f"{args.events:,} events each, 20 % disorder, two cores, from files"
+        draw(report.rows, unbounded, subtitle, RESULTS / "peers.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""A raw gRPC stream of the same bytes: what a server of the same library could at most carry.
+
+No merge, no decoding: three publishers stream messages of the size that lmerge's publishers send, the server passes the
+bytes of the first on to one subscriber. The same grpc.aio, the same number of processes, the same loopback. Roles of
+``python -m bench.raw_grpc ROLE ...``, as in ``load``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from lmerge.client.publisher import CHANNEL_OPTIONS
+
+SERVICE = "bench.Raw"
+
+
+async def serve(ready_file: str) -> None:
+    """Until it is terminated. Passes on what the first publisher says."""
+    queue: asyncio.Queue[bytes] = asyncio.Queue(64)
+    names: list[str] = []
+
+    async def publish(requests: AsyncIterator[bytes], context: Any) -> bytes:
+        forwards = not names
+        names.append(context.peer())
+        async for data in requests:
+            if forwards:
+                await queue.put(data)
+        if forwards:
+            await queue.put(b"")
+        return b""
+
+    async def subscribe(_request: bytes, _context: Any) -> AsyncIterator[bytes]:
+        while data := await queue.get():
+            yield data
+
+    server = grpc.aio.server(options=[("grpc.max_receive_message_length", -1)])
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {
+        "Publish": grpc.stream_unary_rpc_method_handler(publish),
+        "Subscribe": grpc.unary_stream_rpc_method_handler(subscribe),
+    }),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    await asyncio.to_thread(Path(ready_file).write_text, json.dumps({"port": port}))
+    await server.wait_for_termination()
+
+
+async def publish(target: str, messages: int, message_bytes: int) -> None:
+    """As fast as flow control lets it."""
+    async with grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
+        call = channel.stream_unary(f"/{SERVICE}/Publish")()
+        data = bytes(message_bytes)
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        for _ in range(messages):
+            await call.write(data)
+        await call.done_writing()
+        await call
+
+
+async def subscribe(target: str) -> None:
+    """Reads until the end. Prints the moment of the last message and the bytes."""
+    async with grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
+        call = channel.unary_stream(f"/{SERVICE}/Subscribe")(b"")
+        print("ready", flush=True)
+        size = 0
+        async for data in call:
+            size += len(data)
+        print(json.dumps({"ended": time.time(), "bytes": size}), flush=True)
+
+
+if __name__ == "__main__":
+    role, *rest = sys.argv[1:]
+    if role == "serve":
+        asyncio.run(serve(rest[0]))
+    elif role == "publish":
+        asyncio.run(publish(rest[0], int(rest[1]), int(rest[2])))
+    else:
+        asyncio.run(subscribe(rest[0]))

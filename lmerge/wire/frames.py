@@ -1,0 +1,103 @@
+"""Messages that carry batches, for an engine: from the bytes of gRPC to its kind of batch, and back.
+
+Service and client read and write these messages as bytes, so that on the native engine a batch is never taken apart:
+``NativeFrames`` (``native_frames``) reads columns where they lie in the message, and writes each byte once.
+``PythonFrames`` does the same through protobuf's objects. All other messages are protobuf's in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from lmerge.core.batch import AnyBatch
+from lmerge.core.engines import NATIVE
+from lmerge.wire.codec import concat_batches, decode_batch, encode_batch, payload_sizes, split_batch
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.limits import ELEMENT_BYTES, MESSAGE_OVERHEAD_BYTES, BatchLimits
+
+
+class Received(Protocol):
+    """A batch that came; ``decode`` looks at its columns. Raises InvalidBatch and LimitExceeded."""
+
+    @property
+    def sequence(self) -> int: ...
+    def decode(self, limits: BatchLimits) -> AnyBatch: ...
+
+
+class Frames(Protocol):
+    """How an engine's batches stand in messages. The batches given to ``encode_*`` become one."""
+
+    def read_publish(self, data: bytes) -> Received | pb.PublishRequest:
+        """A publisher's message. Raises protobuf's DecodeError."""
+
+    def read_subscribe(self, data: bytes) -> Received | pb.SubscribeResponse:
+        """A server's message to a subscriber. Raises protobuf's DecodeError."""
+
+    def encode_publish(self, sequence: int, batches: Sequence[AnyBatch]) -> bytes: ...
+    def encode_subscribe(self, batches: Sequence[AnyBatch]) -> bytes: ...
+
+
+def frames_of(engine: str) -> Frames:
+    """The frames of ``python`` or ``native``."""
+    if engine != NATIVE:
+        return PYTHON_FRAMES
+    from lmerge.wire.native_frames import NATIVE_FRAMES
+
+    return NATIVE_FRAMES
+
+
+def groups(batches: Sequence[AnyBatch], limits: BatchLimits) -> Iterator[list[AnyBatch]]:
+    """``batches`` in groups, in order, each of which fits into a message as one batch; one that alone does not is
+    split. Raises LimitExceeded if a single payload is above its limit.
+    """
+    room = limits.message_bytes - MESSAGE_OVERHEAD_BYTES
+    group: list[AnyBatch] = []
+    elements = used = 0
+    for batch in batches:
+        size = batch.count * ELEMENT_BYTES + payload_sizes(batch)[0]
+        if group and (elements + batch.count > limits.elements or used + size > room):
+            yield group
+            group, elements, used = [], 0, 0
+        if batch.count > limits.elements or size > room:
+            yield from ([piece] for piece in split_batch(batch, limits))
+            continue
+        group.append(batch)
+        elements += batch.count
+        used += size
+    if elements:
+        yield group
+
+
+class ReceivedLists(NamedTuple):
+    """A batch in a parsed message."""
+
+    sequence: int
+    message: pb.Batch
+
+    def decode(self, limits: BatchLimits) -> AnyBatch:
+        return decode_batch(self.message, limits)
+
+
+class PythonFrames:
+    """Through protobuf."""
+
+    def read_publish(self, data: bytes) -> Received | pb.PublishRequest:
+        request = pb.PublishRequest.FromString(data)
+        if request.WhichOneof("message") != "batch":
+            return request
+        return ReceivedLists(request.batch.sequence, request.batch.batch)
+
+    def read_subscribe(self, data: bytes) -> Received | pb.SubscribeResponse:
+        response = pb.SubscribeResponse.FromString(data)
+        return response if response.WhichOneof("message") != "batch" else ReceivedLists(0, response.batch)
+
+    def encode_publish(self, sequence: int, batches: Sequence[AnyBatch]) -> bytes:
+        batch = pb.PublishRequest.SequencedBatch(sequence=sequence, batch=encode_batch(concat_batches(batches)))
+        return pb.PublishRequest(batch=batch).SerializeToString()
+
+    def encode_subscribe(self, batches: Sequence[AnyBatch]) -> bytes:
+        return pb.SubscribeResponse(batch=encode_batch(concat_batches(batches))).SerializeToString()
+
+
+PYTHON_FRAMES: Final = PythonFrames()

@@ -1,0 +1,208 @@
+//! The nodes by key: whatever the payloads are and whatever the hash's seed, the output is the same; memory returns.
+
+use lmerge_core::columns::Columns;
+use lmerge_core::element::{Element, INF};
+use lmerge_core::merge::Kind;
+use lmerge_core::policy::LAZY;
+use lmerge_core::sharded::Sharded;
+
+use crate::session::{ALL, FINAL_ONLY, Session, demands};
+use crate::tdb::{a, columns, elements, f, m};
+
+/// What an index may hold when it is empty: a page of nodes, a chunk or two, the wheel, tables of pages and chunks.
+const EMPTY_BYTES: usize = 400_000;
+const BURST: usize = 100_000;
+
+fn merge(kind: Kind, inputs: usize) -> Sharded {
+    let mut merge = Sharded::new(kind, LAZY, ALL, true, 1);
+    (0..inputs).for_each(|slot| merge.attach(slot, demands(kind), None, false, true));
+    merge
+}
+
+fn say(merge: &mut Sharded, slot: usize, batch: &Columns) -> Vec<Element> {
+    merge.apply(slot, &batch.view(), 0).expect("a promise that is kept");
+    elements(&merge.take().batch.view())
+}
+
+/// A burst of events with ends by number; every 1000th lives on if `survive`.
+fn burst(ends: impl Fn(usize) -> i64) -> Columns {
+    let mut batch = Columns::default();
+    for at in 0..BURST {
+        batch.insert(1, ends(at), format!("payload number {at:060}").as_bytes());
+    }
+    batch
+}
+
+fn few(at: usize) -> bool {
+    at.is_multiple_of(1000)
+}
+
+#[test]
+fn chosen_payloads_give_the_same_output_whatever_the_hash() {
+    // Equal lengths, equal beginnings, equal ends; all zeros; bytes of the Vs; and the same payload at many Vs.
+    let mut said = Vec::new();
+    for at in 0..300_i64 {
+        let end = [vec![0; 56], at.to_le_bytes().to_vec()].concat();
+        for (vs, payload) in [(5, at.to_le_bytes().repeat(8)), (6, end), (7, vec![0; at as usize])] {
+            said.push(Element {
+                kind: 0,
+                vs,
+                ve: 9 + at,
+                vold: 0,
+                payload,
+            });
+        }
+        said.push(Element {
+            kind: 0,
+            vs: 5 + at,
+            ve: INF,
+            vold: 0,
+            payload: b"one".to_vec(),
+        });
+    }
+    let mut other = said.clone();
+    other.reverse();
+    other
+        .iter_mut()
+        .for_each(|element| element.ve = element.ve.saturating_add(1));
+    for kind in [Kind::R3, Kind::R4] {
+        let run = || {
+            let mut merge = merge(kind, 2);
+            let mut shown = say(&mut merge, 0, &columns(&said));
+            shown.extend(say(&mut merge, 1, &columns(&other)));
+            for vc in [6, 50, 200, 500, INF] {
+                shown.extend(say(&mut merge, 1, &columns(&[f(vc)])));
+                shown.extend(say(&mut merge, 0, &columns(&[f(vc)])));
+                merge.check();
+            }
+            shown
+        };
+        let first = run();
+        assert!(first.len() > 2000, "{} elements", first.len());
+        for _ in 0..3 {
+            assert!(first == run(), "the hash's seed reached the output");
+        }
+    }
+}
+
+#[test]
+fn memory_returns_when_everything_has_died() {
+    for kind in [Kind::R3, Kind::R4] {
+        let mut merge = merge(kind, 1);
+        say(&mut merge, 0, &burst(|_| 9));
+        assert!(merge.memory().0 > BURST * (64 + 70) && merge.memory().1 == BURST * 75);
+        say(&mut merge, 0, &columns(&[f(10)]));
+        let (held, payload) = merge.memory();
+        assert!(held < EMPTY_BYTES, "{kind:?} holds {held} bytes for nothing");
+        assert_eq!((merge.node_count(), payload), (0, 0));
+        merge.check();
+    }
+}
+
+#[test]
+fn memory_returns_when_few_survive() {
+    for kind in [Kind::R3, Kind::R4] {
+        let mut merge = merge(kind, 1);
+        // The survivors came first, as the oldest do.
+        say(&mut merge, 0, &burst(|at| if at < 100 { 1000 } else { 9 }));
+        say(&mut merge, 0, &columns(&[f(10)]));
+        let (held, payload) = merge.memory();
+        assert!(held < EMPTY_BYTES, "{kind:?} holds {held} bytes for 100 events");
+        assert_eq!((merge.node_count(), payload), (100, 100 * 75));
+        merge.check();
+    }
+}
+
+#[test]
+fn payloads_of_scattered_survivors_are_moved_and_still_found() {
+    for kind in [Kind::R3, Kind::R4] {
+        let mut session = Session::new(kind, 1);
+        session.say(0, &elements(&burst(|at| if few(at) { 1000 } else { 9 }).view()));
+        session.say(0, &[f(10)]);
+        let (held, _) = session.merge.memory();
+        let pages = BURST / 1000 * 256 * 64;
+        assert!(
+            held < EMPTY_BYTES + pages,
+            "{kind:?} holds {held} bytes for 100 events in as many pages"
+        );
+        let shown = session.say(0, &[m(&format!("payload number {:060}", 5000), 1, 1000, 50), f(51)]);
+        assert_eq!(shown.len(), 2, "it was found: {shown:?}");
+        assert_eq!(session.merge.node_count(), 99);
+    }
+}
+
+#[test]
+fn memory_returns_when_inputs_agree_again() {
+    for kind in [Kind::R3, Kind::R4] {
+        let mut merge = merge(kind, 2);
+        say(&mut merge, 0, &burst(|_| 900));
+        say(&mut merge, 1, &burst(|_| 901));
+        let disagreeing = merge.memory().0;
+        // Every node but a few agrees; then all of those die.
+        let mut adjusts = Columns::default();
+        for at in (0..BURST).filter(|&at| !few(at)) {
+            adjusts.adjust(1, 901, 900, format!("payload number {at:060}").as_bytes());
+        }
+        say(&mut merge, 1, &adjusts);
+        merge.check();
+        say(&mut merge, 0, &columns(&[f(2)]));
+        say(&mut merge, 0, &columns(&[f(3)]));
+        merge.check();
+        let agreeing = merge.memory().0;
+        assert!(
+            disagreeing - agreeing > BURST * 24,
+            "{kind:?}: {disagreeing} bytes, then {agreeing}"
+        );
+        say(&mut merge, 1, &columns(&[f(901)]));
+        merge.check();
+        let held = merge.memory().0;
+        let pages = BURST / 1000 * 256 * 64;
+        assert!(
+            held < EMPTY_BYTES + pages,
+            "{kind:?} holds {held} bytes for {} events",
+            merge.node_count()
+        );
+        assert_eq!(merge.node_count(), BURST / 1000);
+    }
+}
+
+#[test]
+fn entries_of_inputs_beyond_the_bits_are_kept_apart() {
+    for kind in [Kind::R3, Kind::R4] {
+        let mut session = Session::new(kind, 0);
+        for slot in [0, 63, 64, 65, 200] {
+            session.attach(slot, None);
+        }
+        for slot in [200, 0, 64, 63, 65] {
+            session.say(slot, &[a("A", 2, 9), a("B", 3, 9 + slot as i64)]);
+        }
+        session.leave(64);
+        assert_eq!(session.say(65, &[f(10)]), [f(10)]);
+        session.leave(65);
+        assert_eq!(session.say(63, &[f(73)]), [m("B", 3, 209, 72), f(73)]);
+        assert_eq!(session.merge.node_count(), 0);
+    }
+}
+
+#[test]
+fn memory_returns_while_an_event_that_never_ends_is_held() {
+    for kind in [Kind::R3, Kind::R4] {
+        let mut merge = Sharded::new(kind, FINAL_ONLY, ALL, false, 1);
+        merge.attach(0, demands(kind), None, false, true);
+        say(&mut merge, 0, &columns(&[a("never", 1, INF)]));
+        for turn in 1..100 {
+            let start = 1000 * turn;
+            let mut batch = Columns::default();
+            (0..1000).for_each(|at| batch.insert(start + at, start + at + 1500, b"event"));
+            batch.stable(start + 1000);
+            say(&mut merge, 0, &batch);
+        }
+        merge.check();
+        assert_eq!(merge.announced(), 1, "the output's stable point may not pass it");
+        let held = merge.memory().0;
+        assert!(
+            held < EMPTY_BYTES + 2000 * (64 + 8 + 16 + 24),
+            "{kind:?} holds {held} bytes for 1501 events"
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! Inputs by slot, and what they have said.
+
+use lmerge_core::element::NEG_INF;
+use lmerge_core::input::{Demands, Input, Inputs, Said};
+
+fn input() -> Input {
+    Input::new(Demands::default(), None, false, true)
+}
+
+#[test]
+fn what_was_said_comes_back_in_order_and_is_counted() {
+    let mut said = Said::default();
+    assert!(said.is_empty());
+    for (payload, ve) in [(&b"ab"[..], 1), (b"", 2), (b"c", 3), (b"ab", 1), (b"ab", 2)] {
+        said.push(payload, ve);
+    }
+    assert_eq!(
+        (said.get(0), said.get(1), said.get(2)),
+        ((&b"ab"[..], 1), (&b""[..], 2), (&b"c"[..], 3))
+    );
+    assert_eq!(
+        (said.count(b"ab", 1), said.count(b"ab", 3), said.iter().count()),
+        (2, 0, 5)
+    );
+    said.clear();
+    assert_eq!((said.len(), said.iter().next()), (0, None));
+}
+
+#[test]
+fn demands_are_read_from_their_bits() {
+    assert_eq!(Demands::from_bits(0), Demands::default());
+    let demands = Demands::from_bits(1 + 2 + 16);
+    assert!(demands.insert_only && demands.is_ordered() && demands.is_keyed() && !demands.strict);
+    let strict = Demands::from_bits(4);
+    assert!(strict.is_ordered() && strict.is_keyed(), "strict implies both");
+}
+
+#[test]
+fn the_floor_of_an_input_follows_from_what_it_promised() {
+    let mut input = input();
+    assert!(!input.is_below_floor(NEG_INF), "nothing was said yet");
+    (input.stable, input.last_vs) = (5, 9);
+    assert!(
+        input.is_below_floor(4) && !input.is_below_floor(5),
+        "its stable point, not below its own boundary"
+    );
+    input.demands = Demands::from_bits(2);
+    assert!(input.is_below_floor(8) && !input.is_below_floor(9));
+    input.demands = Demands::from_bits(4);
+    assert!(input.is_below_floor(9) && !input.is_below_floor(10));
+}
+
+#[test]
+fn slots_are_listed_in_order_of_attachment() {
+    let mut inputs = Inputs::default();
+    for slot in [5, 0, 70] {
+        inputs.add(slot, input());
+    }
+    inputs.add(2, Input::new(Demands::default(), None, true, true));
+    inputs.add(1, Input::new(Demands::default(), Some(9), false, false));
+    assert_eq!((inputs.order(), inputs.width()), (&[5, 0, 70, 2, 1][..], 71));
+    let counting: Vec<usize> = inputs.counting().map(|(slot, _)| slot).collect();
+    assert_eq!(
+        counting,
+        [5, 0, 70],
+        "neither one that observes nor one that is joining"
+    );
+    inputs.remove(70);
+    assert!(!inputs.is_attached(70) && inputs.is_attached(5) && !inputs.is_attached(1000));
+    assert_eq!(inputs.width(), 6);
+}
+
+#[test]
+#[should_panic(expected = "two inputs in one slot")]
+fn a_slot_has_one_input() {
+    let mut inputs = Inputs::default();
+    inputs.add(3, input());
+    inputs.add(3, input());
+}

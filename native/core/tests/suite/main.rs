@@ -1,0 +1,21 @@
+//! The tests of the crate by its public parts: one module for each of its own, then the paper, the laws, the oracle and
+//! hostile bytes. One program, so that the crate is linked once.
+
+mod arena;
+mod columns;
+mod generate;
+mod hostile;
+mod index;
+mod input;
+mod laws;
+mod nodes;
+mod oracle;
+mod paper;
+mod policy;
+mod property;
+mod session;
+mod sharded;
+mod state;
+mod switch;
+mod tdb;
+mod wheel;
