@@ -109,7 +109,8 @@ defects: $(VENV)/.native
 	@$(BIN)/python scripts/defects.py --jobs $(DEFECT_JOBS)
 
 bench: $(VENV)/.native
-	@for name in core_r3 core_stable core_memory service_throughput service_latency; do \
+	@for name in core_r3 core_throughput core_inputs core_figures core_stable core_memory core_shards service_throughput \
+		service_latency peers; do \
 		$(BIN)/python -m bench.$$name || exit 1; done
 
 clean:

@@ -1,4 +1,4 @@
-"""What every benchmark shares: repeats, median and spread, the machine, raw JSON beside the table.
+"""What every benchmark shares: repeats, median and spread, the machine, raw JSON and a plot beside the table.
 
 A figure and what it is compared with come from one run: ``Report`` prints ratios only between its own rows.
 """
@@ -70,6 +70,64 @@ class Report:
         (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
 
 
+@dataclass
+class Panel:
+    """One diagram of a plot. A line has measured values at each x; it is drawn through the medians, spreads as bars."""
+
+    title: str
+    x: str
+    y: str
+    lines: dict[str, dict[float, Measured]] = field(default_factory=dict)
+    log: str = ""  # axes with a logarithmic scale: "", "x", "y" or "xy"
+
+    def add(self, line: str, x: float, measured: Measured) -> None:
+        self.lines.setdefault(line, {})[x] = measured
+
+    def add_repeats(self, line: str, measured: Measured) -> None:
+        """Every repeat by itself, one after another."""
+        for at, value in enumerate(measured.values, 1):
+            self.add(line, at, Measured(measured.name, [value], measured.unit))
+
+
+def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
+    """A PNG in bench/results, beside the JSON of that name."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    rows = -(-len(panels) // columns)
+    size = (6.5 * columns, 4.6 * rows)
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    figure.suptitle(title)
+    color_of = pyplot.get_cmap("tab10")
+    labels = sorted({label for panel in panels for label in panel.lines})
+    looks = {label: (color_of(at % 10), "osD^vP*X<>"[at % 10]) for at, label in enumerate(labels)}
+    for panel, axis in zip(panels, axes.flat, strict=False):
+        for label, line in panel.lines.items():
+            points = sorted(line.items())
+            middle = [measured.median for _, measured in points]
+            below = [measured.median - min(measured.values) for _, measured in points]
+            above = [max(measured.values) - measured.median for _, measured in points]
+            color, marker = looks[label]
+            axis.errorbar(
+                [x for x, _ in points], middle, [below, above], label=label, color=color, marker=marker, markersize=5,
+                fillstyle="none", linewidth=1.2, capsize=2, linestyle="--" if "Python" in label else "-",
+            )
+        axis.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+        axis.set_xscale("log" if "x" in panel.log else "linear")
+        axis.set_yscale("log" if "y" in panel.log else "linear")
+        if "y" not in panel.log:
+            axis.set_ylim(bottom=0)
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=7, framealpha=0.5)
+    for axis in axes.flat[len(panels):]:
+        axis.remove()
+    RESULTS.mkdir(exist_ok=True)
+    figure.savefig(RESULTS / f"{name}.png", dpi=110)
+    pyplot.close(figure)
+
+
 def begin(question: str) -> Report:
     """Print the question and the machine."""
     print(f"{question}\n  {', '.join(f'{key} {value}' for key, value in machine().items())}", flush=True)
@@ -95,3 +153,11 @@ def timed(work: Callable[[], Any]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
+
+
+def cpu_timed(work: Callable[[], Any]) -> float:
+    """Seconds of a core that ``work`` takes: work of one thread, on a machine that others use as well."""
+    gc.collect()
+    began = time.process_time()
+    work()
+    return time.process_time() - began

@@ -113,8 +113,10 @@ def publish_paced(target: str, replica: str, count: int, payload_bytes: int, per
         publisher.flush()
 
 
-def subscribe(target: str, mode: str) -> None:
-    """Reads until the end. Prints the moment of the last element, the number of elements, and latencies in ms."""
+def subscribe(target: str, mode: str, skip: int) -> None:
+    """Reads until the end. Prints the moment of the last element, the number of elements, and in mode ``latency`` the
+    percentiles of what came after the first ``skip`` events, in ms.
+    """
     from lmerge.client import Subscriber
 
     elements = 0
@@ -125,7 +127,12 @@ def subscribe(target: str, mode: str) -> None:
         elements += batch.count
         if mode == "latency":
             latencies += [(now - int(payload) / 1e6) * 1e3 for payload in batch.payloads if payload]
-    print(json.dumps({"ended": time.time(), "elements": elements, "latencies_ms": latencies}), flush=True)
+    told: dict[str, float] = {"ended": time.time(), "elements": elements}
+    if mode == "latency":
+        latencies = sorted(latencies[skip:])
+        told |= {"p50": latencies[len(latencies) // 2], "p99": latencies[int(len(latencies) * 0.99)],
+                 "largest": latencies[-1]}
+    print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":
@@ -135,4 +142,4 @@ if __name__ == "__main__":
     elif role == "paced":
         publish_paced(rest[0], rest[1], int(rest[2]), int(rest[3]), int(rest[4]), float(rest[5]))
     else:
-        subscribe(rest[0], rest[1])
+        subscribe(rest[0], rest[1], int(rest[2]))

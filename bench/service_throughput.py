@@ -12,7 +12,7 @@ import json
 import subprocess
 import time
 
-from bench.harness import begin
+from bench.harness import Panel, begin, plot
 from bench.load import server, start, started
 from lmerge.core import engines
 
@@ -44,7 +44,7 @@ def merged(engine: str) -> float:
     """Elements/s through lmerge."""
     events = EVENTS[engine]
     with server("--engine", engine) as target:
-        reader = start("subscribe", target, "count")
+        reader = start("subscribe", target, "count", 0)
         seconds, told = go(reader, [start("flat-out", target, name, events, PAYLOAD_BYTES) for name in "abc"])
     count = events + events // 100 + 1
     assert told["elements"] >= count, told["elements"]
@@ -66,11 +66,14 @@ def raw() -> float:
 def main() -> None:
     report = begin((__doc__ or "").splitlines()[0])
     limit = report.add("limit: raw gRPC, the same bytes", [raw() for _ in range(REPEATS)], "elements/s")
+    rates_panel = Panel("3 publishers, 1 subscriber, 100-byte payloads", "repeat", "elements/s")
+    rates_panel.add_repeats("raw gRPC, the same bytes", limit)
     rows = {}
     for engine in EVENTS:
         if engine == engines.PYTHON or engines.native_problem() is None:
             rates = [merged(engine) for _ in range(REPEATS)]
             rows[engine] = report.add(f"lmerge, {engine} engine", rates, "elements/s")
+            rates_panel.add_repeats(f"lmerge, {engine} engine", rows[engine])
             rate = rows[engine].median * ELEMENT_BYTES / 1e6
             report.note(f"{engine}: {rate:,.0f} MB/s, {rows[engine].median / limit.median:.2f} of the limit")
     best = rows.get(engines.NATIVE)
@@ -79,6 +82,7 @@ def main() -> None:
         report.note(f"target 1,000,000: {'reached' if best.median >= 1e6 else 'MISSED'} ({best.median:,.0f})")
         report.note(f"target 0.6 of the limit: {'reached' if ratio >= 0.6 else 'MISSED'} ({ratio:.2f})")
     report.save("service_throughput")
+    plot("service_throughput", "A server on loopback, 5 processes on 2 cores", [rates_panel], columns=1)
 
 
 if __name__ == "__main__":

@@ -71,10 +71,10 @@ class Received:
         """The batch, without a copy; nothing is trusted. Raises DecodeError."""
 
 def read_publish(message: bytes) -> Received | None:
-    """The batch of a PublishRequest; None if it carries something else, or the bytes are none."""
+    """The batch of a PublishRequest; None if it carries something else, or protobuf must judge the bytes."""
 
 def read_subscribe(message: bytes) -> Received | None:
-    """The batch of a SubscribeResponse; None if it carries something else, or the bytes are none."""
+    """The batch of a SubscribeResponse; None if it carries something else, or protobuf must judge the bytes."""
 
 def encode_publish(sequence: int, batches: Sequence[Columns]) -> bytes:
     """A PublishRequest with these batches as one. Raises OverflowError above 4 GiB of payloads."""

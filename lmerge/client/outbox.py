@@ -42,6 +42,12 @@ class Outbox:
         self._rows: list[Row] = []
 
     @property
+    def trimmed(self) -> int:
+        """The merge's stable point, as last heard."""
+        with self.lock:
+            return self.live.trimmed
+
+    @property
     def is_full(self) -> bool:
         return self.bytes >= self.bytes_max
 

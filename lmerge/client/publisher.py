@@ -270,7 +270,7 @@ class AsyncPublisher:
 
     async def _attach(self, call: Any) -> tuple[list[AnyBatch], int] | None:
         """Attach and wait for the answer. What must be said first on a new connection, None on the first one."""
-        join_at, trimmed = self.join_at, self.outbox.live.trimmed
+        join_at, trimmed = self.join_at, self.outbox.trimmed
         if self._sessions and trimmed > NEG_INF:  # kept: the events with Ve >= trimmed; right: those with Ve >= join_at
             join_at = trimmed if join_at is None else max(join_at, trimmed)
         attach = pb.Attach(

@@ -17,12 +17,9 @@ class NativeTdb:
 
     def __init__(self, name: str = "stream", *, stable_point: int = NEG_INF) -> None:
         self.name = name
+        self.stable_point = stable_point  # kept here too: another thread may ask while the core works
         self._tdb = Tdb(stable_point)
         self._applied = 0
-
-    @property
-    def stable_point(self) -> int:
-        return self._tdb.stable_point
 
     @property
     def live_count(self) -> int:
@@ -33,6 +30,7 @@ class NativeTdb:
         """Apply a batch; on InputViolation the elements before the offender have been applied."""
         columns = columns_of(self.name, batch)
         broken = self._tdb.apply(columns)
+        self.stable_point = self._tdb.stable_point
         if broken is not None:
             violation = in_words(self.name, broken, violations.known_live_ends)
             self._applied += broken.index

@@ -330,6 +330,8 @@ class Hub:
                 self._before = None
         for (work, inp), outcome in zip(told, outcomes, strict=True):
             self._merged(work, inp, outcome)
+        if any(outcome.detached for outcome in outcomes):
+            self._admit_if_stuck()  # last: the merge says what comes of it after all that it has said
 
     def _merged(self, work: Work, inp: Attached, outcome: Outcome) -> None:
         is_attached = self._inputs.get(inp.name) is inp  # not so behind a broken promise: the merge has refused it then
@@ -429,7 +431,7 @@ class Hub:
             )
         for gone in outcome.detached:
             self._input_gone(gone, work)
-        if outcome.detached:
+        if outcome.detached and work is None:
             self._admit_if_stuck()
 
     def _admit_if_stuck(self) -> None:

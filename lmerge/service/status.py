@@ -36,17 +36,17 @@ def list_merges(registry: Registry) -> pb.ListMergesResponse:
 
 def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
     """Everything about one merge."""
-    merge = hub.merge
+    observed = hub.observed
     return pb.DescribeMergeResponse(
         summary=_summary(hub),
-        algorithm_reason=merge.algorithm_reason,
-        policy=str(merge.policy),
-        engine=merge.engine,
-        inputs=[_input(hub, status) for status in merge.inputs()],
-        emitted=_counts(merge.emitted),
-        live_events=merge.live_count,
-        survives_losses=merge.survives_losses,
-        refused=merge.refused,
+        algorithm_reason=observed.algorithm_reason,
+        policy=str(hub.merge.policy),
+        engine=hub.merge.engine,
+        inputs=[_input(hub, status) for status in observed.inputs],
+        emitted=_counts(observed.emitted),
+        live_events=observed.live_count,
+        survives_losses=observed.survives_losses,
+        refused=observed.refused,
         detached=[
             pb.DetachedInput(replica=gone.input, incarnation=gone.incarnation, reason=gone.reason)
             for gone in hub.detached
@@ -62,9 +62,9 @@ def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
 
 
 def _summary(hub: Hub) -> pb.MergeSummary:
-    merge = hub.merge
+    observed = hub.observed
     return pb.MergeSummary(
-        merge=hub.name, algorithm=merge.algorithm, stable_point=merge.stable_point, inputs=len(merge.inputs()),
+        merge=hub.name, algorithm=observed.algorithm, stable_point=observed.stable_point, inputs=len(observed.inputs),
         subscribers=len(hub.subscribers),
     )
 

@@ -55,11 +55,12 @@ def groups(batches: Sequence[AnyBatch], limits: BatchLimits) -> Iterator[list[An
     group: list[AnyBatch] = []
     elements = used = 0
     for batch in batches:
-        size = batch.count * ELEMENT_BYTES + payload_sizes(batch)[0]
-        if group and (elements + batch.count > limits.elements or used + size > room):
+        payloads, largest = payload_sizes(batch)
+        size = batch.count * ELEMENT_BYTES + payloads
+        if elements and (elements + batch.count > limits.elements or used + size > room):
             yield group
             group, elements, used = [], 0, 0
-        if batch.count > limits.elements or size > room:
+        if batch.count > limits.elements or size > room or largest > limits.payload_bytes:
             yield from ([piece] for piece in split_batch(batch, limits))
             continue
         group.append(batch)

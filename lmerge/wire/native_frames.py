@@ -14,7 +14,7 @@ from lmerge._native import Columns
 from lmerge.core.batch import AnyBatch
 from lmerge.core.native import columns_of
 from lmerge.errors import InvalidBatch, LimitExceeded
-from lmerge.wire.frames import Received
+from lmerge.wire.frames import PYTHON_FRAMES, Received
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import DEFAULT_LIMITS, BatchLimits
 
@@ -42,15 +42,18 @@ class ReceivedColumns(NamedTuple):
 
 
 class NativeFrames:
-    """Through the core. Batches of Python's lists are taken as well, as a snapshot of an empty merge is one."""
+    """Through the core. Batches of Python's lists are taken as well, as a snapshot of an empty merge is one.
+
+    The core reads only what is written as it and protobuf write it; protobuf judges all the rest, batches among it.
+    """
 
     def read_publish(self, data: bytes) -> Received | pb.PublishRequest:
         received = _native.read_publish(data)
-        return pb.PublishRequest.FromString(data) if received is None else ReceivedColumns(received.sequence, received)
+        return PYTHON_FRAMES.read_publish(data) if received is None else ReceivedColumns(received.sequence, received)
 
     def read_subscribe(self, data: bytes) -> Received | pb.SubscribeResponse:
         received = _native.read_subscribe(data)
-        return pb.SubscribeResponse.FromString(data) if received is None else ReceivedColumns(0, received)
+        return PYTHON_FRAMES.read_subscribe(data) if received is None else ReceivedColumns(0, received)
 
     def encode_publish(self, sequence: int, batches: Sequence[AnyBatch]) -> bytes:
         return _native.encode_publish(sequence, _columns(batches))

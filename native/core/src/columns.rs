@@ -4,9 +4,6 @@
 //! integers are little-endian bytes on every machine, so neither needs a conversion at the wire. [`View::decode`] is
 //! the only door for bytes of strangers: after it every index that the accessors use is in range.
 
-use std::sync::atomic::AtomicU8;
-use std::sync::atomic::Ordering::Relaxed;
-
 use crate::element::{ADJUST, INSERT, STABLE};
 
 /// Eight bytes of a time.
@@ -30,11 +27,8 @@ pub struct View<'a> {
 pub struct Indices<'a> {
     next: usize,
     stop: usize,
-    shard: Option<(&'a [AtomicU8], u8)>,
+    shard: Option<(&'a [u8], u8)>,
 }
-
-/// The shard of an element that concerns all shards.
-pub const EVERY_SHARD: u8 = u8::MAX;
 
 impl<'a> Indices<'a> {
     pub fn all(start: usize, stop: usize) -> Indices<'a> {
@@ -45,8 +39,8 @@ impl<'a> Indices<'a> {
         }
     }
 
-    /// Those of `start..stop` whose entry in `shards` is `shard`, or EVERY_SHARD.
-    pub fn of_shard(start: usize, stop: usize, shards: &'a [AtomicU8], shard: u8) -> Indices<'a> {
+    /// Those of `start..stop` whose entry in `shards` is `shard`.
+    pub fn of_shard(start: usize, stop: usize, shards: &'a [u8], shard: u8) -> Indices<'a> {
         Indices {
             next: start,
             stop,
@@ -64,7 +58,7 @@ impl Iterator for Indices<'_> {
             let at = self.next;
             self.next += 1;
             match self.shard {
-                Some((shards, shard)) if ![shard, EVERY_SHARD].contains(&shards[at].load(Relaxed)) => {}
+                Some((shards, shard)) if shards[at] != shard => {}
                 _ => return Some(at),
             }
         }

@@ -13,7 +13,7 @@
 //! | `arena`, `nodes`, `wheel`, `store`, `index` | payloads; nodes; due times; the three together; with look-up by key |
 //! | `r3minus`, `cleanse` | what the paper compares R3 with |
 //! | `limit` | what any merge by key must at least do, for the benchmark |
-//! | `merge`, `sharded`, `work`, `state` | one running merge; the face, which can share it out in lockstep; snapshots |
+//! | `merge`, `sharded`, `state` | one running merge; the face, which can share it out; snapshots |
 //! | `wire` | the messages that carry batches |
 //! | `tdb` | the live events of one stream, for clients |
 
@@ -40,4 +40,3 @@ pub mod tdb;
 pub mod violation;
 pub mod wheel;
 pub mod wire;
-pub(crate) mod work;

@@ -56,7 +56,7 @@ const PAGE: usize = 1 << PAGE_BITS;
 
 #[derive(Debug)]
 struct Page {
-    nodes: Box<[Node]>,
+    nodes: Box<[Node; PAGE]>,
     /// The first unused node, as a number within the page.
     unused: u32,
     used: u32,
@@ -171,12 +171,12 @@ impl Nodes {
     }
 
     fn new_page(&mut self) -> u32 {
-        let nodes = (1..=PAGE as u32).map(|next| Node {
-            next: if next < PAGE as u32 { next } else { NIL },
-            ..UNUSED
-        });
+        let mut nodes = vec![UNUSED; PAGE].into_boxed_slice();
+        for (next, node) in (1..PAGE as u32).zip(nodes.iter_mut()) {
+            node.next = next;
+        }
         let page = Some(Page {
-            nodes: nodes.collect(),
+            nodes: nodes.try_into().expect("as many nodes as a page has"),
             unused: 0,
             used: 0,
         });

@@ -267,6 +267,12 @@ impl Algorithm for R3 {
                     }
                     continue;
                 }
+                let node = self.index.store.nodes.get_mut(id);
+                let is_known = node.spill == NIL && node.has != 0 && node.common == ve;
+                if is_lazy && is_known && slot < BITS && node.has >> slot & 1 == 0 {
+                    node.has |= 1 << slot; // the rule: one more input says what others have, so nothing falls due earlier
+                    continue;
+                }
                 if self.end(id, slot) != NONE {
                     return Err(Violation::of(Code::DuplicateKey, slot, batch, index));
                 }

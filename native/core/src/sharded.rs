@@ -1,26 +1,25 @@
 //! The face of the crate: one merge, or several that share its work by a hash of the payload.
 //!
-//! Every shard hears every stable and every attach, so all have the same MaxStable; elements go to the shard of their
+//! Every shard hears the same stables and attaches, so all have the same MaxStable; elements go to the shard of their
 //! payload. Events of one key are in one shard, so what the shards say together reconstitutes to what one merge would
-//! say. The output's stable point is the smallest of the shards', said once, at the end of a call: with one shard
-//! nothing differs from a plain [`Merge`]; with several the order of elements between two stables does.
+//! say. With one shard nothing differs from a plain [`Merge`]. With several, a batch is merged in two steps: its inserts and
+//! adjusts, by all shards at once; then its last stable, by all shards at once. The stables before that one are implied
+//! by it, and a legal stream cannot tell: what comes between two stables of an input lies above the first. The output
+//! says its stable point, the smallest of the shards', once, at the end of a call.
 //!
 //! What an input must keep whatever the index holds (its own stable point, order) is checked in one pass over the batch
 //! before it is shared out, so the input ends where it does with one shard. What only the index knows (a second event of
-//! a key, an unknown event) is found by a shard. So the shards wait for each other at every stable: none hears a stable
-//! of an input that has broken its promise before it, in whichever shard. Elements between the offender and the next
-//! stable that fell to other shards have been merged; they can add to the output, never take from it.
+//! a key, an unknown event) is found by a shard. No shard hears a stable behind the first such offender; inserts and
+//! adjusts behind it that fell to other shards have been merged: they can add to the output, never take from it.
 //!
 //! The hash that shares out is not keyed: equal calls must give equal output everywhere. Chosen payloads can make shards
 //! unequal, no slower than one shard would be.
 
-use std::sync::atomic::AtomicU8;
-use std::thread::available_parallelism;
-
+use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::algorithm::Shell;
-use crate::columns::{Columns, View};
+use crate::columns::{Columns, Indices, View};
 use crate::element::{ADJUST, INSERT, NEG_INF, STABLE};
 use crate::input::{Demands, Input};
 use crate::merge::{Kind, Merge, Taken};
@@ -28,10 +27,11 @@ use crate::policy::{Closing, Policy, Show};
 use crate::state::{InputState, State, fields, live_field};
 use crate::store::Live;
 use crate::violation::{Code, Violation};
-use crate::work::Work;
 
-/// Below this many elements a batch is merged by the calling thread: starting others costs tens of microseconds.
-const PARALLEL_ELEMENTS_MIN: usize = 2048;
+/// Below this many elements a batch is merged by the calling thread: waking others costs some microseconds.
+const PARALLEL_ELEMENTS_MIN: usize = 1024;
+/// Of a stable.
+const NO_SHARD: u8 = u8::MAX;
 /// Shards have a byte in the list that shares a batch out.
 pub const SHARDS_MAX: usize = 64;
 
@@ -43,8 +43,7 @@ pub struct Sharded {
     announced: i64,
     /// Live output events of a policy under which the shards do not know what is live together.
     live: Option<Live>,
-    assigned: Vec<AtomicU8>,
-    threads: usize,
+    assigned: Vec<u8>,
 }
 
 impl Sharded {
@@ -64,7 +63,6 @@ impl Sharded {
             announced: NEG_INF,
             live: live_together.then(|| Live::new(NEG_INF)),
             assigned: Vec::new(),
-            threads: shards.min(available_parallelism().map_or(1, usize::from)),
         }
     }
 
@@ -128,26 +126,36 @@ impl Sharded {
         }
         let refused = precheck(&self.shards[0].shell, slot, batch, start);
         let stop = refused.as_ref().map_or(batch.len(), |violation| violation.index);
-        self.assigned.resize_with(stop, AtomicU8::default);
-        let work = Work {
-            slot,
-            batch,
-            start,
-            stop,
-            shards: self.shards.len(),
-            assigned: &self.assigned,
+        let is_large = stop - start >= PARALLEL_ELEMENTS_MIN;
+        self.share_out(batch, start, stop, is_large);
+        let assigned = &self.assigned;
+        let apply = |(number, shard): (usize, &mut Merge)| {
+            let mine = Indices::of_shard(start, stop, assigned, number as u8);
+            shard.apply_at(slot, batch, mine).err()
         };
-        let threads = if stop - start < PARALLEL_ELEMENTS_MIN {
-            1
+        let found: Vec<Option<Box<Violation>>> = if is_large {
+            self.shards.par_iter_mut().enumerate().map(apply).collect()
         } else {
-            self.threads
+            self.shards.iter_mut().enumerate().map(apply).collect()
         };
-        let found = work.run(&mut self.shards, threads);
-        let first = found.into_iter().min_by_key(|violation| violation.index).map(Box::new);
-        match first.or(refused) {
-            Some(violation) => Err(violation),
-            None => Ok(()),
+        let first = found
+            .into_iter()
+            .flatten()
+            .min_by_key(|violation| violation.index)
+            .or(refused);
+        let heard = first.as_ref().map_or(batch.len(), |violation| violation.index);
+        if let Some(at) = (start..heard).rev().find(|&at| batch.kind(at) == STABLE) {
+            let stable = |shard: &mut Merge| {
+                let said = shard.apply_at(slot, batch, Indices::all(at, at + 1));
+                assert!(said.is_ok(), "a stable that was checked before");
+            };
+            if is_large {
+                self.shards.par_iter_mut().for_each(stable);
+            } else {
+                self.shards.iter_mut().for_each(stable);
+            }
         }
+        first.map_or(Ok(()), Err)
     }
 
     /// What has happened since the last call.
@@ -316,10 +324,32 @@ impl Sharded {
     fn each(&mut self, work: impl Fn(&mut Merge)) {
         self.shards.iter_mut().for_each(work);
     }
+
+    /// Note which shard each insert and adjust from `start` up to `stop` falls to.
+    fn share_out(&mut self, batch: &View<'_>, start: usize, stop: usize, is_large: bool) {
+        let shards = self.shards.len();
+        self.assigned.clear();
+        self.assigned.resize(stop, NO_SHARD);
+        let assign = |from: usize, part: &mut [u8]| {
+            for (at, shard) in part.iter_mut().enumerate().map(|(at, shard)| (from + at, shard)) {
+                if batch.kind(at) != STABLE {
+                    *shard = shard_of(batch.payload(at), shards);
+                }
+            }
+        };
+        let part = &mut self.assigned[start..];
+        if is_large {
+            let size = PARALLEL_ELEMENTS_MIN / 2;
+            part.par_chunks_mut(size)
+                .enumerate()
+                .for_each(|(number, part)| assign(start + number * size, part));
+        } else {
+            assign(start, part);
+        }
+    }
 }
 
-/// The shard of a payload.
-pub(crate) fn shard_of(payload: &[u8], shards: usize) -> u8 {
+fn shard_of(payload: &[u8], shards: usize) -> u8 {
     // The upper half of a product: as even as the hash, without a division.
     ((u128::from(xxh3_64(payload)) * shards as u128) >> 64) as u8
 }

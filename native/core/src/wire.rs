@@ -67,14 +67,21 @@ struct SubscribeResponse {
 const BATCH_TAG: u32 = 2;
 const SEQUENCE_TAG: u32 = 1;
 
-/// The batch of a `PublishRequest`. None: it carries something else, or the bytes are no message.
+/// The batch of a `PublishRequest`. None: it carries something else, or is not written as [`Outgoing`] writes.
 pub fn read_publish(message: Bytes) -> Option<SequencedBatch> {
-    PublishRequest::decode(message).ok()?.batch
+    read::<PublishRequest>(message)?.batch
 }
 
-/// The batch of a `SubscribeResponse`. None: it carries something else, or the bytes are no message.
+/// The batch of a `SubscribeResponse`. None: it carries something else, or is not written as [`Outgoing`] writes.
 pub fn read_subscribe(message: Bytes) -> Option<Batch> {
-    SubscribeResponse::decode(message).ok()?.batch
+    read::<SubscribeResponse>(message)?.batch
+}
+
+/// A message whose length is just that of the fields known here, each of them once. Of the others protobuf must judge:
+/// which field of a `oneof` counts, what becomes of one that comes twice, what is wrong with one that is unknown.
+fn read<M: Message + Default>(message: Bytes) -> Option<M> {
+    let len = message.len();
+    M::decode(message).ok().filter(|read| read.encoded_len() == len)
 }
 
 /// A message to be written: its length is known before.

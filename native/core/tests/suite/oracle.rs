@@ -110,7 +110,7 @@ impl World {
             let chance = self.random.f64();
             let stable = self.session.merge.max_stable();
             if chance < 0.03 && !self.slots.is_empty() && stable < INF {
-                let join_at = stable.max(-20) + self.random.i64(0..=10);
+                let join_at = stable.max(-20).saturating_add(self.random.i64(0..=10));
                 self.attach(Some(join_at));
             } else if chance < 0.05 && self.streams.len() > 1 {
                 let at = self.random.usize(1..self.streams.len());

@@ -44,7 +44,10 @@ fn shards_say_what_one_says_in_another_order() {
             let shared = run(shards);
             assert_eq!(shared.events(), one.events());
             assert!(changes(&shared) == changes(&one), "{shards} shards");
-            assert_eq!(shared.merge.visits(), one.merge.visits());
+            assert!(
+                shared.merge.visits() <= one.merge.visits(),
+                "a stable that another implies visits nobody"
+            );
         }
     }
 }

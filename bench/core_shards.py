@@ -1,0 +1,60 @@
+"""Does sharing one merge out to threads pay, and do merges of one server work side by side?
+
+Native R3, 3 inputs, 20 % disorder, 1 % stables, 100,000 live events, 16 and 1,000-byte payloads. One merge with 1, 2
+and 4 shards; then two merges in two threads beside one. The figure is wall time: cores are the point.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from bench.core_r3 import WORDS, arrivals
+from bench.harness import Panel, begin, plot, timed
+from lmerge.core.batch import AnyBatch
+from lmerge.core.merge import Merge
+from lmerge.core.native import columns_of
+from lmerge.testing.workload import Workload, workload
+
+EVENTS = {16: 400_000, 1_000: 60_000}
+REPEATS = 5
+Arrivals = list[tuple[str, AnyBatch]]
+
+
+def merged(order: Arrivals, shards: int = 1) -> None:
+    merge = Merge("r3", engine="native", shards=shards)
+    for name in sorted({name for name, _ in order}):
+        merge.attach(name, WORDS["r3"])
+    for name, batch in order:
+        assert not merge.apply(name, batch).detached
+
+
+def both(pool: ThreadPoolExecutor, order: Arrivals) -> None:
+    list(pool.map(merged, [order, order]))
+
+
+def main() -> None:
+    report = begin((__doc__ or "").splitlines()[0])
+    panel = Panel("one merge, shared out", "shards", "elements/s")
+    for payload_bytes, events in EVENTS.items():
+        spec = Workload(events=events, live=100_000 if payload_bytes == 16 else 20_000, payload_bytes=payload_bytes,
+                        batch_rows=32_768)
+        order: Arrivals = [(name, columns_of(name, batch)) for name, batch in arrivals(workload(spec))]
+        count = sum(batch.count for _, batch in order)
+        single = None
+        for shards in (1, 2, 4):
+            rates = [count / timed(partial(merged, order, shards)) for _ in range(REPEATS)]
+            row = report.add(f"{payload_bytes}-byte payloads, {shards} shards", rates, "elements/s")
+            panel.add(f"{payload_bytes}-byte payloads", shards, row)
+            single = single or row
+            report.note(f"{shards} shards / 1 shard = {row.median / single.median:.2f}")
+        with ThreadPoolExecutor(2) as pool:
+            rates = [2 * count / timed(partial(both, pool, order)) for _ in range(REPEATS)]
+        row = report.add(f"{payload_bytes}-byte payloads, 2 merges in 2 threads", rates, "elements/s")
+        report.note(f"2 merges in 2 threads / 1 merge = {row.median / single.median:.2f}")
+    report.save("core_shards")
+    plot("core_shards", "More than one core: native R3, 3 inputs", [panel], columns=1)
+
+
+if __name__ == "__main__":
+    main()

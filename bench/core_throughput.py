@@ -1,0 +1,110 @@
+"""How many elements a second does the core merge, by algorithm, engine and payload, and how far is that from the limit?
+
+Three inputs, 10,000 live events, 1 % stables, 20 % disorder (R0-R2 need order: the same events in order); CPU time of
+one core; batches of 4,096 elements, in columns before the clock starts. Targets: native R3 at least 6 M elements/s at
+16 bytes and 1.5 M at 1,000; R0 and R1 40 M, R4 4 M at 16 bytes; R3 within 2x of one hash-table probe per element over
+the same data (native/core/src/limit.rs says what that does and does not).
+
+The index of R3, R3- and R4 is the live output. R0-R2 need none; "live" rows track it for late subscribers and
+switches, as the service does. ``--quick`` is for seeing that it runs.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from bench.core_runs import CLEANSED, KINDS, LIMIT, NATIVE, ORDERED, PYTHON, Order, merge_rates, prepare, rates
+from bench.harness import Measured, Panel, Report, begin, plot
+from lmerge.testing.workload import Workload
+
+INPUTS = 3
+PAYLOADS = (16, 100, 1_000)
+BATCH_ROWS = 4_096
+TARGETS = {("r3", 16): 6e6, ("r3", 1_000): 1.5e6, ("r0", 16): 40e6, ("r1", 16): 40e6, ("r4", 16): 4e6}
+SLOW = ("r3-", CLEANSED)
+
+
+def stream(engine: str, kind: str, payload_bytes: int, quick: bool) -> Order:
+    events = 20_000 if quick or engine == PYTHON else 200_000 if payload_bytes < 1_000 else 60_000
+    if kind in SLOW:
+        events = min(events, 60_000)
+    disorder = 0.0 if kind in ORDERED else 0.2
+    spec = Workload(events=events, payload_bytes=payload_bytes, disorder=disorder, inputs=INPUTS, batch_rows=BATCH_ROWS)
+    return prepare(engine, spec)
+
+
+def measure(report: Report, quick: bool) -> dict[tuple[str, str, int, bool], Measured]:
+    """By engine, algorithm, payload size and whether the live output is tracked."""
+    found: dict[tuple[str, str, int, bool], Measured] = {}
+    for engine in (NATIVE, PYTHON):
+        for payload_bytes in PAYLOADS:
+            orders: dict[tuple[bool, bool], Order] = {}
+            for kind in KINDS:
+                shape = (kind in ORDERED, kind in SLOW)
+                if shape not in orders:
+                    orders[shape] = stream(engine, kind, payload_bytes, quick)
+                if (engine, kind) == (NATIVE, "r3"):
+                    found |= beside_limit(report, orders[shape], payload_bytes, 3 if quick else 15)
+                    continue
+                for live in (False, True) if kind in (*ORDERED, CLEANSED) else (False,):
+                    repeats = 3 if quick or engine == PYTHON else 5 if kind in SLOW else 11
+                    values = rates(engine, kind, orders[shape], INPUTS, repeats, live=live)
+                    name = f"{engine}, {kind}{', live' if live else ''}, {payload_bytes:,} bytes"
+                    found[engine, kind, payload_bytes, live] = report.add(name, values, "elements/s")
+            if engine == NATIVE and payload_bytes == PAYLOADS[0]:
+                for kind in ("r0", "r3"):
+                    values = merge_rates(kind, orders[kind in ORDERED, False], INPUTS, 3 if quick else 11)
+                    report.add(f"native, {kind} through Merge, live, {payload_bytes} bytes", values, "elements/s")
+    return found
+
+
+def beside_limit(
+    report: Report, order: Order, payload_bytes: int, repeats: int
+) -> dict[tuple[str, str, int, bool], Measured]:
+    """R3 and the limit in turns, so that what else the machine does hits both."""
+    values: dict[str, list[float]] = {"r3": [], LIMIT: []}
+    for _ in range(repeats):
+        for kind, said in values.items():
+            said += rates(NATIVE, kind, order, INPUTS, 1)
+    ratios = [limit / r3 for r3, limit in zip(values["r3"], values[LIMIT], strict=True)]
+    report.add(f"limit / native r3, {payload_bytes:,} bytes", ratios, "times")
+    return {
+        (NATIVE, kind, payload_bytes, False): report.add(f"native, {kind}, {payload_bytes:,} bytes", said, "elements/s")
+        for kind, said in values.items()
+    }
+
+
+def judge(report: Report, found: dict[tuple[str, str, int, bool], Measured]) -> None:
+    for (kind, payload_bytes), target in TARGETS.items():
+        for live in (False, True):
+            rate = found.get((NATIVE, kind, payload_bytes, live))
+            if rate is not None:
+                verdict = "reached" if rate.median >= target else "MISSED"
+                name = f"native {kind}{' with the live output' if live else ''} at {payload_bytes:,} bytes"
+                report.note(f"{name}: {rate.median / 1e6:.1f} M elements/s; target {target / 1e6:.1f} M: {verdict}")
+    for payload_bytes in PAYLOADS:
+        measured = next(row for row in report.rows if row.name == f"limit / native r3, {payload_bytes:,} bytes")
+        verdict = "reached" if measured.median <= 2 else "MISSED"
+        report.note(f"limit / native r3 at {payload_bytes:,} bytes = {measured.median:.2f}; target 2: {verdict}")
+    for kind in KINDS:
+        ratio = found[NATIVE, kind, 16, False].median / found[PYTHON, kind, 16, False].median
+        report.note(f"native / Python, {kind} at 16 bytes = {ratio:.1f}")
+
+
+def main() -> None:
+    report = begin((__doc__ or "").splitlines()[0])
+    found = measure(report, "--quick" in sys.argv)
+    judge(report, found)
+    panels = []
+    for engine in (NATIVE, PYTHON):
+        panel = Panel(f"{engine}: 3 inputs, 10,000 live events", "payload, bytes", "elements/s", log="xy")
+        for (of, kind, payload_bytes, live), measured in found.items():
+            if of == engine and not live:
+                panel.add(kind, payload_bytes, measured)
+        panels.append(panel)
+    plot("core_throughput", report.question, panels)
+    report.save("core_throughput")
+
+
+if __name__ == "__main__":
+    main()
