@@ -14,6 +14,7 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use crate::algorithm::Shell;
+use crate::columns::{Indices, View};
 use crate::element::{ADJUST, INF, INSERT};
 use crate::nodes::{NIL, NONE};
 use crate::policy::Show;
@@ -38,6 +39,55 @@ pub struct Row {
     ve: i64,
     vold: i64,
     id: u32,
+}
+
+/// Elements between two stables, each with the node of its key: looked up together, so that the misses of the caches
+/// overlap. Only stables remove nodes, so those that were found stay.
+#[derive(Debug)]
+pub struct Run {
+    len: usize,
+    at: [usize; RUN],
+    hash: [u32; RUN],
+    id: [u32; RUN],
+    /// A bit for some of the hash of each node that was made since.
+    made: u64,
+}
+
+/// As many misses as a core can have under way, and some.
+const RUN: usize = 32;
+
+impl Run {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The index and the hash of an element.
+    #[inline]
+    pub fn element(&self, number: usize) -> (usize, u32) {
+        (self.at[number], self.hash[number])
+    }
+
+    /// A node was made for a key with this hash.
+    #[inline]
+    pub fn note_made(&mut self, hash: u32) {
+        self.made |= 1 << (hash % 64);
+    }
+}
+
+impl Default for Run {
+    fn default() -> Run {
+        Run {
+            len: 0,
+            at: [0; RUN],
+            hash: [0; RUN],
+            id: [NIL; RUN],
+            made: 0,
+        }
+    }
 }
 
 /// The part of R3 and R4 above the entries of a node.
@@ -97,6 +147,39 @@ impl<S: Spill> Index<S> {
         let store = &self.store;
         let is_key = |&(other, id): &(u32, u32)| other == hash && store.key(id) == (vs, payload);
         self.table.find(wide(hash), is_key).map_or(NIL, |&(_, id)| id)
+    }
+
+    /// Look the next elements up, up to a stable, whose index is given back, or as many as a run takes.
+    #[inline]
+    pub fn look_up(&self, batch: &View<'_>, indices: &mut Indices<'_>, run: &mut Run) -> Option<usize> {
+        (run.len, run.made) = (0, 0);
+        let mut stable = None;
+        while run.len < RUN {
+            let Some(at) = indices.next() else { break };
+            if batch.kind(at) > ADJUST {
+                stable = Some(at);
+                break;
+            }
+            run.at[run.len] = at;
+            run.hash[run.len] = self.hash(batch.vs(at), batch.payload(at));
+            run.len += 1;
+        }
+        for number in 0..run.len {
+            let at = run.at[number];
+            run.id[number] = self.find(run.hash[number], batch.vs(at), batch.payload(at));
+        }
+        stable
+    }
+
+    /// The node of an element of a run, or NIL.
+    #[inline]
+    pub fn found(&self, run: &Run, number: usize, vs: i64, payload: &[u8]) -> u32 {
+        let (id, hash) = (run.id[number], run.hash[number]);
+        if id == NIL && run.made >> (hash % 64) & 1 == 1 {
+            self.find(hash, vs, payload)
+        } else {
+            id
+        }
     }
 
     /// A new node, unfrozen: due at its Vs.
@@ -369,9 +452,8 @@ pub trait Indexed {
         let mut popped = std::mem::take(&mut index.popped);
         index.store.wheel.pop_below(&mut index.store.nodes, t, &mut popped);
         if index.final_only && t == INF {
-            // Final-only shows at last what never ends; such nodes are due at no time.
-            let nodes = &index.store.nodes;
-            popped.extend(nodes.ids().into_iter().filter(|&id| nodes.get(id).due == INF));
+            // Final-only shows at last what never ends; such nodes are due at no time. All others are due before.
+            popped = index.store.nodes.ids();
         }
         for id in popped.drain(..) {
             self.index().visits += 1;

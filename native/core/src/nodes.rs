@@ -1,4 +1,4 @@
-//! The nodes of an index: 64 bytes each, one cache line, in pages that go back to the system when they are empty.
+//! The nodes of an index: 56 bytes each, in pages that go back to the system when they are empty.
 //!
 //! A node holds what everybody says about one (Vs, payload). Inputs that agree share one end: the *common* end, with a
 //! bit for each input that has the event. So a node does not grow with the number of inputs, and an input that repeats
@@ -18,7 +18,7 @@ pub const BITS: usize = 64;
 
 /// One (Vs, payload).
 #[derive(Clone, Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub struct Node {
     pub vs: i64,
     /// When a stable must look at the node; `INF`: never, and it is not in the wheel.
@@ -30,12 +30,10 @@ pub struct Node {
     /// Inputs by slot that have the event.
     pub has: u64,
     pub place: Place,
+    /// Of an unused node, the next unused one of its page.
     pub hash: u32,
     /// The spilled entries, or NIL.
     pub spill: u32,
-    // Neighbours in the wheel's slot; of an unused node, `next` is the next unused one of its page.
-    pub next: u32,
-    pub prev: u32,
 }
 
 const UNUSED: Node = Node {
@@ -45,10 +43,8 @@ const UNUSED: Node = Node {
     common: NONE,
     has: 0,
     place: Place::NONE,
-    hash: 0,
+    hash: NIL,
     spill: NIL,
-    next: NIL,
-    prev: NIL,
 };
 
 const PAGE_BITS: u32 = 8;
@@ -69,6 +65,8 @@ pub struct Nodes {
     /// Pages with room, and numbers of absent pages: always the lowest, so that the upper pages become empty.
     room: std::collections::BTreeSet<u32>,
     absent: std::collections::BTreeSet<u32>,
+    /// The first page with room, if there is one.
+    lowest: Option<u32>,
     count: usize,
 }
 
@@ -83,17 +81,18 @@ impl Nodes {
 
     /// A new node at `vs`, due then.
     pub fn add(&mut self, vs: i64, hash: u32) -> u32 {
-        let number = match self.room.first() {
-            Some(&number) => number,
+        let number = match self.lowest {
+            Some(number) => number,
             None => self.new_page(),
         };
         let page = self.pages[number as usize].as_mut().expect("a page with room is there");
         let within = page.unused;
         let node = &mut page.nodes[within as usize];
-        page.unused = node.next;
+        page.unused = node.hash;
         page.used += 1;
         if page.unused == NIL {
             self.room.remove(&number);
+            self.lowest = self.room.first().copied();
         }
         *node = Node {
             vs,
@@ -110,17 +109,19 @@ impl Nodes {
         let page = self.pages[number as usize].as_mut().expect("a node's page is there");
         let within = id & (PAGE as u32 - 1);
         page.nodes[within as usize] = Node {
-            next: page.unused,
+            hash: page.unused,
             ..UNUSED
         };
         if page.unused == NIL {
             self.room.insert(number);
+            self.lowest = self.room.first().copied();
         }
         page.unused = within;
         page.used -= 1;
         self.count -= 1;
         if page.used == 0 && self.room.len() > 1 {
             self.room.remove(&number);
+            self.lowest = self.room.first().copied();
             self.pages[number as usize] = None;
             self.absent.insert(number);
         }
@@ -140,6 +141,15 @@ impl Nodes {
             .as_mut()
             .expect("a node's page is there");
         &mut page.nodes[id as usize & (PAGE - 1)]
+    }
+
+    /// When the node is due; INF if it is not in use.
+    #[inline]
+    pub fn due(&self, id: u32) -> i64 {
+        match &self.pages[(id >> PAGE_BITS) as usize] {
+            Some(page) => page.nodes[id as usize & (PAGE - 1)].due,
+            None => INF,
+        }
     }
 
     /// Whether `id` is a node in use.
@@ -173,7 +183,7 @@ impl Nodes {
     fn new_page(&mut self) -> u32 {
         let mut nodes = vec![UNUSED; PAGE].into_boxed_slice();
         for (next, node) in (1..PAGE as u32).zip(nodes.iter_mut()) {
-            node.next = next;
+            node.hash = next;
         }
         let page = Some(Page {
             nodes: nodes.try_into().expect("as many nodes as a page has"),
@@ -192,6 +202,7 @@ impl Nodes {
         };
         assert!(number < (1 << (32 - PAGE_BITS)) - 1, "more than 4 billion live events");
         self.room.insert(number);
+        self.lowest = self.room.first().copied();
         number
     }
 }

@@ -8,8 +8,8 @@ use std::slice::from_ref;
 
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
 use crate::columns::{Indices, View};
-use crate::element::{ADJUST, INF, INSERT, NEG_INF};
-use crate::index::{Index, Indexed, Spill, wants};
+use crate::element::{INF, INSERT, NEG_INF};
+use crate::index::{Index, Indexed, Run, Spill, wants};
 use crate::nodes::{BITS, NIL, NONE};
 use crate::policy::Show;
 use crate::violation::{Code, Violation};
@@ -191,6 +191,58 @@ impl R4 {
         let node = self.index.store.nodes.get_mut(id);
         (node.out, node.common, node.has) = (out, common, has);
         self.index.unspill(id);
+    }
+
+    /// Merge an insert or adjust that has been looked up.
+    #[inline]
+    fn merge(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, run: &mut Run, number: usize) -> Checked {
+        let (index, hash) = run.element(number);
+        let (vs, ve, payload) = (batch.vs(index), batch.ve(index), batch.payload(index));
+        if batch.kind(index) == INSERT {
+            let input = shell.inputs.get_mut(slot);
+            if input.is_below_floor(vs) || ve < vs {
+                return Err(input.refuse_insert(slot, batch, index));
+            }
+            if input.demands.is_ordered() {
+                input.last_vs = vs;
+            }
+            let is_keyed = input.demands.is_keyed();
+            let mut id = self.index.found(run, number, vs, payload);
+            if id == NIL {
+                if vs < shell.max_stable {
+                    input.late += 1; // line 6
+                    return Ok(());
+                }
+                if ve == vs {
+                    return Ok(());
+                }
+                run.note_made(hash);
+                id = self.index.enter(hash, vs, payload);
+            } else if is_keyed && !self.ends(id, At::In(slot)).is_empty() {
+                return Err(Violation::of(Code::DuplicateKey, slot, batch, index));
+            }
+            if ve > vs {
+                self.heard(shell, id, slot, Some(ve), None, payload);
+            }
+        } else {
+            shell.inputs.get(slot).check_adjust(slot, batch, index)?;
+            let vold = batch.vold(index);
+            let id = self.index.found(run, number, vs, payload);
+            if id == NIL && vs < shell.max_stable {
+                shell.inputs.get_mut(slot).late += 1; // line 14
+                return Ok(());
+            }
+            if id == NIL || !self.remove(id, At::In(slot), vold) {
+                let known = if id == NIL {
+                    &[][..]
+                } else {
+                    self.ends(id, At::In(slot))
+                };
+                return Err(Violation::of(Code::UnknownEvent, slot, batch, index).ends(known));
+            }
+            self.heard(shell, id, slot, (ve > vs).then_some(ve), Some(vold), payload);
+        }
+        Ok(())
     }
 
     /// Lines 8 and 15: the input now has an event that ends at `ve` (None: one less); the output may follow.
@@ -438,58 +490,19 @@ impl Algorithm for R4 {
         if shell.inputs.get(slot).observes {
             return observe(self, shell, slot, batch, indices);
         }
-        let demands = shell.inputs.get(slot).demands;
-        for index in indices {
-            let kind = batch.kind(index);
-            if kind > ADJUST {
-                stable(self, shell, slot, batch, index)?;
-                continue;
+        let mut run = Run::default();
+        let mut rest = indices;
+        loop {
+            let next_stable = self.index.look_up(batch, &mut rest, &mut run);
+            for number in 0..run.len() {
+                self.merge(shell, slot, batch, &mut run, number)?;
             }
-            let (vs, ve, payload) = (batch.vs(index), batch.ve(index), batch.payload(index));
-            if kind == INSERT {
-                if shell.inputs.get(slot).is_below_floor(vs) || ve < vs {
-                    return Err(shell.inputs.get(slot).refuse_insert(slot, batch, index));
-                }
-                if demands.is_ordered() {
-                    shell.inputs.get_mut(slot).last_vs = vs;
-                }
-                let hash = self.index.hash(vs, payload);
-                let mut id = self.index.find(hash, vs, payload);
-                if id == NIL {
-                    if vs < shell.max_stable {
-                        shell.inputs.get_mut(slot).late += 1; // line 6
-                        continue;
-                    }
-                    if ve == vs {
-                        continue;
-                    }
-                    id = self.index.enter(hash, vs, payload);
-                } else if demands.is_keyed() && !self.ends(id, At::In(slot)).is_empty() {
-                    return Err(Violation::of(Code::DuplicateKey, slot, batch, index));
-                }
-                if ve > vs {
-                    self.heard(shell, id, slot, Some(ve), None, payload);
-                }
-            } else {
-                shell.inputs.get(slot).check_adjust(slot, batch, index)?;
-                let vold = batch.vold(index);
-                let id = self.index.find(self.index.hash(vs, payload), vs, payload);
-                if id == NIL && vs < shell.max_stable {
-                    shell.inputs.get_mut(slot).late += 1; // line 14
-                    continue;
-                }
-                if id == NIL || !self.remove(id, At::In(slot), vold) {
-                    let known = if id == NIL {
-                        &[][..]
-                    } else {
-                        self.ends(id, At::In(slot))
-                    };
-                    return Err(Violation::of(Code::UnknownEvent, slot, batch, index).ends(known));
-                }
-                self.heard(shell, id, slot, (ve > vs).then_some(ve), Some(vold), payload);
+            match next_stable {
+                Some(index) => stable(self, shell, slot, batch, index)?,
+                None if run.is_empty() => return Ok(()),
+                None => {}
             }
         }
-        Ok(())
     }
 
     fn freeze(&mut self, shell: &mut Shell, slot: usize, t: i64) {

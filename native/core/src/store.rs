@@ -30,7 +30,7 @@ impl Store {
         let node = self.nodes.get_mut(id);
         node.place = place;
         node.due = due;
-        self.wheel.add(&mut self.nodes, id);
+        self.wheel.add(&self.nodes, id);
         id
     }
 
@@ -45,7 +45,7 @@ impl Store {
     #[inline]
     pub fn enter(&mut self, id: u32, due: i64) {
         self.nodes.get_mut(id).due = due;
-        self.wheel.add(&mut self.nodes, id);
+        self.wheel.add(&self.nodes, id);
     }
 
     /// Move a node that is in the wheel, or was never due.
@@ -59,12 +59,14 @@ impl Store {
         self.wheel.remove(&mut self.nodes, id);
     }
 
+    #[inline]
     pub fn payload(&self, id: u32) -> &[u8] {
         self.arena.get(self.nodes.get(id).place)
     }
 
     /// Give memory back where much of it is wasted.
     pub fn tidy(&mut self) {
+        self.wheel.tidy(&self.nodes);
         let nodes = &mut self.nodes;
         self.arena.evacuate(|owner, place| nodes.get_mut(owner).place = place);
     }
@@ -80,6 +82,7 @@ impl Store {
         ids
     }
 
+    #[inline]
     pub fn key(&self, id: u32) -> (i64, &[u8]) {
         (self.nodes.get(id).vs, self.payload(id))
     }

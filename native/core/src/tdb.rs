@@ -19,9 +19,13 @@ use crate::violation::{Code, Violation};
 /// Ends with the numbers of their events, ascending, where a (Vs, payload) has several.
 type Ends = Vec<(i64, i64)>;
 
+/// Ends that a cleared list has room for. Few keys ever have more, and the room of one that had is given back.
+const ENDS_KEPT: usize = 16;
+
 impl Spill for Ends {
     fn clear(&mut self) {
         Vec::clear(self);
+        self.shrink_to(ENDS_KEPT);
     }
 
     fn held_bytes(&self) -> usize {

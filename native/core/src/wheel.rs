@@ -1,9 +1,12 @@
 //! A calendar of due times: who must be looked at when the stable point moves to `t` (law 2).
 //!
-//! The hierarchical timing wheel of `lmerge/core/calendar.py`, with the entries chained through the nodes themselves. A node
-//! due at `d` lies at the level of the highest byte in which `d` and `now` differ, in the slot named by that byte of `d`.
-//! That stays true while `now` moves towards `d` below that byte, so where a node lies follows from its due time, and it
-//! can be taken out at any time in O(1): there are no stale entries.
+//! The hierarchical timing wheel of `lmerge/core/calendar.py`. A node due at `d` has an entry at the level of the highest byte
+//! in which `d` and `now` differ, in the slot named by that byte of `d`. An entry is the node's number and the lower half of its due
+//! time, in blocks of entries: up to the fourth level it can be dealt out again without a look at the node, which would
+//! be a miss of every cache when there are many.
+//!
+//! A node that is entered elsewhere or forgotten leaves its entry behind; the node's own due time says so when the entry comes
+//! up. Entries left behind are bounded: when they outnumber the others, the wheel is built anew ([`Wheel::tidy`]).
 
 use crate::element::{INF, NEG_INF};
 use crate::nodes::{NIL, Nodes};
@@ -12,6 +15,28 @@ const LEVELS: usize = 8;
 const SLOTS: usize = 256;
 /// Due times of the other sign than `now`: they differ from it in the sign bit, above all bytes.
 const OTHER_SIGN: usize = LEVELS * SLOTS;
+/// Levels whose due times differ from `now` in the lower half only.
+const NEAR_LEVELS: usize = 4;
+
+const BLOCK: usize = 15;
+/// Entries or blocks that are never worth the trouble.
+const TIDY_MIN: usize = 4096;
+
+/// Some entries of a slot; 128 bytes.
+#[derive(Debug)]
+struct Block {
+    entries: [Entry; BLOCK],
+    len: u32,
+    /// The next block of the slot, or of the unused ones.
+    next: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    id: u32,
+    /// The lower half of the due time.
+    low: u32,
+}
 
 /// Nodes by due time. Nothing is due before `now`; nodes that are never due (`INF`) are not entered.
 #[derive(Debug)]
@@ -20,15 +45,24 @@ pub struct Wheel {
     heads: Box<[u32]>,
     /// A bit for each slot that is not empty.
     occupied: [[u64; SLOTS / 64]; LEVELS],
+    blocks: Vec<Block>,
+    unused: u32,
+    /// Entries, those left behind among them.
+    count: usize,
+    /// What is dealt out again; kept for its memory.
+    dealt: Vec<Entry>,
 }
 
 impl Wheel {
     pub fn new(now: i64) -> Wheel {
-        let heads = vec![NIL; OTHER_SIGN + 1].into_boxed_slice();
         Wheel {
             now,
-            heads,
+            heads: vec![NIL; OTHER_SIGN + 1].into_boxed_slice(),
             occupied: [[0; SLOTS / 64]; LEVELS],
+            blocks: Vec::new(),
+            unused: NIL,
+            count: 0,
+            dealt: Vec::new(),
         }
     }
 
@@ -38,47 +72,21 @@ impl Wheel {
 
     /// Enter a node at its due time, which is not before `now`.
     #[inline]
-    pub fn add(&mut self, nodes: &mut Nodes, id: u32) {
+    pub fn add(&mut self, nodes: &Nodes, id: u32) {
         let due = nodes.get(id).due;
-        if due == INF {
-            return;
+        if due < INF {
+            self.push(due, id);
         }
-        let slot = self.slot(due);
-        let head = self.heads[slot];
-        let node = nodes.get_mut(id);
-        node.next = head;
-        node.prev = NIL;
-        if head != NIL {
-            nodes.get_mut(head).prev = id;
-        } else if slot < OTHER_SIGN {
-            self.occupied[slot / SLOTS][slot % SLOTS / 64] |= 1 << (slot % 64);
-        }
-        self.heads[slot] = id;
     }
 
-    /// Take a node out; its due time is still the one with which it was entered.
+    /// Take a node out: from here on it is never due.
     #[inline]
     pub fn remove(&mut self, nodes: &mut Nodes, id: u32) {
-        let node = nodes.get(id);
-        let (due, next, prev) = (node.due, node.next, node.prev);
-        if due == INF {
-            return;
-        }
-        if next != NIL {
-            nodes.get_mut(next).prev = prev;
-        }
-        if prev != NIL {
-            nodes.get_mut(prev).next = next;
-        } else {
-            let slot = self.slot(due);
-            self.heads[slot] = next;
-            if next == NIL {
-                self.clear_bit(slot);
-            }
-        }
+        nodes.get_mut(id).due = INF;
     }
 
-    /// Move `now` to `t` and take out all nodes due before `t`, in no useful order. Amortised O(taken out).
+    /// Move `now` to `t` and take out all nodes due before `t`, in no useful order: they are never due then, until they are
+    /// entered again. Amortised O(taken out).
     pub fn pop_below(&mut self, nodes: &mut Nodes, t: i64, popped: &mut Vec<u32>) {
         let now = self.now;
         if t <= now {
@@ -97,42 +105,65 @@ impl Wheel {
             (top, top * SLOTS + byte(t, top))
         };
         for level in 0..turned {
-            self.take_level(nodes, level, popped);
-        }
-        let mut again = std::mem::replace(&mut self.heads[own], NIL);
-        self.clear_bit(own);
-        while again != NIL {
-            let node = nodes.get(again);
-            let next = node.next;
-            if node.due < t {
-                popped.push(again);
-            } else {
-                self.add(nodes, again);
+            for word in 0..SLOTS / 64 {
+                while self.occupied[level][word] != 0 {
+                    let bit = self.occupied[level][word].trailing_zeros() as usize;
+                    self.take(nodes, level * SLOTS + word * 64 + bit, popped);
+                }
             }
-            again = next;
+        }
+        let mut dealt = std::mem::take(&mut self.dealt);
+        self.empty(own, |entry| dealt.push(entry));
+        let high = t & !i64::from(u32::MAX);
+        for Entry { id, low } in dealt.drain(..) {
+            let due = if own / SLOTS < NEAR_LEVELS {
+                high | i64::from(low)
+            } else {
+                nodes.due(id)
+            };
+            if due < t {
+                pop(nodes, id, t, popped);
+            } else if due < INF {
+                self.push(due, id);
+            }
+        }
+        self.dealt = dealt;
+    }
+
+    /// Build the wheel anew if what was left behind outnumbers the rest, or most blocks are unused.
+    pub fn tidy(&mut self, nodes: &Nodes) {
+        let too_many = self.count > 2 * nodes.len() + TIDY_MIN;
+        let too_empty = BLOCK * self.blocks.len() > 8 * self.count + 8 * TIDY_MIN;
+        if too_many || too_empty {
+            *self = Wheel::new(self.now);
+            nodes.ids().into_iter().for_each(|id| self.add(nodes, id));
         }
     }
 
     /// Every node that is entered, for checks.
     pub fn entries(&self, nodes: &Nodes) -> Vec<u32> {
-        let mut entries = Vec::new();
+        let mut ids = Vec::new();
         for (slot, &head) in self.heads.iter().enumerate() {
-            let mut id = head;
-            while id != NIL {
-                assert_eq!(
-                    self.slot(nodes.get(id).due),
-                    slot,
-                    "a node in a slot where it is not looked for"
-                );
-                entries.push(id);
-                id = nodes.get(id).next;
+            let mut at = head;
+            while at != NIL {
+                let block = &self.blocks[at as usize];
+                for entry in &block.entries[..block.len as usize] {
+                    let due = nodes.due(entry.id);
+                    if due < INF && self.slot(due) == slot && due as u32 == entry.low {
+                        ids.push(entry.id);
+                    }
+                }
+                at = block.next;
             }
         }
-        entries
+        ids.sort_unstable();
+        ids.dedup();
+        ids
     }
 
     pub fn held_bytes(&self) -> usize {
-        self.heads.len() * size_of::<u32>() + size_of::<Wheel>()
+        let blocks = self.blocks.capacity() * size_of::<Block>() + self.dealt.capacity() * size_of::<Entry>();
+        blocks + self.heads.len() * size_of::<u32>() + size_of::<Wheel>()
     }
 
     #[inline]
@@ -145,29 +176,62 @@ impl Wheel {
         level * SLOTS + byte(due, level)
     }
 
-    fn take_level(&mut self, nodes: &Nodes, level: usize, popped: &mut Vec<u32>) {
-        for word in 0..SLOTS / 64 {
-            while self.occupied[level][word] != 0 {
-                let bit = self.occupied[level][word].trailing_zeros() as usize;
-                self.take(nodes, level * SLOTS + word * 64 + bit, popped);
+    #[inline]
+    fn push(&mut self, due: i64, id: u32) {
+        let slot = self.slot(due);
+        let entry = Entry { id, low: due as u32 };
+        self.count += 1;
+        let head = self.heads[slot];
+        if let Some(block) = self.blocks.get_mut(head as usize) {
+            let len = block.len as usize;
+            if len < BLOCK {
+                block.entries[len] = entry;
+                block.len += 1;
+                return;
             }
         }
+        self.push_block(slot, entry);
     }
 
-    fn take(&mut self, nodes: &Nodes, slot: usize, popped: &mut Vec<u32>) {
-        let mut id = self.heads[slot];
-        if id == NIL {
-            return;
+    fn push_block(&mut self, slot: usize, entry: Entry) {
+        let head = self.heads[slot];
+        let block = Block {
+            entries: [entry; BLOCK],
+            len: 1,
+            next: head,
+        };
+        let at = self.unused;
+        if at == NIL {
+            self.heads[slot] = self.blocks.len() as u32;
+            self.blocks.push(block);
+        } else {
+            self.unused = self.blocks[at as usize].next;
+            self.heads[slot] = at;
+            self.blocks[at as usize] = block;
         }
-        while id != NIL {
-            popped.push(id);
-            id = nodes.get(id).next;
+        if slot < OTHER_SIGN {
+            self.occupied[slot / SLOTS][slot % SLOTS / 64] |= 1 << (slot % 64);
         }
-        self.heads[slot] = NIL;
-        self.clear_bit(slot);
     }
 
-    fn clear_bit(&mut self, slot: usize) {
+    /// Pop what is due of a slot that has passed.
+    fn take(&mut self, nodes: &mut Nodes, slot: usize, popped: &mut Vec<u32>) {
+        let t = self.now;
+        self.empty(slot, |entry| pop(nodes, entry.id, t, popped));
+    }
+
+    fn empty(&mut self, slot: usize, mut each: impl FnMut(Entry)) {
+        let mut at = std::mem::replace(&mut self.heads[slot], NIL);
+        while at != NIL {
+            let block = &mut self.blocks[at as usize];
+            block.entries[..block.len as usize]
+                .iter()
+                .for_each(|&entry| each(entry));
+            self.count -= block.len as usize;
+            let next = std::mem::replace(&mut block.next, self.unused);
+            self.unused = at;
+            at = next;
+        }
         if slot < OTHER_SIGN {
             self.occupied[slot / SLOTS][slot % SLOTS / 64] &= !(1 << (slot % 64));
         }
@@ -177,6 +241,15 @@ impl Wheel {
 impl Default for Wheel {
     fn default() -> Wheel {
         Wheel::new(NEG_INF)
+    }
+}
+
+/// Pop the node unless the entry was left behind.
+#[inline]
+fn pop(nodes: &mut Nodes, id: u32, t: i64, popped: &mut Vec<u32>) {
+    if nodes.due(id) < t {
+        nodes.get_mut(id).due = INF;
+        popped.push(id);
     }
 }
 

@@ -28,7 +28,7 @@ impl Twin {
 
     fn add(&mut self, due: i64) -> u32 {
         let id = self.nodes.add(due, 0);
-        self.wheel.add(&mut self.nodes, id);
+        self.wheel.add(&self.nodes, id);
         self.due.insert(id, due);
         self.ids.push(id);
         id
@@ -44,7 +44,7 @@ impl Twin {
     fn move_to(&mut self, id: u32, due: i64) {
         self.wheel.remove(&mut self.nodes, id);
         self.nodes.get_mut(id).due = due;
-        self.wheel.add(&mut self.nodes, id);
+        self.wheel.add(&self.nodes, id);
         self.due.insert(id, due);
     }
 
@@ -150,7 +150,7 @@ fn every_step_of_time_gives_what_is_due_then() {
     for t in -69_999..=70_000 {
         let mut popped = Vec::new();
         twin.wheel.pop_below(&mut twin.nodes, t, &mut popped);
-        let due: Vec<i64> = popped.iter().map(|&id| twin.nodes.get(id).due).collect();
+        let due: Vec<i64> = popped.iter().map(|&id| twin.nodes.get(id).vs).collect();
         assert_eq!(due, [t - 1]);
     }
 }
