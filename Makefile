@@ -72,6 +72,7 @@ test: $(VENV)/.native lint types wire-check native-check
 
 test-long: $(VENV)/.native
 	$(REQUIRE_NATIVE) LMERGE_SEEDS=$${LMERGE_SEEDS:-1000} $(BIN)/python -m pytest -n 2 --dist worksteal -m long --timeout 3000 $(ARGS)
+	@test -z "$(HAS_RUST)" || { echo "==> seeded defects of the native core"; $(BIN)/python scripts/native_defects.py; }
 
 lint: $(VENV)/.dev
 	@echo "==> lint and architecture"

@@ -90,10 +90,6 @@ impl Nodes {
         let node = &mut page.nodes[within as usize];
         page.unused = node.hash;
         page.used += 1;
-        if page.unused == NIL {
-            self.room.remove(&number);
-            self.lowest = self.room.first().copied();
-        }
         *node = Node {
             vs,
             due: vs,
@@ -101,6 +97,10 @@ impl Nodes {
             ..UNUSED
         };
         self.count += 1;
+        if page.unused == NIL {
+            self.room.remove(&number);
+            self.find_lowest();
+        }
         number << PAGE_BITS | within
     }
 
@@ -112,19 +112,25 @@ impl Nodes {
             hash: page.unused,
             ..UNUSED
         };
-        if page.unused == NIL {
-            self.room.insert(number);
-            self.lowest = self.room.first().copied();
-        }
+        let was_full = page.unused == NIL;
         page.unused = within;
         page.used -= 1;
         self.count -= 1;
-        if page.used == 0 && self.room.len() > 1 {
-            self.room.remove(&number);
-            self.lowest = self.room.first().copied();
+        let is_empty = page.used == 0;
+        if was_full {
+            self.room.insert(number);
+            self.find_lowest();
+        }
+        if is_empty && self.room.len() > 1 {
             self.pages[number as usize] = None;
             self.absent.insert(number);
+            self.room.remove(&number);
+            self.find_lowest();
         }
+    }
+
+    fn find_lowest(&mut self) {
+        self.lowest = self.room.first().copied();
     }
 
     #[inline]
@@ -202,7 +208,7 @@ impl Nodes {
         };
         assert!(number < (1 << (32 - PAGE_BITS)) - 1, "more than 4 billion live events");
         self.room.insert(number);
-        self.lowest = self.room.first().copied();
+        self.find_lowest();
         number
     }
 }

@@ -13,6 +13,7 @@ mod oracle;
 mod paper;
 mod policy;
 mod property;
+mod run;
 mod session;
 mod sharded;
 mod state;
