@@ -18,7 +18,7 @@ RATES_PER_S = (1_000, 5_000, 20_000, 50_000)
 TARGET_PER_S = 5_000
 SECONDS = 10
 WARM_S = 2
-REPEATS = 5
+REPEATS = 3
 
 
 def once(engine: str, per_s: int) -> dict[str, float]:

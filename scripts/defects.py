@@ -303,6 +303,8 @@ def run(defect: Defect) -> str | None:
         for name in ("lmerge", "tests/core"):
             # Without the native core: these are defects of the Python one, and tests of both must not mix them up.
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "_native*"))
+        # An editable installation would still find the native core of the working tree.
+        (copy / "lmerge" / "_native.py").write_text("raise ImportError('a copy without the native core')\n")
         shutil.copy(ROOT / "tests/conftest.py", copy / "tests/conftest.py")
         shutil.copy(ROOT / "pyproject.toml", copy / "pyproject.toml")
         path = copy / defect.file

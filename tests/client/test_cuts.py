@@ -13,6 +13,8 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import Element
 from lmerge.testing.generate import Shape, present, reference
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 
 async def publish(link: Link, name: str, stream: list[Element], random: Random) -> AsyncPublisher:
     """Say the stream in pieces; the link breaks now and then."""

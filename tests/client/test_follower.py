@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from hypothesis import given
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lmerge.client.follower import GAPS_MAX, Follower, SubscriptionGap
@@ -13,6 +14,8 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
 from lmerge.testing.generate import present, reference
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 class Service:
@@ -140,6 +143,7 @@ def test_a_server_that_starts_again_from_nothing_contradicts_nothing() -> None:
     assert reader.told.stable_point == 8
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.integers(0, 2**32), st.booleans(), st.lists(st.tuples(st.booleans(), st.integers(1, 6)), max_size=20))
 def test_any_breaks_lead_to_the_servers_events_but_for_the_gaps(
     seed: int, duplicates: bool, steps: list[tuple[bool, int]]

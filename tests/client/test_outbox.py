@@ -13,7 +13,7 @@ def said(*payloads: bytes, bytes_max: int) -> Outbox:
     return outbox
 
 
-def test_what_waits_is_counted_until_it_is_taken() -> None:
+def test_what_waits_is_counted_until_it_is_taken(engine: str) -> None:
     outbox = said(b"x" * 100, b"x" * 100, bytes_max=200)
     assert outbox.bytes > 200
     taken = outbox.take()
@@ -22,7 +22,7 @@ def test_what_waits_is_counted_until_it_is_taken() -> None:
     assert outbox.take() is None
 
 
-def test_a_restart_makes_no_room_until_the_prelude_has_been_sent() -> None:
+def test_a_restart_makes_no_room_until_the_prelude_has_been_sent(engine: str) -> None:
     outbox = said(b"x" * 100, b"x" * 100, bytes_max=200)
     for _ in range(3):
         prelude, count = outbox.restart()
@@ -32,7 +32,7 @@ def test_a_restart_makes_no_room_until_the_prelude_has_been_sent() -> None:
     assert outbox.bytes == 0
 
 
-def test_what_is_said_after_a_restart_waits_behind_the_prelude() -> None:
+def test_what_is_said_after_a_restart_waits_behind_the_prelude(engine: str) -> None:
     outbox = said(b"first", bytes_max=200)
     prelude, count = outbox.restart()
     outbox.put_row((INSERT, 1, 11, 0, b"second"))

@@ -22,7 +22,10 @@ from lmerge.errors import (
     UsageError,
 )
 
+both = pytest.mark.usefixtures("engine")  # what comes and goes in batches; the rest is the same on every engine
 
+
+@both
 async def test_what_two_publishers_say_is_merged_into_one_stream() -> None:
     async with World() as world, world.publisher("a") as a, world.publisher("b") as b:
         reading = await Reading(world.subscriber()).begun()
@@ -47,6 +50,7 @@ async def test_flush_returns_when_everything_is_merged() -> None:
             assert publisher.outbox.acked == i + 1
 
 
+@both
 async def test_large_batches_are_cut_to_the_limits_of_the_server() -> None:
     limits = {"batch_elements": 100, "message_bytes": 4096, "payload_bytes": 1000}
     async with World(**limits) as world, world.publisher() as publisher:
@@ -57,6 +61,7 @@ async def test_large_batches_are_cut_to_the_limits_of_the_server() -> None:
         await publisher.flush()
 
 
+@both
 async def test_a_cut_connection_is_mended_and_nothing_is_lost_or_said_twice() -> None:
     async with World() as world, world.publisher() as publisher:
         reading = await Reading(aside(world)).begun()
@@ -81,6 +86,7 @@ def aside(world: World) -> AsyncSubscriber:
     return AsyncSubscriber(world.target, MERGE)
 
 
+@both
 async def test_a_reconnect_joins_at_the_later_of_its_own_start_and_what_it_heard() -> None:
     async with World() as world, world.publisher("a") as a:
         reading = await Reading(aside(world)).begun()
@@ -105,6 +111,7 @@ async def test_a_reconnect_joins_at_the_later_of_its_own_start_and_what_it_heard
         await reading.stop()
 
 
+@both
 async def test_many_cuts_in_the_middle_of_a_stream_leave_the_same_events() -> None:
     async with World() as world, world.publisher() as publisher:
         reading = await Reading(aside(world)).begun()
@@ -127,6 +134,7 @@ async def test_many_cuts_in_the_middle_of_a_stream_leave_the_same_events() -> No
         await reading.stop()
 
 
+@both
 async def test_the_server_restarts_on_its_port_and_the_stream_goes_on() -> None:
     async with World() as world, world.publisher() as publisher:
         await publisher.insert("live", 1, 50)
@@ -141,6 +149,7 @@ async def test_the_server_restarts_on_its_port_and_the_stream_goes_on() -> None:
         await reading.stop()
 
 
+@both
 async def test_events_are_kept_until_both_the_merge_and_the_publisher_have_frozen_them() -> None:
     async with World() as world, world.publisher("a") as a, world.publisher("b") as b:
         await a.insert("both", 1, 3)
@@ -173,6 +182,7 @@ async def test_a_taken_name_is_refused_at_open() -> None:
             await world.publisher(incarnation=5).open()
 
 
+@both
 async def test_a_broken_promise_is_raised_with_the_words_of_the_server() -> None:
     async with World() as world:
         publisher = await world.publisher(properties=["insert-only", "ordered"]).open()
@@ -188,6 +198,7 @@ async def test_a_broken_promise_is_raised_with_the_words_of_the_server() -> None
             await publisher.close()
 
 
+@both
 async def test_a_broken_promise_is_told_by_its_name_though_much_is_on_its_way() -> None:
     async with World() as world:
         publisher = await world.publisher(properties=["key"]).open()
@@ -230,6 +241,7 @@ async def test_the_callers_own_mistake_is_raised_at_the_call_and_not_sent(
         assert publisher.failure is None
 
 
+@both
 async def test_what_stands_before_the_callers_mistake_is_sent_at_once() -> None:
     async with World() as world, world.publisher() as publisher:
         reading = await Reading(aside(world)).begun()
@@ -258,6 +270,7 @@ async def test_a_closed_publisher_says_so() -> None:
         await publisher.close()
 
 
+@both
 async def test_a_full_buffer_makes_the_caller_wait() -> None:
     async with World() as world, world.publisher(buffer_bytes_max=1000) as publisher:
         world.link.cut()

@@ -8,12 +8,14 @@ from random import Random
 
 import pytest
 
-from lmerge.client.live import LiveEvents
+from lmerge.client.live import live_events
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Event, Insert
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.tdb import Tdb
 from lmerge.testing.generate import ordered, present, reference
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 WORDS = {
     "r0": ("insert-only", "strictly-ordered"),
@@ -31,7 +33,7 @@ class Replica:
     def __init__(self, name: str, stream: list[Element]) -> None:
         self.name = name
         self.stream = stream
-        self.live = LiveEvents(name)
+        self.live = live_events(name)
         self.has_attached = False
 
 

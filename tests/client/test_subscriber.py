@@ -12,12 +12,15 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Insert, Stable
 from lmerge.errors import ServerGone, SubscriberTooSlow, UnknownMerge
 
+both = pytest.mark.usefixtures("engine")  # what comes and goes in batches; the rest is the same on every engine
+
 
 def aside(world: World, replica: str = "a", **options: object) -> AsyncPublisher:
     """A publisher that the link's cuts do not touch."""
     return AsyncPublisher(world.target, MERGE, replica, **options)  # type: ignore[arg-type]
 
 
+@both
 async def test_three_lines_subscribe() -> None:
     async with World() as world, aside(world) as publisher:
         await publisher.insert("a", 1, 5)
@@ -29,6 +32,7 @@ async def test_three_lines_subscribe() -> None:
         assert elements == [Stable(INF)] or elements == [Insert(b"a", 1, 5), Stable(INF)]
 
 
+@both
 async def test_the_snapshot_comes_first_and_then_what_happens() -> None:
     async with World() as world, aside(world) as publisher:
         await publisher.insert("frozen", 1, 3)
@@ -52,6 +56,7 @@ async def test_the_stream_ends_when_it_is_complete() -> None:
         assert reading.elements[-1] == Stable(INF)
 
 
+@both
 async def test_after_a_cut_only_the_difference_is_told() -> None:
     async with World() as world, aside(world) as publisher:
         reading = await Reading(world.subscriber()).begun()
@@ -75,6 +80,7 @@ async def test_after_a_cut_only_the_difference_is_told() -> None:
         await reading.stop()
 
 
+@both
 async def test_a_gap_is_reported_with_its_interval_and_to_the_callback() -> None:
     async with World() as world, aside(world) as publisher:
         heard: list[SubscriptionGap] = []
@@ -93,6 +99,7 @@ async def test_a_gap_is_reported_with_its_interval_and_to_the_callback() -> None
         await reading.stop()
 
 
+@both
 async def test_the_server_restarts_and_nothing_is_told_twice() -> None:
     async with World() as world, world.publisher() as publisher:
         reading = await Reading(world.subscriber()).begun()
@@ -108,6 +115,7 @@ async def test_the_server_restarts_and_nothing_is_told_twice() -> None:
         await reading.stop()
 
 
+@both
 async def test_many_cuts_lead_to_the_same_events_where_no_gap_was() -> None:
     async with World() as world, aside(world) as publisher:
         reading = await Reading(world.subscriber()).begun()
@@ -200,6 +208,7 @@ async def test_closing_ends_an_iteration_that_waits_to_connect() -> None:
         await reading.stop()
 
 
+@both
 async def test_rows_come_decoded_by_the_schema_of_the_publisher() -> None:
     async with World() as world:
         subscriber = world.subscriber()

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import grpc
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Event, Insert, Stable
+from lmerge.core.merge import Merge, Outcome
+from lmerge.core.session import AttachLine, DetachLine, ElementLine, parse_line
 from lmerge.core.tdb import Tdb
+from lmerge.service.hub import Hub
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
 from lmerge.wire.codec import decode_batch, encode_batch
@@ -207,3 +213,44 @@ class Reader:
             batch = decode_batch(message.batch)
             self.elements += batch.elements()
             self.tdb.apply_batch(batch)
+
+
+def replayed(path: Path, policy: str) -> list[Element]:
+    """What the core says to a recorded session."""
+    merge = Merge(policy=policy)
+    output: list[Element] = []
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        line = parse_line(text, number)
+        if isinstance(line, AttachLine):
+            outcome = merge.attach(line.input, line.properties, join_at=line.join_at, role=line.role)
+        elif isinstance(line, DetachLine):
+            outcome = merge.detach(line.input)
+        else:
+            assert isinstance(line, ElementLine)
+            assert line.input is not None
+            kind, vs, ve, vold, payload = line.row
+            outcome = merge.apply(line.input, Batch(bytes([kind]), [vs], [ve], [vold], [payload]))
+        output += outcome.batch.elements()
+    return output
+
+
+class Gate:
+    """Holds a merge at work: what ``apply`` has done stays in its thread until ``open``."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.entered = asyncio.Event()
+        self.threads: set[str] = set()
+        self._opened = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self._apply = hub.merge.apply
+        hub.merge.apply = self._held  # type: ignore[assignment,method-assign]
+
+    def open(self) -> None:
+        self._opened.set()
+
+    def _held(self, *arguments: Any) -> Outcome:
+        outcome = self._apply(*arguments)
+        self.threads.add(threading.current_thread().name)
+        self._loop.call_soon_threadsafe(self.entered.set)
+        assert self._opened.wait(60), "nobody opened the gate"
+        return outcome

@@ -13,6 +13,8 @@ from service_world import MERGE, Ending, Publisher, World, adj, batch_message, i
 from lmerge.core.elements import Event
 from lmerge.wire.generated import lmerge_pb2 as pb
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 Fault = Callable[[Publisher], Awaitable[None]]
 
 

@@ -19,16 +19,6 @@ from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 
-@pytest.fixture(params=[engines.PYTHON, engines.NATIVE])
-def engine(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    problem = engines.native_problem() if name == engines.NATIVE else None
-    if problem:
-        assert not os.environ.get("LMERGE_REQUIRE_NATIVE"), problem
-        pytest.skip(problem)
-    return name
-
-
 async def test_metrics_and_descriptions_name_the_engine_that_runs(engine: str) -> None:
     async with World(engine=engine, http_port=0) as world:
         publisher = await world.publisher("a")

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import grpc
 import pytest
-from service_world import MERGE, World, adj, ins, stable
+from service_world import MERGE, World, adj, batch_message, ins, stable
 
+from lmerge.client import streams
 from lmerge.core.elements import INF, NEG_INF, Event
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 async def test_an_attach_is_accepted_with_algorithm_stable_point_and_limits() -> None:
@@ -199,6 +202,24 @@ async def test_publishers_wait_while_the_queue_is_full_and_nothing_is_lost() -> 
         await a.acked()
         await b.acked()
         assert len(await reader.until_stable(500)) == 600
+
+
+async def test_a_message_with_fields_of_a_later_version_is_merged_like_any_other() -> None:
+    """Unknown fields are skipped: the number 99, three bytes long."""
+    async with World() as world:
+        call = streams.publish(world.channel)
+        attach = pb.Attach(merge=MERGE, replica="later", properties=["key"])
+        await call.write(pb.PublishRequest(attach=attach).SerializeToString() + b"\x9a\x06\x03new")
+        assert (await call.read()).WhichOneof("message") == "accepted"
+        for sequence, elements in enumerate(([ins("x", 1, 5)], [ins("y", 2, 5), stable(3)]), 1):
+            batch = pb.PublishRequest.SequencedBatch(sequence=sequence, batch=batch_message(elements))
+            await call.write(pb.PublishRequest(batch=batch).SerializeToString() + b"\x9a\x06\x03new")
+            ack = pb.PublishResponse.Ack()
+            while ack.sequence < sequence:
+                ack = (await call.read()).ack
+        assert ack.stable_point == 3
+        reader = await world.subscriber()
+        assert reader.tdb.events() == [Event(1, b"x", 5), Event(2, b"y", 5)]
 
 
 async def test_the_schema_of_the_first_publisher_holds_for_all() -> None:

@@ -6,35 +6,15 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from service_world import MERGE, World, ins, stable
+from service_world import MERGE, World, ins, replayed, stable
 
-from lmerge.core.batch import Batch
-from lmerge.core.elements import Element
-from lmerge.core.merge import Merge
-from lmerge.core.session import AttachLine, DetachLine, ElementLine, parse_line
 from lmerge.errors import UsageError
 from lmerge.service.record import record_file
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference
 
-
-def replayed(path: Path, policy: str) -> list[Element]:
-    merge = Merge(policy=policy)
-    output: list[Element] = []
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        line = parse_line(text, number)
-        if isinstance(line, AttachLine):
-            outcome = merge.attach(line.input, line.properties, join_at=line.join_at, role=line.role)
-        elif isinstance(line, DetachLine):
-            outcome = merge.detach(line.input)
-        else:
-            assert isinstance(line, ElementLine)
-            assert line.input is not None
-            kind, vs, ve, vold, payload = line.row
-            outcome = merge.apply(line.input, Batch(bytes([kind]), [vs], [ve], [vold], [payload]))
-        output += outcome.batch.elements()
-    return output
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 @pytest.mark.parametrize("policy", ["lazy", "eager", "final-only"])

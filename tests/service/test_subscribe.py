@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 
 import grpc
+import pytest
 from service_world import MERGE, Reader, World, adj, ins, stable
 
 from lmerge.core.elements import NEG_INF, Event, Insert, Stable
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 
+both = pytest.mark.usefixtures("engine")  # what comes and goes in batches; the rest is the same on every engine
 
+
+@both
 async def test_a_subscriber_gets_the_live_events_and_then_the_deltas() -> None:
     async with World() as world:
         a = await world.publisher("a")
@@ -23,12 +27,14 @@ async def test_a_subscriber_gets_the_live_events_and_then_the_deltas() -> None:
         assert await reader.until_stable(10) == [Event(2, b"x", 8), Event(6, b"y", 9), Event(7, b"z", 8)]
 
 
+@both
 async def test_the_snapshot_of_an_empty_merge_is_empty() -> None:
     async with World(merges=(MERGE,)) as world:
         reader = await world.subscriber()
         assert (reader.snapshot, reader.begin.events, reader.begin.stable_point) == ([], 0, NEG_INF)
 
 
+@both
 async def test_a_large_snapshot_comes_in_batches_within_the_limits() -> None:
     limits = {"message_bytes": 4_096, "payload_bytes": 1_024, "batch_elements": 50, "subscriber_queue_bytes": 4_096}
     async with World(**limits) as world:
@@ -41,6 +47,7 @@ async def test_a_large_snapshot_comes_in_batches_within_the_limits() -> None:
         assert len(reader.tdb.events()) == 400
 
 
+@both
 async def test_subscribers_that_come_while_elements_flow_miss_nothing_and_get_nothing_twice() -> None:
     async with World(turn_interval_s=0.0001) as world:
         a, b = await world.publisher("a"), await world.publisher("b")
@@ -57,6 +64,7 @@ async def test_subscribers_that_come_while_elements_flow_miss_nothing_and_get_no
             assert [e.vs for e in events if e.payload == b"short"][-1] == 199
 
 
+@both
 async def test_all_subscribers_of_a_merge_get_the_same_bytes() -> None:
     async with World(merges=(MERGE,)) as world:
         request = pb.SubscribeRequest(merge=MERGE)

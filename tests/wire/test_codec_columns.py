@@ -8,11 +8,12 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wire_world import COLUMNS, decode, own, per_engine, plain
 
 from lmerge.core.batch import EMPTY, Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable
 from lmerge.errors import InvalidBatch, LimitExceeded
-from lmerge.wire.codec import decode_batch, encode_batch, slice_batch, split_batch
+from lmerge.wire.codec import encode_batch, slice_batch, split_batch
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import ELEMENT_BYTES, MESSAGE_OVERHEAD_BYTES, BatchLimits
 
@@ -25,26 +26,27 @@ elements = st.one_of(
 )
 batches = st.builds(Batch.of, st.lists(elements, max_size=30))
 
-COLUMNS = ("kinds", "vs", "ve", "vold", "payload_ends", "payloads")
 SAMPLE: list[Element] = [Insert(b"p", 1, 5), Stable(2), Adjust(b"qq", 3, 4, 6)]
 
 
+@per_engine
 @given(batches)
-def test_a_batch_survives_the_wire(batch: Batch) -> None:
-    message = pb.Batch.FromString(encode_batch(batch).SerializeToString())
-    assert decode_batch(message) == batch
+def test_a_batch_survives_the_wire(engine: str, batch: Batch) -> None:
+    message = pb.Batch.FromString(encode_batch(own(engine, batch)).SerializeToString())
+    assert plain(decode(engine, message)) == batch
 
 
+@per_engine
 @given(batches, st.integers(1, 7))
-def test_pieces_are_within_the_limits_and_make_up_the_whole(batch: Batch, count: int) -> None:
+def test_pieces_are_within_the_limits_and_make_up_the_whole(engine: str, batch: Batch, count: int) -> None:
     room = MESSAGE_OVERHEAD_BYTES + 3 * ELEMENT_BYTES + 20
     limits = BatchLimits(elements=count, payload_bytes=20, message_bytes=room)
-    pieces = list(split_batch(batch, limits))
+    pieces = list(split_batch(own(engine, batch), limits))
     assert [e for piece in pieces for e in piece.elements()] == list(batch.elements())
     for piece in pieces:
         assert 0 < piece.count <= count
         assert encode_batch(piece).ByteSize() <= limits.message_bytes
-        decode_batch(encode_batch(piece), limits)
+        decode(engine, encode_batch(piece), limits)
 
 
 def test_a_batch_that_fits_is_not_copied() -> None:
@@ -53,18 +55,18 @@ def test_a_batch_that_fits_is_not_copied() -> None:
     assert list(split_batch(EMPTY)) == []
 
 
-def test_a_payload_that_fits_no_batch_is_named_before_anything_is_given() -> None:
-    batch = Batch.of([Insert(b"ok", 1, 2), Insert(b"x" * 11, 1, 2)])
+def test_a_payload_that_fits_no_batch_is_named_before_anything_is_given(engine: str) -> None:
+    batch = own(engine, Batch.of([Insert(b"ok", 1, 2), Insert(b"x" * 11, 1, 2)]))
     with pytest.raises(LimitExceeded, match="element 1 has 11 bytes, above the limit of 10"):
         next(split_batch(batch, BatchLimits(payload_bytes=10)))
 
 
-def test_a_slice_is_all_columns_cut_alike() -> None:
-    assert list(slice_batch(Batch.of(SAMPLE), 1, 3).elements()) == SAMPLE[1:]
+def test_a_slice_is_all_columns_cut_alike(engine: str) -> None:
+    assert list(slice_batch(own(engine, Batch.of(SAMPLE)), 1, 3).elements()) == SAMPLE[1:]
 
 
-def test_the_columns_are_little_endian_as_the_document_says() -> None:
-    message = encode_batch(Batch.of(SAMPLE))
+def test_the_columns_are_little_endian_as_the_document_says(engine: str) -> None:
+    message = encode_batch(own(engine, Batch.of(SAMPLE)))
     assert message.kinds == b"\x00\x02\x01"
     assert message.vs == struct.pack("<3q", 1, 2, 3)
     assert message.ve == struct.pack("<3q", 5, 0, 6)
@@ -73,10 +75,10 @@ def test_the_columns_are_little_endian_as_the_document_says() -> None:
     assert message.payloads == b"pqq"
 
 
-def test_columns_that_say_nothing_are_left_out() -> None:
-    stables = encode_batch(Batch.of([Stable(1), Stable(2)]))
+def test_columns_that_say_nothing_are_left_out(engine: str) -> None:
+    stables = encode_batch(own(engine, Batch.of([Stable(1), Stable(2)])))
     assert stables == pb.Batch(kinds=b"\x02\x02", vs=stables.vs)
-    assert not encode_batch(Batch.of([Insert(b"p", 1, 2)])).vold
+    assert not encode_batch(own(engine, Batch.of([Insert(b"p", 1, 2)]))).vold
 
 
 def column(name: str, value: bytes) -> Callable[[pb.Batch], None]:
@@ -115,33 +117,34 @@ HOSTILE: dict[str, tuple[Callable[[pb.Batch], None], str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_columns_are_refused_by_name(name: str) -> None:
+def test_hostile_columns_are_refused_by_name(name: str, engine: str) -> None:
     spoil, words = HOSTILE[name]
     message = encode_batch(Batch.of(SAMPLE))
     spoil(message)
     with pytest.raises(InvalidBatch) as caught:
-        decode_batch(message)
+        decode(engine, message)
     assert words in str(caught.value)
 
 
+@per_engine
 @given(st.builds(pb.Batch, **dict.fromkeys(COLUMNS, st.binary(max_size=24))))
-def test_any_columns_give_a_batch_or_an_error_of_ours(message: pb.Batch) -> None:
+def test_any_columns_give_a_batch_or_an_error_of_ours(engine: str, message: pb.Batch) -> None:
     try:
-        batch = decode_batch(message, BatchLimits(elements=10, payload_bytes=8))
+        batch = plain(decode(engine, message, BatchLimits(elements=10, payload_bytes=8)))
     except (InvalidBatch, LimitExceeded):
         return
     lengths = {len(batch.vs), len(batch.ve), len(batch.vold), len(batch.payloads)}
     assert lengths == {batch.count}
-    assert decode_batch(encode_batch(batch)) == batch
+    assert plain(decode(engine, encode_batch(batch))) == batch
 
 
-def test_limits_are_kept_on_arrival() -> None:
+def test_limits_are_kept_on_arrival(engine: str) -> None:
     message = encode_batch(Batch.of(SAMPLE))
-    assert decode_batch(message, BatchLimits(elements=3, payload_bytes=2)).count == 3
+    assert decode(engine, message, BatchLimits(elements=3, payload_bytes=2)).count == 3
     with pytest.raises(LimitExceeded, match="a batch of 3 elements is above the limit of 2"):
-        decode_batch(message, BatchLimits(elements=2))
+        decode(engine, message, BatchLimits(elements=2))
     with pytest.raises(LimitExceeded, match="column payloads, element 2: 2 bytes are above the limit of 1"):
-        decode_batch(message, BatchLimits(payload_bytes=1))
+        decode(engine, message, BatchLimits(payload_bytes=1))
 
 
 def test_what_cannot_be_said_is_refused_by_name() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wire_world import decode, per_engine, plain
 
 from lmerge.errors import InvalidBatch, LimitExceeded
-from lmerge.wire.codec import decode_batch
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
 
@@ -54,54 +54,56 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-def test_the_sound_batch_is_sound() -> None:
-    assert decode_batch(pb.Batch(**SOUND)).count == 3
+def test_the_sound_batch_is_sound(engine: str) -> None:
+    assert decode(engine, pb.Batch(**SOUND)).count == 3
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_batch_is_refused_by_column_and_element(name: str) -> None:
+def test_a_broken_batch_is_refused_by_column_and_element(name: str, engine: str) -> None:
     change, words = BROKEN[name]
     with pytest.raises(InvalidBatch) as caught:
-        decode_batch(pb.Batch(**{**SOUND, **change}))
+        decode(engine, pb.Batch(**{**SOUND, **change}))
     assert words in str(caught.value)
 
 
-def test_too_many_elements_are_refused() -> None:
+def test_too_many_elements_are_refused(engine: str) -> None:
     with pytest.raises(LimitExceeded, match="a batch of 3 elements is above the limit of 2"):
-        decode_batch(pb.Batch(**SOUND), BatchLimits(elements=2))
+        decode(engine, pb.Batch(**SOUND), BatchLimits(elements=2))
 
 
-def test_a_payload_above_the_limit_is_refused_by_element() -> None:
+def test_a_payload_above_the_limit_is_refused_by_element(engine: str) -> None:
     with pytest.raises(LimitExceeded, match="column payloads, element 0: 2 bytes are above the limit of 1"):
-        decode_batch(pb.Batch(**SOUND), BatchLimits(payload_bytes=1))
+        decode(engine, pb.Batch(**SOUND), BatchLimits(payload_bytes=1))
 
 
-def test_many_small_payloads_may_exceed_the_limit_of_one_together() -> None:
-    assert decode_batch(pb.Batch(**SOUND), BatchLimits(payload_bytes=2)).payloads == [b"ab", b"c", b""]
+def test_many_small_payloads_may_exceed_the_limit_of_one_together(engine: str) -> None:
+    assert decode(engine, pb.Batch(**SOUND), BatchLimits(payload_bytes=2)).payloads == [b"ab", b"c", b""]
 
 
 COLUMN = st.binary(max_size=40)
 
 
+@per_engine
 @given(st.builds(
     pb.Batch, kinds=st.binary(max_size=4) | st.lists(st.integers(0, 2), max_size=4).map(bytes),
     vs=COLUMN, ve=COLUMN, vold=COLUMN, payload_ends=COLUMN, payloads=COLUMN,
 ))
-def test_any_columns_decode_to_a_whole_batch_or_are_refused(message: pb.Batch) -> None:
+def test_any_columns_decode_to_a_whole_batch_or_are_refused(engine: str, message: pb.Batch) -> None:
     try:
-        batch = decode_batch(message)
+        batch = plain(decode(engine, message))
     except InvalidBatch:
         return
     assert len({batch.count, len(batch.vs), len(batch.ve), len(batch.vold), len(batch.payloads)}) == 1
     assert b"".join(batch.payloads) == message.payloads
 
 
+@per_engine
 @given(st.sampled_from(sorted(SOUND)), st.integers(0, 23), st.integers(0, 255))
-def test_any_one_changed_byte_is_refused_or_changes_one_element(column: str, at: int, value: int) -> None:
+def test_any_one_changed_byte_is_refused_or_changes_one_element(engine: str, column: str, at: int, value: int) -> None:
     data = bytearray(SOUND[column])
     data[at % len(data)] = value
     try:
-        batch = decode_batch(pb.Batch(**{**SOUND, column: bytes(data)}))
+        batch = decode(engine, pb.Batch(**{**SOUND, column: bytes(data)}))
     except InvalidBatch:
         return
     assert batch.count == 3

@@ -198,6 +198,9 @@ impl Arena {
             self.chunks[at as usize] = chunk;
             return at;
         }
+        if self.chunks.len() == self.chunks.capacity() {
+            self.chunks.reserve_exact(16 + self.chunks.len() / 8); // doubling would hold a byte or two a payload
+        }
         self.chunks.push(chunk);
         (self.chunks.len() - 1) as u32
     }

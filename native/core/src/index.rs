@@ -110,7 +110,8 @@ pub struct Index<S> {
     held: BinaryHeap<Reverse<(i64, u32)>>,
     pub rows: Vec<Row>,
     popped: Vec<u32>,
-    done: Vec<u32>,
+    /// Nodes that a stable is done with, with their hashes.
+    done: Vec<(u32, u32)>,
 }
 
 impl<S: Spill> Index<S> {
@@ -191,7 +192,7 @@ impl<S: Spill> Index<S> {
     /// A new node that is due at `due`.
     #[inline]
     pub fn enter_at(&mut self, hash: u32, vs: i64, payload: &[u8], due: i64) -> u32 {
-        let id = self.store.add(vs, payload, hash, due);
+        let id = self.store.add(vs, payload, due);
         self.table
             .insert_unique(wide(hash), (hash, id), |&(hash, _)| wide(hash));
         id
@@ -260,13 +261,15 @@ impl<S: Spill> Index<S> {
             (self.spills.len() - 1) as u32
         });
         self.spill_owners[at as usize] = id;
-        self.store.nodes.get_mut(id).spill = at;
+        self.store.nodes.get_mut(id).set_spill(at);
         &mut self.spills[at as usize]
     }
 
     /// The node's inputs agree again.
     pub fn unspill(&mut self, id: u32) {
-        let at = std::mem::replace(&mut self.store.nodes.get_mut(id).spill, NIL);
+        let node = self.store.nodes.get_mut(id);
+        let at = node.spill();
+        (node.common, node.has) = (NONE, 0);
         self.spills[at as usize].clear();
         self.spill_owners[at as usize] = NIL;
         self.unused_spills.push(at);
@@ -274,9 +277,12 @@ impl<S: Spill> Index<S> {
 
     /// Forget a node that is not in the wheel.
     pub fn drop_node(&mut self, id: u32) {
-        let node = self.store.nodes.get(id);
-        let hash = node.hash;
-        if node.spill != NIL {
+        let (vs, payload) = self.store.key(id);
+        self.drop_hashed(id, self.hash(vs, payload));
+    }
+
+    fn drop_hashed(&mut self, id: u32, hash: u32) {
+        if self.store.nodes.get(id).spill() != NIL {
             self.unspill(id);
         }
         if let Ok(entry) = self.table.find_entry(wide(hash), |&(_, other)| other == id) {
@@ -326,7 +332,7 @@ impl<S: Spill> Index<S> {
                 "a node under another key"
             );
             let node = self.store.nodes.get(id);
-            spilled += usize::from(node.spill != NIL);
+            spilled += usize::from(node.spill() != NIL);
             if vs < max_stable {
                 let due = next_due(self, id);
                 assert!(due >= node.due && node.due >= max_stable, "due too late");
@@ -337,7 +343,7 @@ impl<S: Spill> Index<S> {
         let owned = self.spill_owners.iter().enumerate().filter(|&(_, &owner)| owner != NIL);
         for (at, &owner) in owned {
             assert_eq!(
-                self.store.nodes.get(owner).spill as usize,
+                self.store.nodes.get(owner).spill() as usize,
                 at,
                 "spilled entries of another node"
             );
@@ -372,15 +378,18 @@ impl<S: Spill> Index<S> {
         }
         self.rows = rows;
         let mut done = std::mem::take(&mut self.done);
+        for (id, hash) in &mut done {
+            let (vs, payload) = self.store.key(*id);
+            *hash = self.hash(vs, payload);
+        }
         if self.table.len() > CACHED {
-            // Look-ups that wait for nothing, so that their cache misses overlap; those of `drop_node` then hit.
-            for &id in &done {
-                let is_node = |&(_, other): &(u32, u32)| other == id;
-                black_box(self.table.find(wide(self.store.nodes.get(id).hash), is_node));
+            // Look-ups that wait for nothing, so that their cache misses overlap; those of `drop_hashed` then hit.
+            for &(id, hash) in &done {
+                black_box(self.table.find(wide(hash), |&(_, other)| other == id));
             }
         }
-        for id in done.drain(..) {
-            self.drop_node(id);
+        for (id, hash) in done.drain(..) {
+            self.drop_hashed(id, hash);
         }
         self.done = done;
     }
@@ -415,7 +424,7 @@ impl<S: Spill> Index<S> {
         let owners = std::mem::take(&mut self.spill_owners);
         for (spill, owner) in std::mem::take(&mut self.spills).into_iter().zip(owners) {
             if owner != NIL {
-                self.store.nodes.get_mut(owner).spill = self.spills.len() as u32;
+                self.store.nodes.get_mut(owner).set_spill(self.spills.len() as u32);
                 self.spills.push(spill);
                 self.spill_owners.push(owner);
             }
@@ -458,7 +467,7 @@ pub trait Indexed {
         for id in popped.drain(..) {
             self.index().visits += 1;
             if self.settle(shell, id, slot, t) {
-                self.index().done.push(id);
+                self.index().done.push((id, 0));
             } else {
                 let due = Self::next_due(self.index(), id, t);
                 self.index().store.enter(id, due);

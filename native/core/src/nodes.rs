@@ -1,4 +1,4 @@
-//! The nodes of an index: 56 bytes each, in pages that go back to the system when they are empty.
+//! The nodes of an index: 48 bytes each, in pages that go back to the system when they are empty.
 //!
 //! A node holds what everybody says about one (Vs, payload). Inputs that agree share one end: the *common* end, with a
 //! bit for each input that has the event. So a node does not grow with the number of inputs, and an input that repeats
@@ -14,7 +14,9 @@ pub const NONE: i64 = NEG_INF;
 /// No node.
 pub const NIL: u32 = u32::MAX;
 /// Slots that have a bit.
-pub const BITS: usize = 64;
+pub const BITS: usize = 63;
+/// In the place of the bits: the entries are spilled.
+const SPILLED: u64 = 1 << BITS;
 
 /// One (Vs, payload).
 #[derive(Clone, Debug)]
@@ -25,15 +27,30 @@ pub struct Node {
     pub due: i64,
     /// The output's end, or NONE. In R4, of a spilled node, meaningless.
     pub out: i64,
-    /// The end that all inputs in `has` give.
+    /// The end that all inputs in `has` give; of a spilled node, where its entries are; of an unused one, the next of its
+    /// page.
     pub common: i64,
     /// Inputs by slot that have the event.
     pub has: u64,
     pub place: Place,
-    /// Of an unused node, the next unused one of its page.
-    pub hash: u32,
-    /// The spilled entries, or NIL.
-    pub spill: u32,
+}
+
+impl Node {
+    /// Where the spilled entries are, or NIL.
+    #[inline]
+    pub fn spill(&self) -> u32 {
+        if self.has == SPILLED { self.common as u32 } else { NIL }
+    }
+
+    pub fn set_spill(&mut self, at: u32) {
+        (self.common, self.has) = (i64::from(at), SPILLED);
+    }
+
+    /// Whether the input has the event, with the common end.
+    #[inline]
+    pub fn agrees(&self, slot: usize) -> bool {
+        slot < BITS && self.has >> slot & 1 == 1
+    }
 }
 
 const UNUSED: Node = Node {
@@ -43,8 +60,6 @@ const UNUSED: Node = Node {
     common: NONE,
     has: 0,
     place: Place::NONE,
-    hash: NIL,
-    spill: NIL,
 };
 
 const PAGE_BITS: u32 = 8;
@@ -80,7 +95,7 @@ impl Nodes {
     }
 
     /// A new node at `vs`, due then.
-    pub fn add(&mut self, vs: i64, hash: u32) -> u32 {
+    pub fn add(&mut self, vs: i64) -> u32 {
         let number = match self.lowest {
             Some(number) => number,
             None => self.new_page(),
@@ -88,14 +103,9 @@ impl Nodes {
         let page = self.pages[number as usize].as_mut().expect("a page with room is there");
         let within = page.unused;
         let node = &mut page.nodes[within as usize];
-        page.unused = node.hash;
+        page.unused = node.common as u32;
         page.used += 1;
-        *node = Node {
-            vs,
-            due: vs,
-            hash,
-            ..UNUSED
-        };
+        *node = Node { vs, due: vs, ..UNUSED };
         self.count += 1;
         if page.unused == NIL {
             self.room.remove(&number);
@@ -109,7 +119,7 @@ impl Nodes {
         let page = self.pages[number as usize].as_mut().expect("a node's page is there");
         let within = id & (PAGE as u32 - 1);
         page.nodes[within as usize] = Node {
-            hash: page.unused,
+            common: i64::from(page.unused),
             ..UNUSED
         };
         let was_full = page.unused == NIL;
@@ -187,9 +197,16 @@ impl Nodes {
     }
 
     fn new_page(&mut self) -> u32 {
-        let mut nodes = vec![UNUSED; PAGE].into_boxed_slice();
+        let mut nodes = vec![
+            Node {
+                common: i64::from(NIL),
+                ..UNUSED
+            };
+            PAGE
+        ]
+        .into_boxed_slice();
         for (next, node) in (1..PAGE as u32).zip(nodes.iter_mut()) {
-            node.hash = next;
+            node.common = i64::from(next);
         }
         let page = Some(Page {
             nodes: nodes.try_into().expect("as many nodes as a page has"),

@@ -51,7 +51,7 @@ impl R3 {
     #[inline]
     pub fn set_end(&mut self, id: u32, slot: usize, ve: i64) {
         let node = self.index.store.nodes.get_mut(id);
-        if node.spill == NIL && slot < BITS {
+        if node.spill() == NIL && slot < BITS {
             let bit = 1 << slot;
             if ve == NONE {
                 node.has &= !bit;
@@ -70,17 +70,17 @@ impl R3 {
     fn set_spilled(&mut self, id: u32, slot: usize, ve: i64) {
         let node = self.index.store.nodes.get(id);
         let (common, has) = (node.common, node.has);
-        if node.spill == NIL {
+        if node.spill() == NIL {
             if ve == NONE {
                 return; // a slot without a bit that has nothing
             }
             let ends = self.index.spill(id);
             ends.extend(
-                (0..BITS - has.leading_zeros() as usize).map(|at| if has >> at & 1 == 1 { common } else { NONE }),
+                (0..64 - has.leading_zeros() as usize).map(|at| if has >> at & 1 == 1 { common } else { NONE }),
             );
         }
         let node = self.index.store.nodes.get(id);
-        let ends = &mut self.index.spills[node.spill as usize];
+        let ends = &mut self.index.spills[node.spill() as usize];
         if ends.len() <= slot {
             ends.resize(slot + 1, NONE);
         }
@@ -97,9 +97,9 @@ impl R3 {
             common = end;
             has |= 1 << slot;
         }
+        self.index.unspill(id);
         let node = self.index.store.nodes.get_mut(id);
         (node.common, node.has) = (common, has);
-        self.index.unspill(id);
     }
 
     /// Merge an insert or adjust that has been looked up.
@@ -128,7 +128,7 @@ impl R3 {
                 return Ok(());
             }
             let node = self.index.store.nodes.get_mut(id);
-            let is_known = node.spill == NIL && node.has != 0 && node.common == ve;
+            let is_known = node.spill() == NIL && node.has != 0 && node.common == ve;
             if is_lazy && is_known && slot < BITS && node.has >> slot & 1 == 0 {
                 node.has |= 1 << slot; // the rule: one more input says what others have, so nothing falls due earlier
                 return Ok(());
@@ -224,14 +224,10 @@ impl R3 {
 #[inline]
 fn end(index: &Index<Ends>, id: u32, slot: usize) -> i64 {
     let node = index.store.nodes.get(id);
-    if node.spill == NIL {
-        return if slot < BITS && node.has >> slot & 1 == 1 {
-            node.common
-        } else {
-            NONE
-        };
+    if node.spill() == NIL {
+        return if node.agrees(slot) { node.common } else { NONE };
     }
-    index.spills[node.spill as usize].get(slot).copied().unwrap_or(NONE)
+    index.spills[node.spill() as usize].get(slot).copied().unwrap_or(NONE)
 }
 
 impl Indexed for R3 {
@@ -245,7 +241,7 @@ impl Indexed for R3 {
         let node = self.index.store.nodes.get(id);
         let (vs, shown) = (node.vs, node.out);
         let half_frozen = vs < shell.max_stable;
-        let agrees = node.spill == NIL && slot < BITS && node.has >> slot & 1 == 1 && node.common == shown;
+        let agrees = node.spill() == NIL && node.agrees(slot) && node.common == shown;
         if agrees && !self.index.final_only && !(half_frozen && shown < shell.max_stable) {
             return shown < t; // the rule: nothing to say
         }
@@ -283,8 +279,8 @@ impl Indexed for R3 {
                 due = ve;
             }
         };
-        if node.spill != NIL {
-            index.spills[node.spill as usize].iter().copied().for_each(consider);
+        if node.spill() != NIL {
+            index.spills[node.spill() as usize].iter().copied().for_each(consider);
         } else if node.has != 0 {
             consider(node.common);
         }

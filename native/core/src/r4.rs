@@ -78,7 +78,7 @@ impl R4 {
     #[inline]
     pub fn add(&mut self, id: u32, at: At, ve: i64) {
         let node = self.index.store.nodes.get_mut(id);
-        if node.spill == NIL {
+        if node.spill() == NIL {
             match at {
                 At::Out if node.out == NONE => {
                     node.out = ve;
@@ -104,7 +104,7 @@ impl R4 {
             return false;
         };
         let node = self.index.store.nodes.get_mut(id);
-        if node.spill == NIL {
+        if node.spill() == NIL {
             match at {
                 At::Out => node.out = NONE,
                 At::In(slot) => node.has &= !(1 << slot),
@@ -122,14 +122,14 @@ impl R4 {
             return;
         }
         let node = self.index.store.nodes.get_mut(id);
-        if node.spill == NIL && ends.is_empty() {
+        if node.spill() == NIL && ends.is_empty() {
             match at {
                 At::Out => node.out = NONE,
                 At::In(slot) => node.has &= !(1 << slot),
             }
             return;
         }
-        if node.spill == NIL && ends.len() == 1 && at == At::Out {
+        if node.spill() == NIL && ends.len() == 1 && at == At::Out {
             node.out = ends[0];
             return;
         }
@@ -143,13 +143,13 @@ impl R4 {
     #[cold]
     fn list(&mut self, id: u32, at: At) -> &mut Vec<i64> {
         let node = self.index.store.nodes.get(id);
-        if node.spill == NIL {
+        if node.spill() == NIL {
             let (out, common, has) = (node.out, node.common, node.has);
             let lists = self.index.spill(id);
             if out != NONE {
                 lists.out.push(out);
             }
-            for slot in 0..BITS - has.leading_zeros() as usize {
+            for slot in 0..64 - has.leading_zeros() as usize {
                 if lists.ins.len() <= slot {
                     lists.ins.push(Vec::new());
                 }
@@ -158,7 +158,7 @@ impl R4 {
                 }
             }
         }
-        let lists = &mut self.index.spills[self.index.store.nodes.get(id).spill as usize];
+        let lists = &mut self.index.spills[self.index.store.nodes.get(id).spill() as usize];
         match at {
             At::Out => &mut lists.out,
             At::In(slot) => {
@@ -172,7 +172,7 @@ impl R4 {
 
     /// Put the entries back into the node if they have one end each and the inputs agree.
     fn reunite(&mut self, id: u32) {
-        let lists = &self.index.spills[self.index.store.nodes.get(id).spill as usize];
+        let lists = &self.index.spills[self.index.store.nodes.get(id).spill() as usize];
         if lists.out.len() > 1 {
             return;
         }
@@ -188,9 +188,9 @@ impl R4 {
             }
         }
         let out = lists.out.first().copied().unwrap_or(NONE);
+        self.index.unspill(id);
         let node = self.index.store.nodes.get_mut(id);
         (node.out, node.common, node.has) = (out, common, has);
-        self.index.unspill(id);
     }
 
     /// Merge an insert or adjust that has been looked up.
@@ -398,14 +398,14 @@ impl R4 {
 #[inline]
 fn ends(index: &Index<Lists>, id: u32, at: At) -> &[i64] {
     let node = index.store.nodes.get(id);
-    if node.spill == NIL {
+    if node.spill() == NIL {
         return match at {
             At::Out if node.out != NONE => from_ref(&node.out),
-            At::In(slot) if slot < BITS && node.has >> slot & 1 == 1 => from_ref(&node.common),
+            At::In(slot) if node.agrees(slot) => from_ref(&node.common),
             _ => &[],
         };
     }
-    let lists = &index.spills[node.spill as usize];
+    let lists = &index.spills[node.spill() as usize];
     match at {
         At::Out => &lists.out,
         At::In(slot) => lists.ins.get(slot).map_or(&[], Vec::as_slice),
@@ -450,7 +450,7 @@ impl Indexed for R4 {
 
     fn settle(&mut self, shell: &Shell, id: u32, slot: usize, t: i64) -> bool {
         let node = self.index.store.nodes.get(id);
-        let agrees = node.spill == NIL && slot < BITS && node.has >> slot & 1 == 1 && node.out == node.common;
+        let agrees = node.spill() == NIL && node.agrees(slot) && node.out == node.common;
         if agrees && !self.index.final_only && (node.vs >= shell.max_stable || node.common >= shell.max_stable) {
             return node.common < t; // nothing to say, and nothing to keep once it is fully frozen
         }
@@ -466,14 +466,14 @@ impl Indexed for R4 {
         let first = |ends: &[i64]| from(ends, t).first().copied().unwrap_or(INF);
         let node = index.store.nodes.get(id);
         let out = first(ends(index, id, At::Out));
-        if node.spill == NIL {
+        if node.spill() == NIL {
             return if node.has != 0 && node.common >= t {
                 out.min(node.common)
             } else {
                 out
             };
         }
-        index.spills[node.spill as usize]
+        index.spills[node.spill() as usize]
             .ins
             .iter()
             .map(|ends| first(ends))

@@ -24,8 +24,8 @@ impl Store {
 
     /// A new node that is due at `due`.
     #[inline]
-    pub fn add(&mut self, vs: i64, payload: &[u8], hash: u32, due: i64) -> u32 {
-        let id = self.nodes.add(vs, hash);
+    pub fn add(&mut self, vs: i64, payload: &[u8], due: i64) -> u32 {
+        let id = self.nodes.add(vs);
         let place = self.arena.add(id, payload);
         let node = self.nodes.get_mut(id);
         node.place = place;
@@ -136,7 +136,7 @@ impl Live {
     #[inline]
     pub fn insert(&mut self, vs: i64, ve: i64, payload: &[u8]) {
         if ve > vs {
-            let id = self.store.add(vs, payload, 0, ve);
+            let id = self.store.add(vs, payload, ve);
             self.store.nodes.get_mut(id).out = ve;
         }
     }

@@ -315,10 +315,10 @@ impl Tdb {
 
     fn ends(&self, id: u32) -> Ends {
         let node = self.index.store.nodes.get(id);
-        if node.spill == NIL {
+        if node.spill() == NIL {
             vec![(node.out, node.common)]
         } else {
-            self.index.spills[node.spill as usize].clone()
+            self.index.spills[node.spill() as usize].clone()
         }
     }
 
@@ -339,12 +339,12 @@ impl Tdb {
     fn add_to(&mut self, id: u32, ve: i64, number: i64) {
         let node = self.index.store.nodes.get(id);
         let (single, due) = ((node.out, node.common), node.due);
-        let ends = if node.spill == NIL {
+        let ends = if node.spill() == NIL {
             let ends = self.index.spill(id);
             ends.push(single);
             ends
         } else {
-            &mut self.index.spills[node.spill as usize]
+            &mut self.index.spills[node.spill() as usize]
         };
         let place = ends.partition_point(|&end| end < (ve, number));
         ends.insert(place, (ve, number));
@@ -412,15 +412,15 @@ impl Tdb {
     }
 
     fn store_ends(&mut self, id: u32, ends: Ends) {
-        let node = self.index.store.nodes.get_mut(id);
+        let spill = self.index.store.nodes.get(id).spill();
         if let [(ve, number)] = ends[..] {
-            (node.out, node.common) = (ve, number);
-            if node.spill != NIL {
+            if spill != NIL {
                 self.index.unspill(id);
             }
+            let node = self.index.store.nodes.get_mut(id);
+            (node.out, node.common) = (ve, number);
         } else {
-            let spill = node.spill as usize;
-            self.index.spills[spill] = ends;
+            self.index.spills[spill as usize] = ends;
         }
     }
 

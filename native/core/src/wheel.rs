@@ -19,11 +19,14 @@ const OTHER_SIGN: usize = LEVELS * SLOTS;
 const NEAR_LEVELS: usize = 4;
 
 const BLOCK: usize = 15;
+/// Blocks are allocated so many at once: a list that doubles would hold twice what it needs.
+const PAGE_BITS: u32 = 6;
+const PAGE: usize = 1 << PAGE_BITS;
 /// Entries or blocks that are never worth the trouble.
 const TIDY_MIN: usize = 4096;
 
 /// Some entries of a slot; 128 bytes.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Block {
     entries: [Entry; BLOCK],
     len: u32,
@@ -45,7 +48,7 @@ pub struct Wheel {
     heads: Box<[u32]>,
     /// A bit for each slot that is not empty.
     occupied: [[u64; SLOTS / 64]; LEVELS],
-    blocks: Vec<Block>,
+    pages: Vec<Box<[Block; PAGE]>>,
     unused: u32,
     /// Entries, those left behind among them.
     count: usize,
@@ -59,7 +62,7 @@ impl Wheel {
             now,
             heads: vec![NIL; OTHER_SIGN + 1].into_boxed_slice(),
             occupied: [[0; SLOTS / 64]; LEVELS],
-            blocks: Vec::new(),
+            pages: Vec::new(),
             unused: NIL,
             count: 0,
             dealt: Vec::new(),
@@ -133,7 +136,7 @@ impl Wheel {
     /// Build the wheel anew if what was left behind outnumbers the rest, or most blocks are unused.
     pub fn tidy(&mut self, nodes: &Nodes) {
         let too_many = self.count > 2 * nodes.len() + TIDY_MIN;
-        let too_empty = BLOCK * self.blocks.len() > 8 * self.count + 8 * TIDY_MIN;
+        let too_empty = BLOCK * PAGE * self.pages.len() > 8 * self.count + 8 * TIDY_MIN;
         if too_many || too_empty {
             *self = Wheel::new(self.now);
             nodes.ids().into_iter().for_each(|id| self.add(nodes, id));
@@ -146,7 +149,7 @@ impl Wheel {
         for (slot, &head) in self.heads.iter().enumerate() {
             let mut at = head;
             while at != NIL {
-                let block = &self.blocks[at as usize];
+                let block = self.block(at);
                 for entry in &block.entries[..block.len as usize] {
                     let due = nodes.due(entry.id);
                     if due < INF && self.slot(due) == slot && due as u32 == entry.low {
@@ -162,7 +165,7 @@ impl Wheel {
     }
 
     pub fn held_bytes(&self) -> usize {
-        let blocks = self.blocks.capacity() * size_of::<Block>() + self.dealt.capacity() * size_of::<Entry>();
+        let blocks = self.pages.len() * PAGE * size_of::<Block>() + self.dealt.capacity() * size_of::<Entry>();
         blocks + self.heads.len() * size_of::<u32>() + size_of::<Wheel>()
     }
 
@@ -182,7 +185,8 @@ impl Wheel {
         let entry = Entry { id, low: due as u32 };
         self.count += 1;
         let head = self.heads[slot];
-        if let Some(block) = self.blocks.get_mut(head as usize) {
+        if head != NIL {
+            let block = self.block_mut(head);
             let len = block.len as usize;
             if len < BLOCK {
                 block.entries[len] = entry;
@@ -194,24 +198,53 @@ impl Wheel {
     }
 
     fn push_block(&mut self, slot: usize, entry: Entry) {
-        let head = self.heads[slot];
-        let block = Block {
+        if self.unused == NIL {
+            self.new_page();
+        }
+        let at = self.unused;
+        let head = std::mem::replace(&mut self.heads[slot], at);
+        let block = self.block_mut(at);
+        let unused = block.next;
+        *block = Block {
             entries: [entry; BLOCK],
             len: 1,
             next: head,
         };
-        let at = self.unused;
-        if at == NIL {
-            self.heads[slot] = self.blocks.len() as u32;
-            self.blocks.push(block);
-        } else {
-            self.unused = self.blocks[at as usize].next;
-            self.heads[slot] = at;
-            self.blocks[at as usize] = block;
-        }
+        self.unused = unused;
         if slot < OTHER_SIGN {
             self.occupied[slot / SLOTS][slot % SLOTS / 64] |= 1 << (slot % 64);
         }
+    }
+
+    fn new_page(&mut self) {
+        let first = (self.pages.len() as u32) << PAGE_BITS;
+        let mut page = vec![
+            Block {
+                entries: [Entry { id: NIL, low: 0 }; BLOCK],
+                len: 0,
+                next: NIL
+            };
+            PAGE
+        ];
+        for (next, block) in (first + 1..first + PAGE as u32).zip(page.iter_mut()) {
+            block.next = next;
+        }
+        self.pages.push(
+            page.into_boxed_slice()
+                .try_into()
+                .expect("as many blocks as a page has"),
+        );
+        self.unused = first;
+    }
+
+    #[inline]
+    fn block(&self, at: u32) -> &Block {
+        &self.pages[(at >> PAGE_BITS) as usize][at as usize & (PAGE - 1)]
+    }
+
+    #[inline]
+    fn block_mut(&mut self, at: u32) -> &mut Block {
+        &mut self.pages[(at >> PAGE_BITS) as usize][at as usize & (PAGE - 1)]
     }
 
     /// Pop what is due of a slot that has passed.
@@ -223,12 +256,14 @@ impl Wheel {
     fn empty(&mut self, slot: usize, mut each: impl FnMut(Entry)) {
         let mut at = std::mem::replace(&mut self.heads[slot], NIL);
         while at != NIL {
-            let block = &mut self.blocks[at as usize];
+            let unused = self.unused;
+            let block = self.block_mut(at);
             block.entries[..block.len as usize]
                 .iter()
                 .for_each(|&entry| each(entry));
-            self.count -= block.len as usize;
-            let next = std::mem::replace(&mut block.next, self.unused);
+            let (next, len) = (block.next, block.len as usize);
+            block.next = unused;
+            self.count -= len;
             self.unused = at;
             at = next;
         }

@@ -27,7 +27,7 @@ impl Twin {
     }
 
     fn add(&mut self, due: i64) -> u32 {
-        let id = self.nodes.add(due, 0);
+        let id = self.nodes.add(due);
         self.wheel.add(&self.nodes, id);
         self.due.insert(id, due);
         self.ids.push(id);

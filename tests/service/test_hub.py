@@ -1,0 +1,265 @@
+"""The hub by itself: a run of batches, merged at once or in a thread, and inputs that break promises in the middle."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+from service_world import MERGE, adj, ins, replayed, stable
+
+from lmerge.core import engines
+from lmerge.core.batch import AnyBatch, Batch
+from lmerge.core.elements import Element, Event
+from lmerge.core.inputs import ACTIVE
+from lmerge.core.tdb import Tdb
+from lmerge.errors import InputViolation, LmergeError, Unavailable
+from lmerge.service import hub as hubs
+from lmerge.service.fanout import Subscriber
+from lmerge.service.hub import AttachRequest, Hub
+from lmerge.service.record import Recorder
+from lmerge.service.settings import Settings
+from lmerge.testing.generate import present, reference
+from lmerge.wire.codec import decode_batch
+from lmerge.wire.frames import PYTHON_FRAMES, ReceivedLists
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.limits import DEFAULT_LIMITS
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+
+@pytest.fixture(params=["at once", "in a thread"], autouse=True)
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where batches are merged; on the Python engine, at once in any case."""
+    monkeypatch.setattr(hubs, "THREAD_ELEMENTS_MIN", 1 if request.param == "in a thread" else 2**62)
+    return str(request.param)
+
+
+class Input:
+    """A session that keeps what it is told. ``say`` does not wait, so that what is said in one go is one run."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.sequence = 0
+        self.acked = 0
+        self.error: LmergeError | None = None
+        self.detached: pb.PublishResponse.Detached | None = None
+
+    def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
+        assert sequence >= self.acked
+        self.acked = sequence
+
+    def end(self, error: LmergeError, detached: pb.PublishResponse.Detached | None = None) -> None:
+        self.error, self.detached = error, detached
+
+    async def attach(self, name: str, *properties: str, join_at: int | None, incarnation: int | None) -> Input:
+        await self.hub.attach(self, AttachRequest(name, incarnation, frozenset(properties), join_at, ACTIVE, None))
+        return self
+
+    async def say(self, *elements: Element) -> None:
+        self.sequence += 1
+        message = PYTHON_FRAMES.encode_publish(self.sequence, [Batch.of(elements)])
+        received = self.hub.frames.read_publish(message)
+        assert not isinstance(received, pb.PublishRequest)
+        batch: AnyBatch = received.decode(DEFAULT_LIMITS)
+        await self.hub.put(self, self.sequence, batch, len(message))
+
+
+class Heard:
+    """What a subscriber hears, checked as a stream of its own."""
+
+    def __init__(self) -> None:
+        self.subscriber = Subscriber("reader", "here", 2**25)
+        self.elements: list[Element] = []
+        self.tdb = Tdb("subscription")
+
+    async def until_stable(self, vc: int) -> list[Event]:
+        while self.tdb.stable_point < vc:
+            received = PYTHON_FRAMES.read_subscribe(await self.subscriber.take())
+            if isinstance(received, ReceivedLists):
+                batch = decode_batch(received.message)
+                self.tdb.apply_batch(batch)
+                self.elements += batch.elements()
+        assert self.tdb.stable_point == vc
+        return self.tdb.events()
+
+
+class World:
+    """A hub with a subscriber."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.heard = Heard()
+        self.crashes: list[BaseException] = []
+
+    async def input(
+        self, name: str, *properties: str, join_at: int | None = None, incarnation: int | None = None
+    ) -> Input:
+        return await Input(self.hub).attach(name, *properties, join_at=join_at, incarnation=incarnation)
+
+    async def settled(self) -> None:
+        """Return once all that was said is merged and its turn has ended."""
+        for _ in range(2):
+            await self.hub.call(lambda: None)
+
+
+@asynccontextmanager
+async def a_hub(record: Path | None = None, **settings: object) -> AsyncIterator[World]:
+    made = Settings(**settings)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(2) as pool:
+        world = World(Hub(MERGE, made, Recorder(record) if record is not None else None, pool))
+        world.hub.start(world.crashes.append)
+        await world.hub.subscribe(world.heard.subscriber)
+        try:
+            yield world
+        finally:
+            await world.hub.close()
+
+
+async def test_a_run_of_batches_is_merged_in_the_order_in_which_it_came() -> None:
+    async with a_hub(policy="eager") as world:
+        a, b = await world.input("a", "key"), await world.input("b", "key")
+        await a.say(ins("x", 1, 9))
+        await b.say(ins("x", 1, 5), adj("x", 1, 5, 7))
+        await a.say(adj("x", 1, 9, 8), ins("y", 2, 4), stable(3))
+        await b.say(ins("y", 2, 4), stable(2))
+        await world.settled()
+        assert (a.acked, b.acked, world.hub.turns > 0) == (2, 2, True)
+        assert await world.heard.until_stable(3) == [Event(1, b"x", 8), Event(2, b"y", 4)]
+
+
+async def test_behind_a_broken_promise_that_input_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
+    record = tmp_path / "session.jsonl"
+    async with a_hub(record) as world:
+        a, b = await world.input("a", "key"), await world.input("b", "key")
+        await a.say(ins("first", 1, 50))
+        await b.say(ins("first", 1, 50), stable(2))
+        await a.say(ins("last", 3, 50), ins("bad", 9, 8), ins("never told", 4, 50))
+        await b.say(ins("last", 3, 50), stable(4))
+        await a.say(ins("never told", 5, 50), ins("never told", 6, 50))
+        await b.say(ins("after", 7, 50), stable(8))
+        await a.say(stable(40))
+        await world.settled()
+        assert isinstance(a.error, InputViolation)
+        assert a.detached is not None
+        assert (a.detached.code, a.detached.sequence, a.detached.index) == ("end-before-start", 2, 1)
+        assert (a.acked, b.acked, b.error) == (1, 3, None)
+        assert world.hub.merge.refused == 3
+        assert world.hub.merge.received.inserts == 5
+        assert world.hub.attached("a") is None
+        await a.say(ins("never told", 9, 50))
+        await b.say(stable(100))
+        await world.settled()
+        assert world.hub.merge.refused == 4
+        assert await world.heard.until_stable(100) == [
+            Event(1, b"first", 50), Event(3, b"last", 50), Event(7, b"after", 50)
+        ]
+        assert list(world.hub.detached_counts) == ["end-before-start"]
+    assert replayed(record, "lazy") == world.heard.elements
+    assert "never told" not in record.read_text(encoding="utf-8")
+
+
+async def test_a_batch_in_pieces_is_told_up_to_the_broken_promise_and_acked_not_at_all() -> None:
+    async with a_hub(turn_elements=10) as world:
+        a = await world.input("a", "key")
+        await a.say(ins("zero", 0, 1))
+        await a.say(*(ins("x", at, at + 1) for at in range(1, 26)), ins("x", 30, 29), ins("x", 99, 100))
+        await a.say(ins("later", 200, 201))
+        await world.settled()
+        assert a.detached is not None
+        assert (a.detached.sequence, a.detached.index, a.acked) == (2, 25, 1)
+        assert world.hub.merge.emitted.inserts == 26
+
+
+async def test_what_an_admission_says_comes_after_all_that_the_run_has_said() -> None:
+    """a goes, so b, who waits for time 1000, must begin; but b has said more behind the batch that ended a."""
+    async with a_hub() as world:
+        a = await world.input("a", "key")
+        await a.say(ins("x", 990, 1_005))
+        b = await world.input("b", "key", join_at=1_000)
+        await world.settled()
+        await a.say(ins("bad", 9, 8))
+        await b.say(ins("x", 990, 1_005), ins("y", 995, 1_005), stable(1_010))
+        await world.settled()
+        inp = world.hub.attached("b")
+        assert inp is not None
+        assert inp.joined
+        assert await world.heard.until_stable(1_010) == [Event(990, b"x", 1_005), Event(995, b"y", 1_005)]
+
+
+async def test_an_input_that_is_replaced_between_two_runs_is_heard_up_to_there() -> None:
+    async with a_hub() as world:
+        old = await world.input("a", "key")
+        await old.say(ins("x", 1, 5))
+        new = await world.input("a", "key", incarnation=2)
+        await old.say(ins("fenced", 2, 5), ins("fenced", 3, 5))
+        await new.say(ins("y", 2, 5), stable(9))
+        await world.settled()
+        assert old.error is not None
+        assert "was replaced by incarnation 2" in str(old.error)
+        assert (old.acked, new.acked, world.hub.merge.refused) == (1, 1, 2)
+        assert await world.heard.until_stable(9) == [Event(2, b"y", 5)]
+
+
+async def test_the_record_of_random_runs_with_broken_promises_replays_to_what_was_sent(tmp_path: Path) -> None:
+    for seed in range(8):
+        random, record = Random(seed), tmp_path / f"{seed}.jsonl"
+        events = reference(random, 60)
+        async with a_hub(record, policy="eager") as world:
+            streams = {name: present(random, events) for name in "abcd"}
+            inputs = {name: await world.input(name, "key") for name in streams}
+            while any(streams.values()):
+                for _ in range(random.randint(1, 12)):
+                    name = random.choice("abcd")
+                    said, streams[name] = streams[name][:7], streams[name][7:]
+                    if name != "d" and random.random() < 0.01:
+                        said.insert(random.randint(0, len(said)), ins("bad", 9, 8))
+                    if said:
+                        await inputs[name].say(*said)
+                await world.settled()
+                world.hub.merge.check()
+            broken = [name for name, inp in inputs.items() if inp.error is not None]
+            if len(broken) < 4:
+                assert await world.heard.until_stable(2**63 - 1) == events
+        assert "d" not in broken
+        assert replayed(record, "eager") == world.heard.elements
+
+
+async def test_a_bug_in_the_merge_ends_all_its_streams_wherever_it_ran() -> None:
+    async with a_hub() as world:
+        a = await world.input("a", "key")
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("a bug")
+
+        world.hub.merge.apply = fail  # type: ignore[assignment,method-assign]
+        await a.say(ins("x", 1, 2))
+        with pytest.raises(Unavailable, match="has failed"):
+            await world.settled()
+        assert [str(crash) for crash in world.crashes] == ["a bug"]
+        assert isinstance(a.error, Unavailable)
+        with pytest.raises(Unavailable):
+            await world.heard.until_stable(0)
+        with pytest.raises(Unavailable):
+            await a.say(ins("x", 1, 2))
+        await world.hub.drain()
+
+
+async def test_only_the_native_engine_uses_threads(engine: str, where: str) -> None:
+    async with a_hub() as world:
+        seen: list[str] = []
+        apply = world.hub.merge.apply
+
+        def watched(*arguments: object) -> object:
+            seen.append(threading.current_thread().name)
+            return apply(*arguments)  # type: ignore[arg-type]
+
+        world.hub.merge.apply = watched  # type: ignore[assignment,method-assign]
+        await (await world.input("a", "key")).say(ins("x", 1, 2))
+        await world.settled()
+        is_threaded = engine == engines.NATIVE and where == "in a thread"
+        assert [name.startswith("ThreadPool") for name in seen] == [is_threaded]

@@ -1,0 +1,72 @@
+"""Words for the tests of the wire: batches of all shapes, and each engine's way with them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from lmerge.core import engines
+from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
+from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
+from lmerge.wire.codec import decode_batch
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.limits import DEFAULT_LIMITS, BatchLimits
+
+COLUMNS: Final = ("kinds", "vs", "ve", "vold", "payload_ends", "payloads")
+
+# One engine for all examples of a test is what is meant; and no test depends on speed.
+per_engine: Final = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+def own(engine: str, batch: Batch) -> AnyBatch:
+    """The batch as the engine keeps batches."""
+    if engine != engines.NATIVE:
+        return batch
+    from lmerge.core.native import columns_of
+
+    return columns_of("a test", batch)
+
+
+def decode(engine: str, message: pb.Batch, limits: BatchLimits = DEFAULT_LIMITS) -> AnyBatch:
+    """The engine's batch that ``message`` holds."""
+    if engine != engines.NATIVE:
+        return decode_batch(message, limits)
+    from lmerge.wire.native_frames import decode_columns
+
+    return decode_columns(message, limits)
+
+
+def plain(batch: AnyBatch) -> Batch:
+    """The batch as Python's lists, to be compared."""
+    builder = BatchBuilder()
+    builder.extend(batch)
+    return builder.build()
+
+
+def rows(kinds: st.SearchStrategy[int], payloads: st.SearchStrategy[bytes]) -> st.SearchStrategy[Row]:
+    """Elements as rows, legal or not, but such as a batch can hold."""
+    times = st.integers(NEG_INF, INF) | st.integers(-2, 2)
+
+    def row(kind: int, vs: int, ve: int, vold: int, payload: bytes) -> Row:
+        if kind == STABLE:
+            return kind, vs, 0, 0, b""
+        return kind, vs, ve, vold if kind == ADJUST else 0, payload
+
+    return st.builds(row, kinds, times, times, times, payloads)
+
+
+def batch_of(rows: list[Row]) -> Batch:
+    builder = BatchBuilder()
+    builder.rows = list(rows)
+    return builder.build()
+
+
+# All stables, no adjusts, mixed, and payloads that are all empty: what decides which columns the wire leaves out.
+shapes: Final = st.one_of(
+    st.lists(rows(st.just(STABLE), st.just(b"")), max_size=8),
+    st.lists(rows(st.sampled_from((INSERT, STABLE)), st.binary(max_size=9)), max_size=12),
+    st.lists(rows(st.sampled_from((INSERT, ADJUST, STABLE)), st.binary(max_size=200)), max_size=12),
+    st.lists(rows(st.sampled_from((INSERT, ADJUST)), st.just(b"")), max_size=8),
+).map(batch_of)
