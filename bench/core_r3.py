@@ -12,6 +12,7 @@ from itertools import chain, zip_longest
 from bench.harness import begin, timed
 from lmerge.core.batch import Batch
 from lmerge.core.cleanse import Cleanse
+from lmerge.core.engines import PYTHON
 from lmerge.core.merge import Merge
 from lmerge.testing.listing import ListingR3
 from lmerge.testing.workload import Workload, workload
@@ -30,7 +31,7 @@ def arrivals(inputs: list[list[Batch]]) -> list[tuple[str, Batch]]:
 
 
 def run_merge(algorithm: str, order: list[tuple[str, Batch]]) -> None:
-    merge = Merge(algorithm, track_live=False)
+    merge = Merge(algorithm, track_live=False, engine=PYTHON)
     for name in sorted({name for name, _ in order}):
         merge.attach(name, WORDS[algorithm])
     for name, batch in order:
@@ -38,7 +39,7 @@ def run_merge(algorithm: str, order: list[tuple[str, Batch]]) -> None:
 
 
 def run_cleanse(order: list[tuple[str, Batch]]) -> None:
-    merge = Merge("r1", track_live=False)
+    merge = Merge("r1", track_live=False, engine=PYTHON)
     cleansers = {name: Cleanse(name) for name, _ in order}
     for name in sorted(cleansers):
         merge.attach(name, WORDS["r1"])

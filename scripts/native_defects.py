@@ -185,8 +185,8 @@ DEFECTS = (
     Defect(
         "empty pages are kept",
         "nodes.rs",
-        "if page.used == 0 && self.room.len() > 1 {",
-        "if page.used == 0 && self.room.len() > usize::MAX - 1 {",
+        "if is_empty && self.room.len() > 1 {",
+        "if is_empty && self.room.len() > usize::MAX - 1 {",
         "nodes::empty_pages_go_back_but_for_one",
     ),
     Defect(
@@ -206,7 +206,7 @@ DEFECTS = (
     Defect(
         "spilled entries are moved without telling the node",
         "index.rs",
-        "                self.store.nodes.get_mut(owner).spill = self.spills.len() as u32;\n",
+        "                self.store.nodes.get_mut(owner).set_spill(self.spills.len() as u32);\n",
         "",
         "index::memory_returns_when_inputs_agree_again",
     ),
