@@ -122,7 +122,7 @@ DEFECTS = (
     Defect(
         "an end that falls does not move the node",
         "index.rs",
-        "            self.store.move_to(id, ve);\n",
+        "            self.store.enter(id, ve);\n",
         "            let _ = id;\n",
         "laws::law_2_an_end_that_falls_below_is_visited_in_time",
     ),

@@ -326,6 +326,15 @@ impl Columns {
         self.kinds.is_empty()
     }
 
+    /// Inserts of events given as (vs, payload, ve), in their order.
+    pub fn inserts<'a>(events: impl IntoIterator<Item = (i64, &'a [u8], i64)>) -> Columns {
+        let mut columns = Columns::default();
+        for (vs, payload, ve) in events {
+            columns.insert(vs, ve, payload);
+        }
+        columns
+    }
+
     /// Append one element.
     ///
     /// # Panics

@@ -13,7 +13,7 @@ use std::hint::black_box;
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-use crate::algorithm::Shell;
+use crate::algorithm::{Algorithm, Checked, Shell, observe, stable};
 use crate::columns::{Indices, View};
 use crate::element::{ADJUST, INF, INSERT};
 use crate::nodes::{NIL, NONE};
@@ -211,7 +211,7 @@ impl<S: Spill> Index<S> {
     #[inline]
     pub fn fall_due(&mut self, id: u32, ve: i64, max_stable: i64) {
         if max_stable <= ve && ve < self.store.nodes.get(id).due {
-            self.store.move_to(id, ve);
+            self.store.enter(id, ve);
         }
     }
 
@@ -275,7 +275,6 @@ impl<S: Spill> Index<S> {
         self.unused_spills.push(at);
     }
 
-    /// Forget a node that is not in the wheel.
     pub fn drop_node(&mut self, id: u32) {
         let (vs, payload) = self.store.key(id);
         self.drop_hashed(id, self.hash(vs, payload));
@@ -296,7 +295,8 @@ impl<S: Spill> Index<S> {
         let entries = spills
             + self.spills.capacity() * size_of::<S>()
             + (self.unused_spills.capacity() + self.spill_owners.capacity()) * size_of::<u32>();
-        let scratch = (self.popped.capacity() + self.done.capacity()) * size_of::<u32>()
+        let scratch = self.popped.capacity() * size_of::<u32>()
+            + self.done.capacity() * size_of::<(u32, u32)>()
             + self.rows.capacity() * size_of::<Row>()
             + self.held.capacity() * size_of::<Reverse<(i64, u32)>>();
         self.store.held_bytes() + self.table.allocation_size() + entries + scratch
@@ -446,6 +446,9 @@ pub trait Indexed {
 
     fn index(&mut self) -> &mut Index<Self::Entries>;
 
+    /// Merge an insert or adjust that has been looked up.
+    fn merge(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, run: &mut Run, number: usize) -> Checked;
+
     /// Note what the output must say about the node before stable(t) of the input in `slot`. True: it is done.
     fn settle(&mut self, shell: &Shell, id: u32, slot: usize, t: i64) -> bool;
 
@@ -481,26 +484,49 @@ pub trait Indexed {
 
     /// The joined input with the largest stable point that has the event of a half-frozen node alive.
     fn witness(&self, shell: &Shell, id: u32) -> Option<usize> {
-        let mut best: Option<(usize, i64)> = None;
-        for (slot, input) in shell.inputs.counting() {
-            let is_better = best.is_none_or(|(_, stable)| input.stable > stable);
-            if is_better && self.has_live_entry(id, slot, shell.max_stable) {
-                best = Some((slot, input.stable));
-            }
-        }
-        best.map(|(slot, _)| slot)
+        furthest(shell, |slot| self.has_live_entry(id, slot, shell.max_stable))
     }
+}
+
+/// Merge the elements at `indices`, all of one input, in runs between stables.
+pub fn apply_runs<A: Algorithm + Indexed>(
+    algorithm: &mut A,
+    shell: &mut Shell,
+    slot: usize,
+    batch: &View<'_>,
+    mut indices: Indices<'_>,
+) -> Checked {
+    if shell.inputs.get(slot).observes {
+        return observe(algorithm, shell, slot, batch, indices);
+    }
+    let mut run = Run::default();
+    loop {
+        let next_stable = algorithm.index().look_up(batch, &mut indices, &mut run);
+        for number in 0..run.len() {
+            algorithm.merge(shell, slot, batch, &mut run, number)?;
+        }
+        match next_stable {
+            Some(index) => stable(algorithm, shell, slot, batch, index)?,
+            None if run.is_empty() => return Ok(()),
+            None => {}
+        }
+    }
+}
+
+/// The input that counts and `is_asked` for with the largest stable point, of equals the longest attached.
+fn furthest(shell: &Shell, is_asked: impl Fn(usize) -> bool) -> Option<usize> {
+    let mut best: Option<(usize, i64)> = None;
+    for (slot, input) in shell.inputs.counting() {
+        if best.is_none_or(|(_, stable)| input.stable > stable) && is_asked(slot) {
+            best = Some((slot, input.stable));
+        }
+    }
+    best.map(|(slot, _)| slot)
 }
 
 /// V.A: whether the input is the leading one: the largest stable point, of equals the longest attached.
 pub fn leads(shell: &Shell, slot: usize) -> bool {
-    let mut best: Option<(usize, i64)> = None;
-    for (other, input) in shell.inputs.counting() {
-        if best.is_none_or(|(_, stable)| input.stable > stable) {
-            best = Some((other, input.stable));
-        }
-    }
-    best.is_some_and(|(other, _)| other == slot)
+    furthest(shell, |_| true) == Some(slot)
 }
 
 /// V.A: how many inputs must have an event before it is shown; never more than there are.

@@ -1,10 +1,10 @@
 //! Algorithm R3 (IV.D) on in2t: (Vs, payload) is a key, so an input has at most one end for a node. The lines of the listing are
 //! named in `lmerge/core/r3.py`.
 
-use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
+use crate::algorithm::{Algorithm, Checked, Shell, check_shell};
 use crate::columns::{Indices, View};
 use crate::element::{INF, INSERT};
-use crate::index::{Index, Indexed, Run, Spill, wants};
+use crate::index::{Index, Indexed, Run, Spill, apply_runs, wants};
 use crate::nodes::{BITS, NIL, NONE};
 use crate::policy::Show;
 use crate::violation::{Code, Violation};
@@ -102,64 +102,6 @@ impl R3 {
         (node.common, node.has) = (common, has);
     }
 
-    /// Merge an insert or adjust that has been looked up.
-    #[inline]
-    fn merge(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, run: &mut Run, number: usize) -> Checked {
-        let (index, hash) = run.element(number);
-        let (vs, ve, payload) = (batch.vs(index), batch.ve(index), batch.payload(index));
-        let is_lazy = shell.policy.is_lazy();
-        let id;
-        if batch.kind(index) == INSERT {
-            let input = shell.inputs.get_mut(slot);
-            if input.is_below_floor(vs) || ve < vs {
-                return Err(input.refuse_insert(slot, batch, index));
-            }
-            if input.demands.is_ordered() {
-                input.last_vs = vs;
-            }
-            id = self.index.found(run, number, vs, payload);
-            if id == NIL {
-                if vs < shell.max_stable {
-                    input.late += 1; // IV.D line 6
-                } else if ve > vs {
-                    run.note_made(hash);
-                    self.first_insert(shell, slot, hash, vs, ve, payload);
-                }
-                return Ok(());
-            }
-            let node = self.index.store.nodes.get_mut(id);
-            let is_known = node.spill() == NIL && node.has != 0 && node.common == ve;
-            if is_lazy && is_known && slot < BITS && node.has >> slot & 1 == 0 {
-                node.has |= 1 << slot; // the rule: one more input says what others have, so nothing falls due earlier
-                return Ok(());
-            }
-            if self.end(id, slot) != NONE {
-                return Err(Violation::of(Code::DuplicateKey, slot, batch, index));
-            }
-            if ve == vs {
-                return Ok(());
-            }
-        } else {
-            shell.inputs.get(slot).check_adjust(slot, batch, index)?;
-            id = self.index.found(run, number, vs, payload);
-            if id == NIL && vs < shell.max_stable {
-                shell.inputs.get_mut(slot).late += 1; // line 13
-                return Ok(());
-            }
-            let known = if id == NIL { NONE } else { self.end(id, slot) };
-            if known == NONE || known != batch.vold(index) {
-                let ends = if known == NONE { &[][..] } else { &[known] };
-                return Err(Violation::of(Code::UnknownEvent, slot, batch, index).ends(ends));
-            }
-        }
-        self.set_end(id, slot, if ve > vs { ve } else { NONE }); // line 11, line 14
-        self.index.fall_due(id, ve, shell.max_stable);
-        if !is_lazy {
-            self.follow(shell, id, slot, payload);
-        }
-        Ok(())
-    }
-
     #[inline]
     fn first_insert(&mut self, shell: &mut Shell, slot: usize, hash: u32, vs: i64, ve: i64, payload: &[u8]) {
         let id = self.index.enter(hash, vs, payload);
@@ -237,6 +179,63 @@ impl Indexed for R3 {
         &mut self.index
     }
 
+    #[inline]
+    fn merge(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, run: &mut Run, number: usize) -> Checked {
+        let (index, hash) = run.element(number);
+        let (vs, ve, payload) = (batch.vs(index), batch.ve(index), batch.payload(index));
+        let is_lazy = shell.policy.is_lazy();
+        let id;
+        if batch.kind(index) == INSERT {
+            let input = shell.inputs.get_mut(slot);
+            if input.is_below_floor(vs) || ve < vs {
+                return Err(input.refuse_insert(slot, batch, index));
+            }
+            if input.demands.is_ordered() {
+                input.last_vs = vs;
+            }
+            id = self.index.found(run, number, vs, payload);
+            if id == NIL {
+                if vs < shell.max_stable {
+                    input.late += 1; // IV.D line 6
+                } else if ve > vs {
+                    run.note_made(hash);
+                    self.first_insert(shell, slot, hash, vs, ve, payload);
+                }
+                return Ok(());
+            }
+            let node = self.index.store.nodes.get_mut(id);
+            let is_known = node.spill() == NIL && node.has != 0 && node.common == ve;
+            if is_lazy && is_known && slot < BITS && node.has >> slot & 1 == 0 {
+                node.has |= 1 << slot; // the rule: one more input says what others have, so nothing falls due earlier
+                return Ok(());
+            }
+            if self.end(id, slot) != NONE {
+                return Err(Violation::of(Code::DuplicateKey, slot, batch, index));
+            }
+            if ve == vs {
+                return Ok(());
+            }
+        } else {
+            shell.inputs.get(slot).check_adjust(slot, batch, index)?;
+            id = self.index.found(run, number, vs, payload);
+            if id == NIL && vs < shell.max_stable {
+                shell.inputs.get_mut(slot).late += 1; // line 13
+                return Ok(());
+            }
+            let known = if id == NIL { NONE } else { self.end(id, slot) };
+            if known == NONE || known != batch.vold(index) {
+                let ends = if known == NONE { &[][..] } else { &[known] };
+                return Err(Violation::of(Code::UnknownEvent, slot, batch, index).ends(ends));
+            }
+        }
+        self.set_end(id, slot, if ve > vs { ve } else { NONE }); // line 11, line 14
+        self.index.fall_due(id, ve, shell.max_stable);
+        if !is_lazy {
+            self.follow(shell, id, slot, payload);
+        }
+        Ok(())
+    }
+
     fn settle(&mut self, shell: &Shell, id: u32, slot: usize, t: i64) -> bool {
         let node = self.index.store.nodes.get(id);
         let (vs, shown) = (node.vs, node.out);
@@ -295,22 +294,7 @@ impl Indexed for R3 {
 
 impl Algorithm for R3 {
     fn apply(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, indices: Indices<'_>) -> Checked {
-        if shell.inputs.get(slot).observes {
-            return observe(self, shell, slot, batch, indices);
-        }
-        let mut run = Run::default();
-        let mut rest = indices;
-        loop {
-            let next_stable = self.index.look_up(batch, &mut rest, &mut run);
-            for number in 0..run.len() {
-                self.merge(shell, slot, batch, &mut run, number)?;
-            }
-            match next_stable {
-                Some(index) => stable(self, shell, slot, batch, index)?,
-                None if run.is_empty() => return Ok(()),
-                None => {}
-            }
-        }
+        apply_runs(self, shell, slot, batch, indices)
     }
 
     fn freeze(&mut self, shell: &mut Shell, slot: usize, t: i64) {

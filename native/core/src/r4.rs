@@ -6,10 +6,10 @@
 
 use std::slice::from_ref;
 
-use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
+use crate::algorithm::{Algorithm, Checked, Shell, check_shell};
 use crate::columns::{Indices, View};
 use crate::element::{INF, INSERT, NEG_INF};
-use crate::index::{Index, Indexed, Run, Spill, wants};
+use crate::index::{Index, Indexed, Run, Spill, apply_runs, wants};
 use crate::nodes::{BITS, NIL, NONE};
 use crate::policy::Show;
 use crate::violation::{Code, Violation};
@@ -191,58 +191,6 @@ impl R4 {
         self.index.unspill(id);
         let node = self.index.store.nodes.get_mut(id);
         (node.out, node.common, node.has) = (out, common, has);
-    }
-
-    /// Merge an insert or adjust that has been looked up.
-    #[inline]
-    fn merge(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, run: &mut Run, number: usize) -> Checked {
-        let (index, hash) = run.element(number);
-        let (vs, ve, payload) = (batch.vs(index), batch.ve(index), batch.payload(index));
-        if batch.kind(index) == INSERT {
-            let input = shell.inputs.get_mut(slot);
-            if input.is_below_floor(vs) || ve < vs {
-                return Err(input.refuse_insert(slot, batch, index));
-            }
-            if input.demands.is_ordered() {
-                input.last_vs = vs;
-            }
-            let is_keyed = input.demands.is_keyed();
-            let mut id = self.index.found(run, number, vs, payload);
-            if id == NIL {
-                if vs < shell.max_stable {
-                    input.late += 1; // line 6
-                    return Ok(());
-                }
-                if ve == vs {
-                    return Ok(());
-                }
-                run.note_made(hash);
-                id = self.index.enter(hash, vs, payload);
-            } else if is_keyed && !self.ends(id, At::In(slot)).is_empty() {
-                return Err(Violation::of(Code::DuplicateKey, slot, batch, index));
-            }
-            if ve > vs {
-                self.heard(shell, id, slot, Some(ve), None, payload);
-            }
-        } else {
-            shell.inputs.get(slot).check_adjust(slot, batch, index)?;
-            let vold = batch.vold(index);
-            let id = self.index.found(run, number, vs, payload);
-            if id == NIL && vs < shell.max_stable {
-                shell.inputs.get_mut(slot).late += 1; // line 14
-                return Ok(());
-            }
-            if id == NIL || !self.remove(id, At::In(slot), vold) {
-                let known = if id == NIL {
-                    &[][..]
-                } else {
-                    self.ends(id, At::In(slot))
-                };
-                return Err(Violation::of(Code::UnknownEvent, slot, batch, index).ends(known));
-            }
-            self.heard(shell, id, slot, (ve > vs).then_some(ve), Some(vold), payload);
-        }
-        Ok(())
     }
 
     /// Lines 8 and 15: the input now has an event that ends at `ve` (None: one less); the output may follow.
@@ -448,6 +396,57 @@ impl Indexed for R4 {
         &mut self.index
     }
 
+    #[inline]
+    fn merge(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, run: &mut Run, number: usize) -> Checked {
+        let (index, hash) = run.element(number);
+        let (vs, ve, payload) = (batch.vs(index), batch.ve(index), batch.payload(index));
+        if batch.kind(index) == INSERT {
+            let input = shell.inputs.get_mut(slot);
+            if input.is_below_floor(vs) || ve < vs {
+                return Err(input.refuse_insert(slot, batch, index));
+            }
+            if input.demands.is_ordered() {
+                input.last_vs = vs;
+            }
+            let is_keyed = input.demands.is_keyed();
+            let mut id = self.index.found(run, number, vs, payload);
+            if id == NIL {
+                if vs < shell.max_stable {
+                    input.late += 1; // line 6
+                    return Ok(());
+                }
+                if ve == vs {
+                    return Ok(());
+                }
+                run.note_made(hash);
+                id = self.index.enter(hash, vs, payload);
+            } else if is_keyed && !self.ends(id, At::In(slot)).is_empty() {
+                return Err(Violation::of(Code::DuplicateKey, slot, batch, index));
+            }
+            if ve > vs {
+                self.heard(shell, id, slot, Some(ve), None, payload);
+            }
+        } else {
+            shell.inputs.get(slot).check_adjust(slot, batch, index)?;
+            let vold = batch.vold(index);
+            let id = self.index.found(run, number, vs, payload);
+            if id == NIL && vs < shell.max_stable {
+                shell.inputs.get_mut(slot).late += 1; // line 14
+                return Ok(());
+            }
+            if id == NIL || !self.remove(id, At::In(slot), vold) {
+                let known = if id == NIL {
+                    &[][..]
+                } else {
+                    self.ends(id, At::In(slot))
+                };
+                return Err(Violation::of(Code::UnknownEvent, slot, batch, index).ends(known));
+            }
+            self.heard(shell, id, slot, (ve > vs).then_some(ve), Some(vold), payload);
+        }
+        Ok(())
+    }
+
     fn settle(&mut self, shell: &Shell, id: u32, slot: usize, t: i64) -> bool {
         let node = self.index.store.nodes.get(id);
         let agrees = node.spill() == NIL && node.agrees(slot) && node.out == node.common;
@@ -487,22 +486,7 @@ impl Indexed for R4 {
 
 impl Algorithm for R4 {
     fn apply(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, indices: Indices<'_>) -> Checked {
-        if shell.inputs.get(slot).observes {
-            return observe(self, shell, slot, batch, indices);
-        }
-        let mut run = Run::default();
-        let mut rest = indices;
-        loop {
-            let next_stable = self.index.look_up(batch, &mut rest, &mut run);
-            for number in 0..run.len() {
-                self.merge(shell, slot, batch, &mut run, number)?;
-            }
-            match next_stable {
-                Some(index) => stable(self, shell, slot, batch, index)?,
-                None if run.is_empty() => return Ok(()),
-                None => {}
-            }
-        }
+        apply_runs(self, shell, slot, batch, indices)
     }
 
     fn freeze(&mut self, shell: &mut Shell, slot: usize, t: i64) {

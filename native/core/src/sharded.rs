@@ -216,10 +216,7 @@ impl Sharded {
             }
         }
         events.sort_unstable();
-        let mut columns = Columns::default();
-        for (vs, payload, ve) in events {
-            columns.insert(vs, ve, payload);
-        }
+        let mut columns = Columns::inserts(events);
         if self.announced() > NEG_INF {
             columns.stable(self.announced());
         }

@@ -34,29 +34,18 @@ impl Store {
         id
     }
 
-    /// Forget a node that is not in the wheel.
+    /// Forget a node.
     #[inline]
     pub fn remove(&mut self, id: u32) {
         self.arena.remove(self.nodes.get(id).place);
         self.nodes.remove(id);
     }
 
-    /// Enter a node that is not in the wheel at another time.
+    /// Enter a node at `due`, wherever it stood before.
     #[inline]
     pub fn enter(&mut self, id: u32, due: i64) {
         self.nodes.get_mut(id).due = due;
         self.wheel.add(&self.nodes, id);
-    }
-
-    /// Move a node that is in the wheel, or was never due.
-    pub fn move_to(&mut self, id: u32, due: i64) {
-        self.wheel.remove(&mut self.nodes, id);
-        self.enter(id, due);
-    }
-
-    /// Take a node out of the wheel.
-    pub fn take_out(&mut self, id: u32) {
-        self.wheel.remove(&mut self.nodes, id);
     }
 
     #[inline]
@@ -75,13 +64,6 @@ impl Store {
         self.nodes.held_bytes() + self.arena.held_bytes() + self.wheel.held_bytes()
     }
 
-    /// Nodes ordered by (vs, payload).
-    pub fn sorted_ids(&self) -> Vec<u32> {
-        let mut ids = self.nodes.ids();
-        ids.sort_by(|&a, &b| self.key(a).cmp(&self.key(b)));
-        ids
-    }
-
     #[inline]
     pub fn key(&self, id: u32) -> (i64, &[u8]) {
         (self.nodes.get(id).vs, self.payload(id))
@@ -90,8 +72,7 @@ impl Store {
     /// Assert that every node owns its payload and is found in the wheel exactly if it is ever due.
     pub fn check(&self) {
         self.arena.check();
-        let mut entered = self.wheel.entries(&self.nodes);
-        entered.sort_unstable();
+        let entered = self.wheel.entries(&self.nodes);
         let due: Vec<u32> = self
             .nodes
             .ids()

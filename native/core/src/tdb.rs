@@ -110,7 +110,6 @@ impl Tdb {
     pub fn hear(&mut self, batch: Box<dyn Held>) -> Result<(), Box<Violation>> {
         let view = batch.view();
         let Some((last, stable_point)) = self.plain(&view) else {
-            self.settle();
             return self.apply(&view, 0);
         };
         let (elements, bytes) = (view.len(), view.payload_bytes());
@@ -234,10 +233,7 @@ impl Tdb {
         self.settle();
         let mut events = self.numbered();
         events.sort_unstable_by_key(|event| event.0);
-        let mut columns = Columns::default();
-        for (_, vs, payload, ve) in events {
-            columns.insert(vs, ve, payload);
-        }
+        let mut columns = Columns::inserts(events.into_iter().map(|(_, vs, payload, ve)| (vs, payload, ve)));
         if self.stable_point > NEG_INF {
             columns.stable(self.stable_point);
         }
@@ -247,13 +243,13 @@ impl Tdb {
     /// Inserts of the live events, ordered by (vs, payload, ve).
     pub fn live_events(&mut self) -> Columns {
         self.settle();
-        let mut events = self.numbered();
-        events.sort_unstable_by_key(|&(_, vs, payload, ve)| (vs, payload, ve));
-        let mut columns = Columns::default();
-        for (_, vs, payload, ve) in events {
-            columns.insert(vs, ve, payload);
-        }
-        columns
+        let events = self
+            .numbered()
+            .into_iter()
+            .map(|(_, vs, payload, ve)| (vs, payload, ve));
+        let mut events: Vec<_> = events.collect();
+        events.sort_unstable();
+        Columns::inserts(events)
     }
 
     /// The ends of the live events with this start and payload, ascending.
@@ -349,7 +345,7 @@ impl Tdb {
         let place = ends.partition_point(|&end| end < (ve, number));
         ends.insert(place, (ve, number));
         if ve < due {
-            self.index.store.move_to(id, ve);
+            self.index.store.enter(id, ve);
         }
     }
 
@@ -392,10 +388,9 @@ impl Tdb {
             }
         } else if ve > vs {
             self.index.store.nodes.get_mut(id).out = ve;
-            self.index.store.move_to(id, ve);
+            self.index.store.enter(id, ve);
         } else {
             self.count -= 1;
-            self.index.store.take_out(id);
             self.index.drop_node(id);
         }
         Ok(())
@@ -406,7 +401,7 @@ impl Tdb {
         let node = self.index.store.nodes.get_mut(id);
         let due = ends[0].0;
         if node.due != due {
-            self.index.store.move_to(id, due);
+            self.index.store.enter(id, due);
         }
         self.store_ends(id, ends);
     }

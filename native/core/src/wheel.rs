@@ -82,12 +82,6 @@ impl Wheel {
         }
     }
 
-    /// Take a node out: from here on it is never due.
-    #[inline]
-    pub fn remove(&mut self, nodes: &mut Nodes, id: u32) {
-        nodes.get_mut(id).due = INF;
-    }
-
     /// Move `now` to `t` and take out all nodes due before `t`, in no useful order: they are never due then, until they are
     /// entered again. Amortised O(taken out).
     pub fn pop_below(&mut self, nodes: &mut Nodes, t: i64, popped: &mut Vec<u32>) {
@@ -143,7 +137,7 @@ impl Wheel {
         }
     }
 
-    /// Every node that is entered, for checks.
+    /// Every node that is entered, ascending, for checks.
     pub fn entries(&self, nodes: &Nodes) -> Vec<u32> {
         let mut ids = Vec::new();
         for (slot, &head) in self.heads.iter().enumerate() {

@@ -118,7 +118,7 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Bytes of the message.
-    pub fn len(&self) -> usize {
+    pub fn encoded_len(&self) -> usize {
         let batch = self.batch_len();
         match self.sequence {
             None => field_len(batch),
@@ -126,11 +126,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
-    /// Write the message: exactly `len` bytes.
+    /// Write the message: exactly `encoded_len` bytes.
     pub fn write(&self, out: &mut impl BufMut) {
         if let Some(sequence) = self.sequence {
             open(BATCH_TAG, self.sequenced_len(), out);

@@ -67,7 +67,7 @@ fn encode<'py>(
         return Err(PyOverflowError::new_err("one batch has at most 4 GiB of payloads"));
     }
     let message = Outgoing::new(&views, sequence);
-    PyBytes::new_with(py, message.len(), |mut out| {
+    PyBytes::new_with(py, message.encoded_len(), |mut out| {
         py.detach(|| message.write(&mut out));
         Ok(())
     })

@@ -1,5 +1,7 @@
 //! Snapshots: equal merges give equal bytes, a restored merge goes on as the one that wrote them, damage is refused.
 
+use std::collections::HashMap;
+
 use lmerge_core::columns::Columns;
 use lmerge_core::element::{Element, INF};
 use lmerge_core::input::Demands;
@@ -57,82 +59,70 @@ fn bits(value: &Value) -> Vec<usize> {
     (0..64).filter(|slot| bits >> slot & 1 == 1).collect()
 }
 
+type Fields = HashMap<&'static str, Value>;
+
 fn state_of(merge: &Sharded) -> State {
-    let fields: std::collections::HashMap<_, _> = merge
+    let fields: Fields = merge
         .state()
         .into_iter()
         .map(|(name, text)| (name, json(&text)))
         .collect();
-    let said = |value: &Value| (payload(&value[0]), int(&value[1]));
-    let slots = || fields["slots"].as_u64().expect("a number") as usize;
     match merge.kind() {
+        Kind::R0 | Kind::R1 | Kind::R2 => insert_only(merge.kind(), &fields),
+        Kind::R3 | Kind::R4 => indexed(merge.kind(), &fields),
+        Kind::R3Minus => r3minus(&fields),
+    }
+}
+
+fn insert_only(kind: Kind, fields: &Fields) -> State {
+    let said = |value: &Value| (payload(&value[0]), int(&value[1]));
+    let max_vs = int(&fields["max_vs"]);
+    match kind {
         Kind::R0 => {
             let last = &fields["last"];
-            State::R0 {
-                max_vs: int(&fields["max_vs"]),
-                last: (!last.is_null()).then(|| said(last)),
-            }
+            let last = (!last.is_null()).then(|| said(last));
+            State::R0 { max_vs, last }
         }
-        Kind::R1 => State::R1 {
-            max_vs: int(&fields["max_vs"]),
-            slot: rows(&fields["slot"]).iter().map(said).collect(),
-        },
-        Kind::R2 => {
-            let hash = rows(&fields["hash"])
-                .iter()
-                .map(|row| (payload(&row[0]), bits(&row[1])))
-                .collect();
-            State::R2 {
-                max_vs: int(&fields["max_vs"]),
-                hash,
-            }
+        Kind::R1 => {
+            let slot = rows(&fields["slot"]).iter().map(said).collect();
+            State::R1 { max_vs, slot }
         }
-        Kind::R3 => {
-            let row = |row: &Value| -> R3Row {
-                (
-                    int(&row[0]),
-                    payload(&row[1]),
-                    rows(row)[2..].iter().map(Value::as_i64).collect(),
-                )
-            };
-            State::R3 {
-                slots: slots(),
-                nodes: rows(&fields["nodes"]).iter().map(row).collect(),
-            }
+        _ => {
+            let row = |row: &Value| (payload(&row[0]), bits(&row[1]));
+            let hash = rows(&fields["hash"]).iter().map(row).collect();
+            State::R2 { max_vs, hash }
         }
-        Kind::R4 => {
-            let ends = |value: &Value| value.as_array().map(|ends| ends.iter().map(int).collect());
-            let row = |row: &Value| -> R4Row {
-                (
-                    int(&row[0]),
-                    payload(&row[1]),
-                    rows(row)[2..].iter().map(ends).collect(),
-                )
-            };
-            State::R4 {
-                slots: slots(),
-                nodes: rows(&fields["nodes"]).iter().map(row).collect(),
-            }
-        }
-        Kind::R3Minus => {
-            let ends = |value: &Value| -> Vec<EndRow> {
-                rows(value)
-                    .iter()
-                    .map(|row| (int(&row[0]), payload(&row[1]), int(&row[2])))
-                    .collect()
-            };
-            let index = |(slot, value): (&String, &Value)| (slot.parse().expect("a slot"), ends(value));
-            let indexes = fields["indexes"]
-                .as_object()
-                .expect("an object")
-                .iter()
-                .map(index)
-                .collect();
-            State::R3Minus {
-                output: ends(&fields["output"]),
-                indexes,
-            }
-        }
+    }
+}
+
+fn indexed(kind: Kind, fields: &Fields) -> State {
+    let slots = fields["slots"].as_u64().expect("a number") as usize;
+    let nodes = rows(&fields["nodes"]).iter();
+    if kind == Kind::R3 {
+        let row = |row: &Value| -> R3Row {
+            let ends = rows(row)[2..].iter().map(Value::as_i64).collect();
+            (int(&row[0]), payload(&row[1]), ends)
+        };
+        let nodes = nodes.map(row).collect();
+        return State::R3 { slots, nodes };
+    }
+    let ends = |value: &Value| value.as_array().map(|ends| ends.iter().map(int).collect());
+    let row = |row: &Value| -> R4Row {
+        let ends = rows(row)[2..].iter().map(ends).collect();
+        (int(&row[0]), payload(&row[1]), ends)
+    };
+    let nodes = nodes.map(row).collect();
+    State::R4 { slots, nodes }
+}
+
+fn r3minus(fields: &Fields) -> State {
+    let row = |row: &Value| -> EndRow { (int(&row[0]), payload(&row[1]), int(&row[2])) };
+    let ends = |value: &Value| -> Vec<EndRow> { rows(value).iter().map(row).collect() };
+    let index = |(slot, value): (&String, &Value)| (slot.parse().expect("a slot"), ends(value));
+    let indexes = fields["indexes"].as_object().expect("an object").iter().map(index);
+    State::R3Minus {
+        output: ends(&fields["output"]),
+        indexes: indexes.collect(),
     }
 }
 

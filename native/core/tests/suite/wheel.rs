@@ -35,14 +35,12 @@ impl Twin {
     }
 
     fn remove(&mut self, id: u32) {
-        self.wheel.remove(&mut self.nodes, id);
         self.nodes.remove(id);
         self.due.remove(&id);
         self.ids.retain(|&other| other != id);
     }
 
     fn move_to(&mut self, id: u32, due: i64) {
-        self.wheel.remove(&mut self.nodes, id);
         self.nodes.get_mut(id).due = due;
         self.wheel.add(&self.nodes, id);
         self.due.insert(id, due);
