@@ -14,7 +14,9 @@ PUBLISH, stages
       | -- attach ------------------------------> |    exactly one, first
       | <------------------------- accepted ----- |    or the call ends with a status (see below)
       | -- batch(1), batch(2), ... -------------> |    sequence counts from 1 without gaps
-      | <------ ack | fast_forward | detached --- |    at any time after accepted
+      | -- skip(t) -----------------------------> |    optional: events that end before t are left out from here on
+      | <-- ack | fast_forward | change_role ---- |    at any time after accepted
+      | <------------------------ detached ------ |    the last message, after a fault
       | -- leave -------------------------------> |    optional; then the publisher half-closes
       | <------------------------ status OK ----- |    everything received before has been merged
 
@@ -26,18 +28,30 @@ PUBLISH, stages
     element or after it was merged; everything before it was.
   * A publisher must read: acks and fast_forward are small, and a publisher that never reads is not
     disconnected, but it will keep more live events than it needs.
+  * `fast_forward(t)` is advice (section V.D of the paper): nothing that ends before t is of interest here. A publisher that follows it
+    says `skip(t)` before it leaves anything out. Until its own stable point has reached t the input does not count as redundant. A
+    publisher that feeds several servers must not skip what any of them still wants.
+  * `change_role` asks the publisher to attach again, as a newer incarnation in the given role: how an observed
+    input is promoted.
   * When the server is slow, HTTP/2 flow control holds the publisher. There is no other limit on batches in flight.
 
 SUBSCRIBE, stages
 
     subscriber                                  server
       | -- SubscribeRequest --------------------> |
-      | <------------------------ snapshot_begin  |    stable point at which the snapshot was taken
+      | <------------------------ snapshot_begin  |    what follows is right for events with Ve >= complete_from
       | <------------------------ batch ... ----- |    the live events as inserts, then one stable
       | <------------------------ snapshot_end -- |
       | <------------------------ batch ... ----- |    deltas: all elements that the merge emits from here on
       | <------------------------ progress ------ |    when nothing was sent for a while: still alive, stable point
 
+  * A RESUME TOKEN is logical time: `MERGE@T` says that the reader knows every event with Ve < T. It is valid at any
+    server of the merge, whichever wrote it. The answer is a snapshot that holds every event with Ve >= T, frozen
+    ones among them (in place of the live events as of now), then deltas as always. Where T is older than what the server
+    retains: OUT_OF_RANGE, with the retained range, or, if the request allows it, a snapshot that begins later.
+  * A subscriber may read several servers at once and merge their streams, each an input that joins at its
+    complete_from: servers know nothing of each other.
+  * `marks` follow the batch that they belong to, if they were asked for.
   * A batch never tears an element. A subscriber may see the same stable point more than once.
   * A subscriber that does not read is cut off with RESOURCE_EXHAUSTED when its queue is full; it can subscribe
     again and gets a fresh snapshot. It never slows another subscriber or a publisher.
@@ -49,9 +63,12 @@ STATUS CODES (the message says what was attempted, what was wrong and where)
     NOT_FOUND            no such merge, or no such input
     ALREADY_EXISTS       a live replica has that name and this is not a newer incarnation
     ABORTED              fenced: a newer incarnation of this replica has attached
+    OUT_OF_RANGE         a resume token is older than what is retained
     RESOURCE_EXHAUSTED   a limit: batch or payload size, number of inputs, subscribers, slow subscriber
     UNAVAILABLE          the server drains; try another server or try again
-    UNAUTHENTICATED, PERMISSION_DENIED  reserved for credentials
+    UNAUTHENTICATED      no credentials, or none that are valid now
+    PERMISSION_DENIED    the credentials do not allow this for this merge, or this replica name; or the input is quarantined
+    DATA_LOSS            the merge's store is damaged and was not opened
 
 LIMITS (defaults; a server can be started with others, and says so in DescribeServer)
 
@@ -290,27 +307,50 @@ class PublishRequest(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class Skip(_message.Message):
+        """Events that end before `until` are left out from here on."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        UNTIL_FIELD_NUMBER: _builtins.int
+        until: _builtins.int
+        def __init__(
+            self,
+            *,
+            until: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["until", b"until"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ATTACH_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
     LEAVE_FIELD_NUMBER: _builtins.int
+    SKIP_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def attach(self) -> Global___Attach: ...
     @_builtins.property
     def batch(self) -> Global___PublishRequest.SequencedBatch: ...
     @_builtins.property
     def leave(self) -> Global___PublishRequest.Leave: ...
+    @_builtins.property
+    def skip(self) -> Global___PublishRequest.Skip: ...
     def __init__(
         self,
         *,
         attach: Global___Attach | None = ...,
         batch: Global___PublishRequest.SequencedBatch | None = ...,
         leave: Global___PublishRequest.Leave | None = ...,
+        skip: Global___PublishRequest.Skip | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "batch", b"batch", "leave", b"leave", "message", b"message"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "batch", b"batch", "leave", b"leave", "message", b"message", "skip", b"skip"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "batch", b"batch", "leave", b"leave", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "batch", b"batch", "leave", b"leave", "message", b"message", "skip", b"skip"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attach", "batch", "leave"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attach", "batch", "leave", "skip"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -425,10 +465,30 @@ class PublishResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class ChangeRole(_message.Message):
+        """Attach again, as a newer incarnation, in this role."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        ROLE_FIELD_NUMBER: _builtins.int
+        role: Global___Role.ValueType
+        def __init__(
+            self,
+            *,
+            role: Global___Role.ValueType = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["role", b"role"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ACCEPTED_FIELD_NUMBER: _builtins.int
     ACK_FIELD_NUMBER: _builtins.int
     FAST_FORWARD_FIELD_NUMBER: _builtins.int
     DETACHED_FIELD_NUMBER: _builtins.int
+    CHANGE_ROLE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def accepted(self) -> Global___PublishResponse.Accepted: ...
     @_builtins.property
@@ -437,6 +497,8 @@ class PublishResponse(_message.Message):
     def fast_forward(self) -> Global___PublishResponse.FastForward: ...
     @_builtins.property
     def detached(self) -> Global___PublishResponse.Detached: ...
+    @_builtins.property
+    def change_role(self) -> Global___PublishResponse.ChangeRole: ...
     def __init__(
         self,
         *,
@@ -444,12 +506,13 @@ class PublishResponse(_message.Message):
         ack: Global___PublishResponse.Ack | None = ...,
         fast_forward: Global___PublishResponse.FastForward | None = ...,
         detached: Global___PublishResponse.Detached | None = ...,
+        change_role: Global___PublishResponse.ChangeRole | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ack", b"ack", "detached", b"detached", "fast_forward", b"fast_forward", "message", b"message"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ack", b"ack", "change_role", b"change_role", "detached", b"detached", "fast_forward", b"fast_forward", "message", b"message"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ack", b"ack", "detached", b"detached", "fast_forward", b"fast_forward", "message", b"message"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "ack", b"ack", "change_role", b"change_role", "detached", b"detached", "fast_forward", b"fast_forward", "message", b"message"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["accepted", "ack", "fast_forward", "detached"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["accepted", "ack", "fast_forward", "detached", "change_role"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -462,21 +525,33 @@ class SubscribeRequest(_message.Message):
     MERGE_FIELD_NUMBER: _builtins.int
     SUBSCRIBER_FIELD_NUMBER: _builtins.int
     WAIT_FOR_MERGE_FIELD_NUMBER: _builtins.int
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_IF_TOO_OLD_FIELD_NUMBER: _builtins.int
+    MARKS_FIELD_NUMBER: _builtins.int
     merge: _builtins.str
     subscriber: _builtins.str
     """Shown in status and metrics, and in the message that cuts a slow subscriber off."""
     wait_for_merge: _builtins.bool
     """Wait for a merge that does not exist yet instead of NOT_FOUND."""
+    resume_token: _builtins.str
+    """MERGE@T, see above. Empty: a snapshot of now."""
+    snapshot_if_too_old: _builtins.bool
+    """A token that is too old gets a snapshot that begins later, instead of OUT_OF_RANGE."""
+    marks: _builtins.bool
+    """Send `marks` after each batch that has inserts."""
     def __init__(
         self,
         *,
         merge: _builtins.str = ...,
         subscriber: _builtins.str = ...,
         wait_for_merge: _builtins.bool = ...,
+        resume_token: _builtins.str = ...,
+        snapshot_if_too_old: _builtins.bool = ...,
+        marks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["merge", b"merge", "subscriber", b"subscriber", "wait_for_merge", b"wait_for_merge"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["marks", b"marks", "merge", b"merge", "resume_token", b"resume_token", "snapshot_if_too_old", b"snapshot_if_too_old", "subscriber", b"subscriber", "wait_for_merge", b"wait_for_merge"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -493,8 +568,11 @@ class SubscribeResponse(_message.Message):
         STABLE_POINT_FIELD_NUMBER: _builtins.int
         EVENTS_FIELD_NUMBER: _builtins.int
         SCHEMA_FIELD_NUMBER: _builtins.int
+        COMPLETE_FROM_FIELD_NUMBER: _builtins.int
         stable_point: _builtins.int
         events: _builtins.int
+        complete_from: _builtins.int
+        """What follows is right for every event with Ve >= complete_from. Absent: for every event."""
         @_builtins.property
         def schema(self) -> Global___Schema: ...
         def __init__(
@@ -503,12 +581,15 @@ class SubscribeResponse(_message.Message):
             stable_point: _builtins.int = ...,
             events: _builtins.int = ...,
             schema: Global___Schema | None = ...,
+            complete_from: _builtins.int | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["schema", b"schema"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "complete_from", b"complete_from", "schema", b"schema"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "schema", b"schema", "stable_point", b"stable_point"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "complete_from", b"complete_from", "events", b"events", "schema", b"schema", "stable_point", b"stable_point"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        _WhichOneofReturnType__complete_from: _TypeAlias = _typing.Literal["complete_from"]  # noqa: Y015
+        _WhichOneofArgType__complete_from: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__complete_from) -> _WhichOneofReturnType__complete_from | None: ...
 
     @_typing.final
     class SnapshotEnd(_message.Message):
@@ -520,6 +601,28 @@ class SubscribeResponse(_message.Message):
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
         _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Marks(_message.Message):
+        """For each insert of the batch before, in order: how many inputs say the same event at this moment. 0: not known
+        (r0 to r2 keep no entries by input).
+        """
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        SUPPORTERS_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def supporters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+        def __init__(
+            self,
+            *,
+            supporters: _abc.Iterable[_builtins.int] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["supporters", b"supporters"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -544,6 +647,7 @@ class SubscribeResponse(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     SNAPSHOT_END_FIELD_NUMBER: _builtins.int
     PROGRESS_FIELD_NUMBER: _builtins.int
+    MARKS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def snapshot_begin(self) -> Global___SubscribeResponse.SnapshotBegin: ...
     @_builtins.property
@@ -552,6 +656,8 @@ class SubscribeResponse(_message.Message):
     def snapshot_end(self) -> Global___SubscribeResponse.SnapshotEnd: ...
     @_builtins.property
     def progress(self) -> Global___SubscribeResponse.Progress: ...
+    @_builtins.property
+    def marks(self) -> Global___SubscribeResponse.Marks: ...
     def __init__(
         self,
         *,
@@ -559,12 +665,13 @@ class SubscribeResponse(_message.Message):
         batch: Global___Batch | None = ...,
         snapshot_end: Global___SubscribeResponse.SnapshotEnd | None = ...,
         progress: Global___SubscribeResponse.Progress | None = ...,
+        marks: Global___SubscribeResponse.Marks | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "message", b"message", "progress", b"progress", "snapshot_begin", b"snapshot_begin", "snapshot_end", b"snapshot_end"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "marks", b"marks", "message", b"message", "progress", b"progress", "snapshot_begin", b"snapshot_begin", "snapshot_end", b"snapshot_end"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "message", b"message", "progress", b"progress", "snapshot_begin", b"snapshot_begin", "snapshot_end", b"snapshot_end"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "marks", b"marks", "message", b"message", "progress", b"progress", "snapshot_begin", b"snapshot_begin", "snapshot_end", b"snapshot_end"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["snapshot_begin", "batch", "snapshot_end", "progress"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["snapshot_begin", "batch", "snapshot_end", "progress", "marks"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -695,11 +802,14 @@ class InputStatus(_message.Message):
     LATE_FIELD_NUMBER: _builtins.int
     WON_FIELD_NUMBER: _builtins.int
     ATTACHED_SECONDS_FIELD_NUMBER: _builtins.int
+    SKIPPED_UNTIL_FIELD_NUMBER: _builtins.int
+    FAST_FORWARDED_TO_FIELD_NUMBER: _builtins.int
+    EQUAL_INTERVALS_FIELD_NUMBER: _builtins.int
     replica: _builtins.str
     incarnation: _builtins.int
     role: Global___Role.ValueType
     state: _builtins.str
-    """joining, joined"""
+    """joining, joined, skipping (does not count until its stable point has reached skipped_until), leaving, observing"""
     stable_point: _builtins.int
     join_at: _builtins.int
     late: _builtins.int
@@ -707,6 +817,12 @@ class InputStatus(_message.Message):
     won: _builtins.int
     """Output elements that this input was the first to cause."""
     attached_seconds: _builtins.float
+    skipped_until: _builtins.int
+    """Events that end before this were left out after a fast-forward."""
+    fast_forwarded_to: _builtins.int
+    """The last fast-forward that the input was told."""
+    equal_intervals: _builtins.int
+    """Intervals in a row, up to the last compared one, in which the input's frozen events equalled the others'."""
     @_builtins.property
     def properties(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -725,14 +841,26 @@ class InputStatus(_message.Message):
         late: _builtins.int = ...,
         won: _builtins.int = ...,
         attached_seconds: _builtins.float = ...,
+        skipped_until: _builtins.int | None = ...,
+        fast_forwarded_to: _builtins.int | None = ...,
+        equal_intervals: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_join_at", b"_join_at", "join_at", b"join_at", "received", b"received"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fast_forwarded_to", b"_fast_forwarded_to", "_join_at", b"_join_at", "_skipped_until", b"_skipped_until", "fast_forwarded_to", b"fast_forwarded_to", "join_at", b"join_at", "received", b"received", "skipped_until", b"skipped_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_join_at", b"_join_at", "attached_seconds", b"attached_seconds", "incarnation", b"incarnation", "join_at", b"join_at", "late", b"late", "properties", b"properties", "received", b"received", "replica", b"replica", "role", b"role", "stable_point", b"stable_point", "state", b"state", "won", b"won"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fast_forwarded_to", b"_fast_forwarded_to", "_join_at", b"_join_at", "_skipped_until", b"_skipped_until", "attached_seconds", b"attached_seconds", "equal_intervals", b"equal_intervals", "fast_forwarded_to", b"fast_forwarded_to", "incarnation", b"incarnation", "join_at", b"join_at", "late", b"late", "properties", b"properties", "received", b"received", "replica", b"replica", "role", b"role", "skipped_until", b"skipped_until", "stable_point", b"stable_point", "state", b"state", "won", b"won"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__fast_forwarded_to: _TypeAlias = _typing.Literal["fast_forwarded_to"]  # noqa: Y015
+    _WhichOneofArgType__fast_forwarded_to: _TypeAlias = _typing.Literal["_fast_forwarded_to", b"_fast_forwarded_to"]  # noqa: Y015
     _WhichOneofReturnType__join_at: _TypeAlias = _typing.Literal["join_at"]  # noqa: Y015
     _WhichOneofArgType__join_at: _TypeAlias = _typing.Literal["_join_at", b"_join_at"]  # noqa: Y015
+    _WhichOneofReturnType__skipped_until: _TypeAlias = _typing.Literal["skipped_until"]  # noqa: Y015
+    _WhichOneofArgType__skipped_until: _TypeAlias = _typing.Literal["_skipped_until", b"_skipped_until"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fast_forwarded_to) -> _WhichOneofReturnType__fast_forwarded_to | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__join_at) -> _WhichOneofReturnType__join_at | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__skipped_until) -> _WhichOneofReturnType__skipped_until | None: ...
 
 Global___InputStatus: _TypeAlias = InputStatus  # noqa: Y015
 
@@ -805,6 +933,14 @@ class DescribeMergeResponse(_message.Message):
     DETACHED_FIELD_NUMBER: _builtins.int
     SUBSCRIBERS_FIELD_NUMBER: _builtins.int
     SCHEMA_FIELD_NUMBER: _builtins.int
+    RETAINED_FROM_FIELD_NUMBER: _builtins.int
+    COMPLETE_FROM_FIELD_NUMBER: _builtins.int
+    STORE_FIELD_NUMBER: _builtins.int
+    GAPS_FIELD_NUMBER: _builtins.int
+    DIVERGENCE_POLICY_FIELD_NUMBER: _builtins.int
+    DIVERGENCES_FIELD_NUMBER: _builtins.int
+    QUARANTINED_FIELD_NUMBER: _builtins.int
+    SWITCHES_FIELD_NUMBER: _builtins.int
     algorithm_reason: _builtins.str
     policy: _builtins.str
     engine: _builtins.str
@@ -813,6 +949,18 @@ class DescribeMergeResponse(_message.Message):
     """The merge goes on after the loss of this many inputs."""
     refused: _builtins.int
     """Elements of fenced incarnations that were refused."""
+    retained_from: _builtins.int
+    """A subscriber can resume at any time from here to the stable point. Absent: from the beginning."""
+    complete_from: _builtins.int
+    """The output is right for events with Ve >= complete_from. Absent: for all."""
+    store: _builtins.str
+    """memory, durable, or what is wrong with the store, such as "disk full"."""
+    gaps: _builtins.int
+    """Stretches of time that no input could tell any more."""
+    divergence_policy: _builtins.str
+    """none, alarm, majority, hold, quarantine"""
+    divergences: _builtins.int
+    """Intervals in which inputs differed."""
     @_builtins.property
     def summary(self) -> Global___MergeSummary: ...
     @_builtins.property
@@ -827,6 +975,14 @@ class DescribeMergeResponse(_message.Message):
     def subscribers(self) -> _containers.RepeatedCompositeFieldContainer[Global___SubscriberStatus]: ...
     @_builtins.property
     def schema(self) -> Global___Schema: ...
+    @_builtins.property
+    def quarantined(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names that may not attach until they are released."""
+
+    @_builtins.property
+    def switches(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Algorithm changes at run time, oldest first, with their reasons; bounded."""
+
     def __init__(
         self,
         *,
@@ -842,14 +998,346 @@ class DescribeMergeResponse(_message.Message):
         detached: _abc.Iterable[Global___DetachedInput] | None = ...,
         subscribers: _abc.Iterable[Global___SubscriberStatus] | None = ...,
         schema: Global___Schema | None = ...,
+        retained_from: _builtins.int | None = ...,
+        complete_from: _builtins.int | None = ...,
+        store: _builtins.str = ...,
+        gaps: _builtins.int = ...,
+        divergence_policy: _builtins.str = ...,
+        divergences: _builtins.int = ...,
+        quarantined: _abc.Iterable[_builtins.str] | None = ...,
+        switches: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["emitted", b"emitted", "schema", b"schema", "summary", b"summary"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "_retained_from", b"_retained_from", "complete_from", b"complete_from", "emitted", b"emitted", "retained_from", b"retained_from", "schema", b"schema", "summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["algorithm_reason", b"algorithm_reason", "detached", b"detached", "emitted", b"emitted", "engine", b"engine", "inputs", b"inputs", "live_events", b"live_events", "policy", b"policy", "refused", b"refused", "schema", b"schema", "subscribers", b"subscribers", "summary", b"summary", "survives_losses", b"survives_losses"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "_retained_from", b"_retained_from", "algorithm_reason", b"algorithm_reason", "complete_from", b"complete_from", "detached", b"detached", "divergence_policy", b"divergence_policy", "divergences", b"divergences", "emitted", b"emitted", "engine", b"engine", "gaps", b"gaps", "inputs", b"inputs", "live_events", b"live_events", "policy", b"policy", "quarantined", b"quarantined", "refused", b"refused", "retained_from", b"retained_from", "schema", b"schema", "store", b"store", "subscribers", b"subscribers", "summary", b"summary", "survives_losses", b"survives_losses", "switches", b"switches"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__complete_from: _TypeAlias = _typing.Literal["complete_from"]  # noqa: Y015
+    _WhichOneofArgType__complete_from: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from"]  # noqa: Y015
+    _WhichOneofReturnType__retained_from: _TypeAlias = _typing.Literal["retained_from"]  # noqa: Y015
+    _WhichOneofArgType__retained_from: _TypeAlias = _typing.Literal["_retained_from", b"_retained_from"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__complete_from) -> _WhichOneofReturnType__complete_from | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__retained_from) -> _WhichOneofReturnType__retained_from | None: ...
+
+Global___DescribeMergeResponse: _TypeAlias = DescribeMergeResponse  # noqa: Y015
+
+@_typing.final
+class CertifyMergeRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MERGE_FIELD_NUMBER: _builtins.int
+    merge: _builtins.str
+    def __init__(
+        self,
+        *,
+        merge: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["merge", b"merge"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DescribeMergeResponse: _TypeAlias = DescribeMergeResponse  # noqa: Y015
+Global___CertifyMergeRequest: _TypeAlias = CertifyMergeRequest  # noqa: Y015
+
+@_typing.final
+class IntervalReport(_message.Message):
+    """One interval of time, by the end of events: those with start <= Ve < end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Digest(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        REPLICA_FIELD_NUMBER: _builtins.int
+        EVENTS_FIELD_NUMBER: _builtins.int
+        DIGEST_FIELD_NUMBER: _builtins.int
+        replica: _builtins.str
+        events: _builtins.int
+        digest: _builtins.str
+        """128 bits, hexadecimal, independent of order; comparable within one interval of one merge only."""
+        def __init__(
+            self,
+            *,
+            replica: _builtins.str = ...,
+            events: _builtins.int = ...,
+            digest: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "events", b"events", "replica", b"replica"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Difference(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PAYLOAD_FIELD_NUMBER: _builtins.int
+        VS_FIELD_NUMBER: _builtins.int
+        VE_FIELD_NUMBER: _builtins.int
+        PRESENT_FIELD_NUMBER: _builtins.int
+        ABSENT_FIELD_NUMBER: _builtins.int
+        payload: _builtins.bytes
+        """The event, or how often each input has it if more than once."""
+        vs: _builtins.int
+        ve: _builtins.int
+        @_builtins.property
+        def present(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+            """The inputs that have it and those that lack it."""
+
+        @_builtins.property
+        def absent(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+        def __init__(
+            self,
+            *,
+            payload: _builtins.bytes = ...,
+            vs: _builtins.int = ...,
+            ve: _builtins.int = ...,
+            present: _abc.Iterable[_builtins.str] | None = ...,
+            absent: _abc.Iterable[_builtins.str] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["absent", b"absent", "payload", b"payload", "present", b"present", "ve", b"ve", "vs", b"vs"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    DIGESTS_FIELD_NUMBER: _builtins.int
+    DIFFERENCES_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    start: _builtins.int
+    end: _builtins.int
+    missing: _builtins.str
+    """Why differences are not complete, such as "the elements are no longer kept"; empty: they are."""
+    @_builtins.property
+    def digests(self) -> _containers.RepeatedCompositeFieldContainer[Global___IntervalReport.Digest]: ...
+    @_builtins.property
+    def differences(self) -> _containers.RepeatedCompositeFieldContainer[Global___IntervalReport.Difference]:
+        """The first that differ, in order of (vs, payload, ve); bounded."""
+
+    def __init__(
+        self,
+        *,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+        digests: _abc.Iterable[Global___IntervalReport.Digest] | None = ...,
+        differences: _abc.Iterable[Global___IntervalReport.Difference] | None = ...,
+        missing: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["differences", b"differences", "digests", b"digests", "end", b"end", "missing", b"missing", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IntervalReport: _TypeAlias = IntervalReport  # noqa: Y015
+
+@_typing.final
+class CertifyMergeResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class InputReport(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        REPLICA_FIELD_NUMBER: _builtins.int
+        COMPARED_FIELD_NUMBER: _builtins.int
+        EQUAL_FIELD_NUMBER: _builtins.int
+        EQUAL_IN_ROW_FIELD_NUMBER: _builtins.int
+        WORDS_FIELD_NUMBER: _builtins.int
+        replica: _builtins.str
+        compared: _builtins.int
+        """Compared intervals and how many of them were equal to the majority's."""
+        equal: _builtins.int
+        equal_in_row: _builtins.int
+        """Equal ones in a row up to now."""
+        words: _builtins.str
+        """"v2 equal over 12 intervals", for people."""
+        def __init__(
+            self,
+            *,
+            replica: _builtins.str = ...,
+            compared: _builtins.int = ...,
+            equal: _builtins.int = ...,
+            equal_in_row: _builtins.int = ...,
+            words: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["compared", b"compared", "equal", b"equal", "equal_in_row", b"equal_in_row", "replica", b"replica", "words", b"words"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    POLICY_FIELD_NUMBER: _builtins.int
+    INTERVAL_FIELD_NUMBER: _builtins.int
+    INPUTS_FIELD_NUMBER: _builtins.int
+    DIVERGENT_FIELD_NUMBER: _builtins.int
+    policy: _builtins.str
+    interval: _builtins.int
+    """Length of an interval in units of time."""
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___CertifyMergeResponse.InputReport]: ...
+    @_builtins.property
+    def divergent(self) -> _containers.RepeatedCompositeFieldContainer[Global___IntervalReport]:
+        """The most recent divergent intervals, newest first; bounded."""
+
+    def __init__(
+        self,
+        *,
+        policy: _builtins.str = ...,
+        interval: _builtins.int = ...,
+        inputs: _abc.Iterable[Global___CertifyMergeResponse.InputReport] | None = ...,
+        divergent: _abc.Iterable[Global___IntervalReport] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["divergent", b"divergent", "inputs", b"inputs", "interval", b"interval", "policy", b"policy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CertifyMergeResponse: _TypeAlias = CertifyMergeResponse  # noqa: Y015
+
+@_typing.final
+class DetachInputRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MERGE_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    QUARANTINE_FIELD_NUMBER: _builtins.int
+    merge: _builtins.str
+    replica: _builtins.str
+    reason: _builtins.str
+    quarantine: _builtins.bool
+    def __init__(
+        self,
+        *,
+        merge: _builtins.str = ...,
+        replica: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        quarantine: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["merge", b"merge", "quarantine", b"quarantine", "reason", b"reason", "replica", b"replica"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DetachInputRequest: _TypeAlias = DetachInputRequest  # noqa: Y015
+
+@_typing.final
+class DetachInputResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DetachInputResponse: _TypeAlias = DetachInputResponse  # noqa: Y015
+
+@_typing.final
+class ReleaseInputRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MERGE_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
+    merge: _builtins.str
+    replica: _builtins.str
+    def __init__(
+        self,
+        *,
+        merge: _builtins.str = ...,
+        replica: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["merge", b"merge", "replica", b"replica"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseInputRequest: _TypeAlias = ReleaseInputRequest  # noqa: Y015
+
+@_typing.final
+class ReleaseInputResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseInputResponse: _TypeAlias = ReleaseInputResponse  # noqa: Y015
+
+@_typing.final
+class CutoverRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MERGE_FIELD_NUMBER: _builtins.int
+    FROM_FIELD_NUMBER: _builtins.int
+    TO_FIELD_NUMBER: _builtins.int
+    INTERVALS_FIELD_NUMBER: _builtins.int
+    TIMEOUT_SECONDS_FIELD_NUMBER: _builtins.int
+    merge: _builtins.str
+    to: _builtins.str
+    intervals: _builtins.int
+    """Equal intervals in a row that certify the new one."""
+    timeout_seconds: _builtins.float
+    """After so long without success nothing has changed. 0: the server's default."""
+    def __init__(
+        self,
+        *,
+        merge: _builtins.str = ...,
+        to: _builtins.str = ...,
+        intervals: _builtins.int = ...,
+        timeout_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from", b"from", "intervals", b"intervals", "merge", b"merge", "timeout_seconds", b"timeout_seconds", "to", b"to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CutoverRequest: _TypeAlias = CutoverRequest  # noqa: Y015
+
+@_typing.final
+class CutoverProgress(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STAGE_FIELD_NUMBER: _builtins.int
+    WORDS_FIELD_NUMBER: _builtins.int
+    EQUAL_INTERVALS_FIELD_NUMBER: _builtins.int
+    stage: _builtins.str
+    """waiting, joined, certifying, promoting, leaving, done, rolled-back"""
+    words: _builtins.str
+    equal_intervals: _builtins.int
+    def __init__(
+        self,
+        *,
+        stage: _builtins.str = ...,
+        words: _builtins.str = ...,
+        equal_intervals: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["equal_intervals", b"equal_intervals", "stage", b"stage", "words", b"words"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CutoverProgress: _TypeAlias = CutoverProgress  # noqa: Y015
 
 @_typing.final
 class Limits(_message.Message):
@@ -908,9 +1396,14 @@ class DescribeServerResponse(_message.Message):
     ENGINE_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     UPTIME_SECONDS_FIELD_NUMBER: _builtins.int
+    TRANSPORT_SECURITY_FIELD_NUMBER: _builtins.int
+    TOKENS_REQUIRED_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     engine: _builtins.str
     uptime_seconds: _builtins.float
+    transport_security: _builtins.str
+    """none, tls, mtls; and whether tokens are asked for."""
+    tokens_required: _builtins.bool
     @_builtins.property
     def limits(self) -> Global___Limits: ...
     def __init__(
@@ -920,10 +1413,12 @@ class DescribeServerResponse(_message.Message):
         engine: _builtins.str = ...,
         limits: Global___Limits | None = ...,
         uptime_seconds: _builtins.float = ...,
+        transport_security: _builtins.str = ...,
+        tokens_required: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "limits", b"limits", "uptime_seconds", b"uptime_seconds", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["engine", b"engine", "limits", b"limits", "tokens_required", b"tokens_required", "transport_security", b"transport_security", "uptime_seconds", b"uptime_seconds", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

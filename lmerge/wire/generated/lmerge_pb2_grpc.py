@@ -38,6 +38,26 @@ class LmergeStub:
                 request_serializer=lmerge_dot_v1_dot_lmerge__pb2.DescribeServerRequest.SerializeToString,
                 response_deserializer=lmerge_dot_v1_dot_lmerge__pb2.DescribeServerResponse.FromString,
                 _registered_method=True)
+        self.CertifyMerge = channel.unary_unary(
+                '/lmerge.v1.Lmerge/CertifyMerge',
+                request_serializer=lmerge_dot_v1_dot_lmerge__pb2.CertifyMergeRequest.SerializeToString,
+                response_deserializer=lmerge_dot_v1_dot_lmerge__pb2.CertifyMergeResponse.FromString,
+                _registered_method=True)
+        self.DetachInput = channel.unary_unary(
+                '/lmerge.v1.Lmerge/DetachInput',
+                request_serializer=lmerge_dot_v1_dot_lmerge__pb2.DetachInputRequest.SerializeToString,
+                response_deserializer=lmerge_dot_v1_dot_lmerge__pb2.DetachInputResponse.FromString,
+                _registered_method=True)
+        self.ReleaseInput = channel.unary_unary(
+                '/lmerge.v1.Lmerge/ReleaseInput',
+                request_serializer=lmerge_dot_v1_dot_lmerge__pb2.ReleaseInputRequest.SerializeToString,
+                response_deserializer=lmerge_dot_v1_dot_lmerge__pb2.ReleaseInputResponse.FromString,
+                _registered_method=True)
+        self.Cutover = channel.unary_stream(
+                '/lmerge.v1.Lmerge/Cutover',
+                request_serializer=lmerge_dot_v1_dot_lmerge__pb2.CutoverRequest.SerializeToString,
+                response_deserializer=lmerge_dot_v1_dot_lmerge__pb2.CutoverProgress.FromString,
+                _registered_method=True)
 
 
 class LmergeServicer:
@@ -78,6 +98,34 @@ class LmergeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CertifyMerge(self, request, context):
+        """How far the inputs of a merge have been found equal, and where they differ.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DetachInput(self, request, context):
+        """End an input. With `quarantine` its name may not attach until it is released.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseInput(self, request, context):
+        """Let a quarantined name attach again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Cutover(self, request, context):
+        """Replace one input by another: it joins, is certified, is promoted, and the old one leaves; or nothing has changed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LmergeServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -105,6 +153,26 @@ def add_LmergeServicer_to_server(servicer, server):
                     servicer.DescribeServer,
                     request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.DescribeServerRequest.FromString,
                     response_serializer=lmerge_dot_v1_dot_lmerge__pb2.DescribeServerResponse.SerializeToString,
+            ),
+            'CertifyMerge': grpc.unary_unary_rpc_method_handler(
+                    servicer.CertifyMerge,
+                    request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.CertifyMergeRequest.FromString,
+                    response_serializer=lmerge_dot_v1_dot_lmerge__pb2.CertifyMergeResponse.SerializeToString,
+            ),
+            'DetachInput': grpc.unary_unary_rpc_method_handler(
+                    servicer.DetachInput,
+                    request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.DetachInputRequest.FromString,
+                    response_serializer=lmerge_dot_v1_dot_lmerge__pb2.DetachInputResponse.SerializeToString,
+            ),
+            'ReleaseInput': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseInput,
+                    request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.ReleaseInputRequest.FromString,
+                    response_serializer=lmerge_dot_v1_dot_lmerge__pb2.ReleaseInputResponse.SerializeToString,
+            ),
+            'Cutover': grpc.unary_stream_rpc_method_handler(
+                    servicer.Cutover,
+                    request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.CutoverRequest.FromString,
+                    response_serializer=lmerge_dot_v1_dot_lmerge__pb2.CutoverProgress.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -242,6 +310,114 @@ class Lmerge:
             '/lmerge.v1.Lmerge/DescribeServer',
             lmerge_dot_v1_dot_lmerge__pb2.DescribeServerRequest.SerializeToString,
             lmerge_dot_v1_dot_lmerge__pb2.DescribeServerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CertifyMerge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lmerge.v1.Lmerge/CertifyMerge',
+            lmerge_dot_v1_dot_lmerge__pb2.CertifyMergeRequest.SerializeToString,
+            lmerge_dot_v1_dot_lmerge__pb2.CertifyMergeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DetachInput(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lmerge.v1.Lmerge/DetachInput',
+            lmerge_dot_v1_dot_lmerge__pb2.DetachInputRequest.SerializeToString,
+            lmerge_dot_v1_dot_lmerge__pb2.DetachInputResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseInput(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lmerge.v1.Lmerge/ReleaseInput',
+            lmerge_dot_v1_dot_lmerge__pb2.ReleaseInputRequest.SerializeToString,
+            lmerge_dot_v1_dot_lmerge__pb2.ReleaseInputResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Cutover(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/lmerge.v1.Lmerge/Cutover',
+            lmerge_dot_v1_dot_lmerge__pb2.CutoverRequest.SerializeToString,
+            lmerge_dot_v1_dot_lmerge__pb2.CutoverProgress.FromString,
             options,
             channel_credentials,
             insecure,

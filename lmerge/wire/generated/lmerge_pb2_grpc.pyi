@@ -14,7 +14,9 @@ PUBLISH, stages
       | -- attach ------------------------------> |    exactly one, first
       | <------------------------- accepted ----- |    or the call ends with a status (see below)
       | -- batch(1), batch(2), ... -------------> |    sequence counts from 1 without gaps
-      | <------ ack | fast_forward | detached --- |    at any time after accepted
+      | -- skip(t) -----------------------------> |    optional: events that end before t are left out from here on
+      | <-- ack | fast_forward | change_role ---- |    at any time after accepted
+      | <------------------------ detached ------ |    the last message, after a fault
       | -- leave -------------------------------> |    optional; then the publisher half-closes
       | <------------------------ status OK ----- |    everything received before has been merged
 
@@ -26,18 +28,30 @@ PUBLISH, stages
     element or after it was merged; everything before it was.
   * A publisher must read: acks and fast_forward are small, and a publisher that never reads is not
     disconnected, but it will keep more live events than it needs.
+  * `fast_forward(t)` is advice (section V.D of the paper): nothing that ends before t is of interest here. A publisher that follows it
+    says `skip(t)` before it leaves anything out. Until its own stable point has reached t the input does not count as redundant. A
+    publisher that feeds several servers must not skip what any of them still wants.
+  * `change_role` asks the publisher to attach again, as a newer incarnation in the given role: how an observed
+    input is promoted.
   * When the server is slow, HTTP/2 flow control holds the publisher. There is no other limit on batches in flight.
 
 SUBSCRIBE, stages
 
     subscriber                                  server
       | -- SubscribeRequest --------------------> |
-      | <------------------------ snapshot_begin  |    stable point at which the snapshot was taken
+      | <------------------------ snapshot_begin  |    what follows is right for events with Ve >= complete_from
       | <------------------------ batch ... ----- |    the live events as inserts, then one stable
       | <------------------------ snapshot_end -- |
       | <------------------------ batch ... ----- |    deltas: all elements that the merge emits from here on
       | <------------------------ progress ------ |    when nothing was sent for a while: still alive, stable point
 
+  * A RESUME TOKEN is logical time: `MERGE@T` says that the reader knows every event with Ve < T. It is valid at any
+    server of the merge, whichever wrote it. The answer is a snapshot that holds every event with Ve >= T, frozen
+    ones among them (in place of the live events as of now), then deltas as always. Where T is older than what the server
+    retains: OUT_OF_RANGE, with the retained range, or, if the request allows it, a snapshot that begins later.
+  * A subscriber may read several servers at once and merge their streams, each an input that joins at its
+    complete_from: servers know nothing of each other.
+  * `marks` follow the batch that they belong to, if they were asked for.
   * A batch never tears an element. A subscriber may see the same stable point more than once.
   * A subscriber that does not read is cut off with RESOURCE_EXHAUSTED when its queue is full; it can subscribe
     again and gets a fresh snapshot. It never slows another subscriber or a publisher.
@@ -49,9 +63,12 @@ STATUS CODES (the message says what was attempted, what was wrong and where)
     NOT_FOUND            no such merge, or no such input
     ALREADY_EXISTS       a live replica has that name and this is not a newer incarnation
     ABORTED              fenced: a newer incarnation of this replica has attached
+    OUT_OF_RANGE         a resume token is older than what is retained
     RESOURCE_EXHAUSTED   a limit: batch or payload size, number of inputs, subscribers, slow subscriber
     UNAVAILABLE          the server drains; try another server or try again
-    UNAUTHENTICATED, PERMISSION_DENIED  reserved for credentials
+    UNAUTHENTICATED      no credentials, or none that are valid now
+    PERMISSION_DENIED    the credentials do not allow this for this merge, or this replica name; or the input is quarantined
+    DATA_LOSS            the merge's store is damaged and was not opened
 
 LIMITS (defaults; a server can be started with others, and says so in DescribeServer)
 
@@ -98,6 +115,14 @@ class LmergeStub:
     """Everything about one merge: algorithm and why, inputs, lag, counters."""
     DescribeServer: _grpc.UnaryUnaryMultiCallable[_lmerge_pb2.DescribeServerRequest, _lmerge_pb2.DescribeServerResponse]
     """Version, engine, limits."""
+    CertifyMerge: _grpc.UnaryUnaryMultiCallable[_lmerge_pb2.CertifyMergeRequest, _lmerge_pb2.CertifyMergeResponse]
+    """How far the inputs of a merge have been found equal, and where they differ."""
+    DetachInput: _grpc.UnaryUnaryMultiCallable[_lmerge_pb2.DetachInputRequest, _lmerge_pb2.DetachInputResponse]
+    """End an input. With `quarantine` its name may not attach until it is released."""
+    ReleaseInput: _grpc.UnaryUnaryMultiCallable[_lmerge_pb2.ReleaseInputRequest, _lmerge_pb2.ReleaseInputResponse]
+    """Let a quarantined name attach again."""
+    Cutover: _grpc.UnaryStreamMultiCallable[_lmerge_pb2.CutoverRequest, _lmerge_pb2.CutoverProgress]
+    """Replace one input by another: it joins, is certified, is promoted, and the old one leaves; or nothing has changed."""
 
 @_typing.type_check_only
 class LmergeAsyncStub(LmergeStub):
@@ -112,6 +137,14 @@ class LmergeAsyncStub(LmergeStub):
     """Everything about one merge: algorithm and why, inputs, lag, counters."""
     DescribeServer: _aio.UnaryUnaryMultiCallable[_lmerge_pb2.DescribeServerRequest, _lmerge_pb2.DescribeServerResponse]  # type: ignore[assignment]
     """Version, engine, limits."""
+    CertifyMerge: _aio.UnaryUnaryMultiCallable[_lmerge_pb2.CertifyMergeRequest, _lmerge_pb2.CertifyMergeResponse]  # type: ignore[assignment]
+    """How far the inputs of a merge have been found equal, and where they differ."""
+    DetachInput: _aio.UnaryUnaryMultiCallable[_lmerge_pb2.DetachInputRequest, _lmerge_pb2.DetachInputResponse]  # type: ignore[assignment]
+    """End an input. With `quarantine` its name may not attach until it is released."""
+    ReleaseInput: _aio.UnaryUnaryMultiCallable[_lmerge_pb2.ReleaseInputRequest, _lmerge_pb2.ReleaseInputResponse]  # type: ignore[assignment]
+    """Let a quarantined name attach again."""
+    Cutover: _aio.UnaryStreamMultiCallable[_lmerge_pb2.CutoverRequest, _lmerge_pb2.CutoverProgress]  # type: ignore[assignment]
+    """Replace one input by another: it joins, is certified, is promoted, and the old one leaves; or nothing has changed."""
 
 class LmergeServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -153,5 +186,37 @@ class LmergeServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_lmerge_pb2.DescribeServerResponse, _abc.Awaitable[_lmerge_pb2.DescribeServerResponse]]:
         """Version, engine, limits."""
+
+    @_abc_1.abstractmethod
+    def CertifyMerge(
+        self,
+        request: _lmerge_pb2.CertifyMergeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lmerge_pb2.CertifyMergeResponse, _abc.Awaitable[_lmerge_pb2.CertifyMergeResponse]]:
+        """How far the inputs of a merge have been found equal, and where they differ."""
+
+    @_abc_1.abstractmethod
+    def DetachInput(
+        self,
+        request: _lmerge_pb2.DetachInputRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lmerge_pb2.DetachInputResponse, _abc.Awaitable[_lmerge_pb2.DetachInputResponse]]:
+        """End an input. With `quarantine` its name may not attach until it is released."""
+
+    @_abc_1.abstractmethod
+    def ReleaseInput(
+        self,
+        request: _lmerge_pb2.ReleaseInputRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lmerge_pb2.ReleaseInputResponse, _abc.Awaitable[_lmerge_pb2.ReleaseInputResponse]]:
+        """Let a quarantined name attach again."""
+
+    @_abc_1.abstractmethod
+    def Cutover(
+        self,
+        request: _lmerge_pb2.CutoverRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_lmerge_pb2.CutoverProgress], _abc.AsyncIterator[_lmerge_pb2.CutoverProgress]]:
+        """Replace one input by another: it joins, is certified, is promoted, and the old one leaves; or nothing has changed."""
 
 def add_LmergeServicer_to_server(servicer: LmergeServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
