@@ -48,6 +48,9 @@ def serve(
     allow_downgrade: Annotated[
         bool, typer.Option("--allow-downgrade", help="Believe an input that breaks a property; change the algorithm.")
     ] = False,
+    feedback: Annotated[
+        int | None, typer.Option(metavar="LAG", min=0, help="Tell inputs that lag by more to fast-forward.")
+    ] = None,
     record: Annotated[
         str | None, typer.Option(metavar="FILE", help="Record what is merged; {merge} in FILE: one for each merge.")
     ] = None,
@@ -70,7 +73,7 @@ def serve(
     settings = Settings(
         host=host, port=port, http_port=None if http_port == -1 else http_port, algorithm=algorithm.value,
         policy=policy, closing=closing, allow_downgrade=allow_downgrade, allow_create=not no_create,
-        merges=tuple(merge or ()), record_path=record, engine=engine.value, shards=shards,
+        feedback_lag=feedback, merges=tuple(merge or ()), record_path=record, engine=engine.value, shards=shards,
     )
     asyncio.run(_serve(settings, ready_file))
 

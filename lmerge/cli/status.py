@@ -91,15 +91,23 @@ def inputs_table(described: Any, rates: dict[str, float] | None) -> Table:
     won = sum(item.won for item in described.inputs) or 1
     for item in described.inputs:
         received = item.received.inserts + item.received.adjusts + item.received.stables
-        state = "observing" if item.role == 2 else item.state
         row = [
-            item.replica, state, show_time(item.stable_point), lag(described.summary.stable_point, item.stable_point),
+            item.replica, _state(item), show_time(item.stable_point),
+            lag(described.summary.stable_point, item.stable_point),
             f"{received:,}", f"{item.late:,}", f"{item.won / won:.0%}",
         ]
         if rates is not None:
             row.append(f"{rates.get(item.replica, 0.0):,.0f}/s")
         table.add_row(*row)
     return table
+
+
+def _state(item: Any) -> str:
+    if item.state == "skipping":
+        return f"skipping to {show_time(item.skipped_until)}"
+    if item.state == "joining" and item.HasField("join_at"):
+        return f"joining at {show_time(item.join_at)}"
+    return str(item.state)
 
 
 def lag(output: int, own: int) -> str:

@@ -24,10 +24,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeVar
 
 from lmerge.core.batch import AnyBatch
-from lmerge.core.elements import NEG_INF
+from lmerge.core.elements import NEG_INF, show_time
 from lmerge.core.engines import NATIVE
 from lmerge.core.inputs import ACTIVE
-from lmerge.core.merge import Counts, Merge, Outcome
+from lmerge.core.merge import Counts, InputStatus, Merge, Outcome
 from lmerge.core.merge import InputDetached as Gone
 from lmerge.errors import (
     Draining,
@@ -41,6 +41,7 @@ from lmerge.errors import (
 from lmerge.service import log
 from lmerge.service.fanout import Subscriber, encoded, progress
 from lmerge.service.inbox import Inbox, Session, Work
+from lmerge.service.lifecycle import Life, survives_losses, to_fast_forward
 from lmerge.service.observed import Observed, observe
 from lmerge.service.record import Recorder
 from lmerge.service.settings import Settings
@@ -79,7 +80,7 @@ class Accepted(NamedTuple):
 class Attached:
     """The hub's record of one attached input."""
 
-    __slots__ = ("acked_stable", "attached_at", "joined", "merged", "name", "incarnation", "session", "unacked")
+    __slots__ = ("acked_stable", "attached_at", "incarnation", "joined", "life", "merged", "name", "session", "unacked")
 
     def __init__(self, name: str, incarnation: int, session: Session, joined: bool, stable_point: int) -> None:
         self.name = name
@@ -90,6 +91,7 @@ class Attached:
         self.unacked = False
         self.acked_stable = stable_point
         self.attached_at = time.monotonic()
+        self.life = Life()
 
 
 class Hub:
@@ -122,6 +124,7 @@ class Hub:
         self._output: list[AnyBatch] = []
         self._piece_limits = BatchLimits(self._turn_elements, settings.payload_bytes, 2 * settings.message_bytes)
         self._stable_ack_timer: asyncio.TimerHandle | None = None
+        self._feedback_timer: asyncio.TimerHandle | None = None
         self._progress_timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -142,7 +145,7 @@ class Hub:
 
     async def close(self) -> None:
         """End the task. Called after ``drain``, or for a merge that nobody uses."""
-        for timer in (self._stable_ack_timer, self._progress_timer):
+        for timer in (self._stable_ack_timer, self._feedback_timer, self._progress_timer):
             if timer is not None:
                 timer.cancel()
         if self._task is not None:
@@ -172,6 +175,16 @@ class Hub:
         """The merge for people and dashboards."""
         return self._before if self._before is not None else observe(self.merge)
 
+    @property
+    def lives(self) -> list[tuple[InputStatus, Life]]:
+        """The attached inputs: what the core knows, and what the server knows."""
+        return [(i, self._inputs[i.name].life) for i in self.observed.inputs if i.name in self._inputs]
+
+    @property
+    def survives_losses(self) -> int:
+        """How many inputs can be lost before the output stops."""
+        return survives_losses(self.lives)
+
     def attached(self, name: str) -> Attached | None:
         return self._inputs.get(name)
 
@@ -199,6 +212,17 @@ class Hub:
         """Detach the session's input after all of its batches, if it is still attached."""
         if self._is_alive:
             await self.call(lambda: self._leave(session, reason))
+
+    def leaving(self, session: Session) -> None:
+        """The session's input has said its last; it counts no more."""
+        inp = self._of(session)
+        if inp is not None:
+            inp.life.leaving = True
+
+    async def skip(self, session: Session, until: int) -> None:
+        """After all of the session's batches: its input leaves out what ends before ``until``. Raises UsageError."""
+        if self._is_alive:
+            await self.call(lambda: self._skip(session, until))
 
     def gone(self, session: Session, reason: str) -> None:
         """``leave`` for a stream that cannot wait."""
@@ -385,8 +409,23 @@ class Hub:
                 f"{_columns(request.schema)}, but the merge has {_columns(self.schema)}"
             )
 
+    def _of(self, session: Session) -> Attached | None:
+        return next((inp for inp in self._inputs.values() if inp.session is session), None)
+
+    def _skip(self, session: Session, until: int) -> None:
+        inp = self._of(session)
+        if inp is None:  # it has been detached meanwhile
+            return
+        status = next(i for i in self.merge.inputs() if i.name == inp.name)
+        if not inp.life.may_skip(until, status, self.merge.stable_point):
+            raise UsageError(
+                f"input {inp.name!r} of merge {self.name!r} cannot skip to {show_time(until)}: the merge is only at "
+                f"{show_time(self.merge.stable_point)}; attach again with that join_at"
+            )
+        inp.life.skipped_until = max(until, inp.life.skipped_until or until)
+
     def _leave(self, session: Session, reason: str) -> None:
-        inp = next((i for i in self._inputs.values() if i.session is session), None)
+        inp = self._of(session)
         if inp is None:
             return
         if self._recorder is not None:
@@ -507,6 +546,9 @@ class Hub:
         if others and self._stable_ack_timer is None:
             loop = asyncio.get_running_loop()
             self._stable_ack_timer = loop.call_later(self._settings.stable_ack_interval_s, self._send_stable_acks)
+        if others and self._settings.feedback_lag is not None and self._feedback_timer is None:
+            loop = asyncio.get_running_loop()
+            self._feedback_timer = loop.call_later(self._settings.feedback_interval_s, self._send_feedback)
 
     def _send_stable_acks(self) -> None:
         """Tell the inputs that were quiet how far others have moved the merge."""
@@ -514,6 +556,16 @@ class Hub:
         for inp in self._inputs.values():
             if inp.acked_stable != self._stable_point:
                 self._ack(inp)
+
+    def _send_feedback(self) -> None:
+        """V.D. The stable point is one that the publishers have been told, so a restart cannot take it back."""
+        self._feedback_timer = None
+        lag = self._settings.feedback_lag
+        assert lag is not None
+        for name in to_fast_forward(self.lives, self._stable_point, lag):
+            inp = self._inputs[name]
+            inp.life.fast_forwarded_to = self._stable_point
+            inp.session.fast_forward(self._stable_point)
 
     def _tick(self) -> None:
         """Once per progress interval, while there are subscribers: those that heard nothing hear that."""

@@ -22,6 +22,12 @@ class Session(Protocol):
     def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
         """Everything up to ``sequence`` is merged; the merge's stable point; whether the input counts."""
 
+    def fast_forward(self, until: int) -> None:
+        """V.D: nothing that ends before ``until`` is of interest."""
+
+    def change_role(self, role: str) -> None:
+        """The input is to attach again in this role."""
+
     def end(self, error: LmergeError, detached: pb.PublishResponse.Detached | None = None) -> None:
         """The input has ended, and not by its own wish."""
 

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.merge import Counts
 from lmerge.service.hub import Hub
+from lmerge.service.lifecycle import JOINED
 from lmerge.service.registry import Registry
 from lmerge.service.status import lmerge_version
 
@@ -87,7 +88,7 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
     for hub in hubs:
         live.add_metric([hub.name], hub.observed.live_count)
         inputs.add_metric([hub.name], len(hub.observed.inputs))
-        losses.add_metric([hub.name], hub.observed.survives_losses)
+        losses.add_metric([hub.name], hub.survives_losses)
         stable.add_metric([hub.name], _time(hub.observed.stable_point))
         queued.add_metric([hub.name], hub.queued_elements)
         readers.add_metric([hub.name], len(hub.subscribers))
@@ -114,7 +115,8 @@ def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
             stable.add_metric(key, _time(status.stable_point))
             behind = _time(front) - _time(status.stable_point) if front != status.stable_point else 0.0
             lag.add_metric(key, behind)
-            joined.add_metric(key, status.state == "joined")
+            attached = hub.attached(status.name)
+            joined.add_metric(key, attached is not None and attached.life.state(status) == JOINED)
     yield from (received, won, late, stable, lag, joined)
 
 

@@ -21,7 +21,6 @@ class Observed(NamedTuple):
     late: int
     refused: int
     live_count: int
-    survives_losses: int
     inputs: tuple[InputStatus, ...]
 
 
@@ -29,5 +28,5 @@ def observe(merge: Merge) -> Observed:
     """The merge as it is now."""
     return Observed(
         merge.algorithm, merge.algorithm_reason, merge.stable_point, merge.received, merge.emitted, merge.late,
-        merge.refused, merge.live_count, merge.survives_losses, tuple(merge.inputs()),
+        merge.refused, merge.live_count, tuple(merge.inputs()),
     )

@@ -1,7 +1,8 @@
-"""One publisher's stream: attach, batches up, acks down (PUBLISH of the wire document).
+"""One publisher's stream: attach, batches up, acks and feedback down (PUBLISH of the wire document).
 
 Two tasks: a reader that decodes batches and puts them into the merge's inbox (and so stops reading when that is
-full), and a writer that sends the latest ack. The hub ends the session when the input breaks a promise or is fenced.
+full), and a writer that sends the latest ack, the latest fast-forward and the latest change of role. The hub ends the
+session when the input breaks a promise or is fenced.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 M = TypeVar("M")
 
 _ROLES: Final = {pb.ROLE_UNSPECIFIED: ACTIVE, pb.ROLE_ACTIVE: ACTIVE, pb.ROLE_OBSERVE: OBSERVE}
+_ROLE_NUMBERS: Final = {ACTIVE: pb.ROLE_ACTIVE, OBSERVE: pb.ROLE_OBSERVE}
 
 
 class _Ack(NamedTuple):
@@ -44,6 +46,8 @@ class PublishSession:
         self._who = "a publisher"
         self._sequence = 0
         self._ack: _Ack | None = None
+        self._fast_forward: int | None = None
+        self._role: str | None = None
         self._detached: pb.PublishResponse.Detached | None = None
         self._ended: asyncio.Future[LmergeError] = asyncio.get_running_loop().create_future()
         self._wake = asyncio.Event()
@@ -53,6 +57,16 @@ class PublishSession:
 
     def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
         self._ack = _Ack(sequence, stable_point, joined)
+        self._wake.set()
+
+    def fast_forward(self, until: int) -> None:
+        """V.D: nothing that ends before ``until`` is of interest here."""
+        self._fast_forward = until
+        self._wake.set()
+
+    def change_role(self, role: str) -> None:
+        """The input is to attach again in this role."""
+        self._role = role
         self._wake.set()
 
     def end(self, error: LmergeError, detached: pb.PublishResponse.Detached | None = None) -> None:
@@ -147,7 +161,10 @@ class PublishSession:
                 continue
             kind = request.WhichOneof("message")
             if kind == "leave":
+                hub.leaving(self)
                 return
+            if kind == "skip":
+                await hub.skip(self, request.skip.until)
             if kind == "attach":
                 raise UsageError(f"{self._who}: a second attach came; a stream attaches once")
 
@@ -179,7 +196,7 @@ class PublishSession:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            await self._write_ack()
+            await self._write_news()
             timer = loop.call_later(interval, self._hurry.set)
             await self._hurry.wait()
             timer.cancel()
@@ -195,6 +212,16 @@ class PublishSession:
         await self._write_ack()
         if self._detached is not None:
             await self._context.write(pb.PublishResponse(detached=self._detached))
+
+    async def _write_news(self) -> None:
+        await self._write_ack()
+        until, self._fast_forward = self._fast_forward, None
+        if until is not None:
+            await self._context.write(pb.PublishResponse(fast_forward=pb.PublishResponse.FastForward(until=until)))
+        role, self._role = self._role, None
+        if role is not None:
+            changed = pb.PublishResponse.ChangeRole(role=_ROLE_NUMBERS[role])
+            await self._context.write(pb.PublishResponse(change_role=changed))
 
 
 def check_name(what: str, name: str, bytes_max: int) -> None:

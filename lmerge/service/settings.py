@@ -19,6 +19,7 @@ from lmerge.wire.limits import BatchLimits
 
 MERGE_FIELD: Final = "{merge}"
 PORTS: Final = ("port", "http_port")  # 0: any that is free
+MAY_BE_ZERO: Final = (*PORTS, "feedback_lag")
 TURN_ELEMENTS: Final = {engines.PYTHON: 4096, engines.NATIVE: 32_768}
 
 
@@ -80,6 +81,11 @@ class Settings:
     ack_interval_s: float = 0.025
     # How soon a publisher hears that others have moved the stable point, so that it can forget events.
     stable_ack_interval_s: float = 0.100
+    # V.D: an input that is behind the merge by more than this, in the stream's own units of time, is told to
+    # fast-forward. None: nobody is. What makes skipping worth it depends on the replica, so its user says it.
+    feedback_lag: int | None = None
+    # A lagging replica is told so at most this often: it cannot react faster than it handles a batch.
+    feedback_interval_s: float = 0.100
     # A subscriber hears something at least this often (twice, to be exact), so that silence means trouble.
     progress_interval_s: float = 1.0
 
@@ -131,8 +137,11 @@ class Settings:
             value = getattr(self, field.name)
             if field.type == "float" and not 0 <= value < float("inf"):
                 raise UsageError(f"{field.name} must be at least 0 seconds, not {value}")
-            if field.name not in PORTS and field.type in ("int", "int | None") and value is not None and value < 1:
+            is_count = field.type in ("int", "int | None") and field.name not in MAY_BE_ZERO
+            if is_count and value is not None and value < 1:
                 raise UsageError(f"{field.name} must be positive, not {value}")
+        if self.feedback_lag is not None and self.feedback_lag < 0:
+            raise UsageError(f"feedback_lag must be at least 0 units of time, not {self.feedback_lag}")
         self._check_sizes()
         if not self.allow_create and not self.merges:
             raise UsageError("merges must be declared if publishers cannot make them (allow_create is off)")

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from lmerge.core.inputs import OBSERVE
 from lmerge.core.merge import Counts, InputStatus
 from lmerge.service.hub import Hub
+from lmerge.service.lifecycle import Life
 from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -45,7 +46,7 @@ def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
         inputs=[_input(hub, status) for status in observed.inputs],
         emitted=_counts(observed.emitted),
         live_events=observed.live_count,
-        survives_losses=observed.survives_losses,
+        survives_losses=hub.survives_losses,
         refused=observed.refused,
         detached=[
             pb.DetachedInput(replica=gone.input, incarnation=gone.incarnation, reason=gone.reason)
@@ -71,11 +72,12 @@ def _summary(hub: Hub) -> pb.MergeSummary:
 
 def _input(hub: Hub, status: InputStatus) -> pb.InputStatus:
     attached = hub.attached(status.name)
+    life = Life() if attached is None else attached.life
     return pb.InputStatus(
         replica=status.name,
         incarnation=status.incarnation,
         role=pb.ROLE_OBSERVE if status.role == OBSERVE else pb.ROLE_ACTIVE,
-        state=status.state,
+        state=life.state(status),
         properties=status.properties,
         stable_point=status.stable_point,
         join_at=status.join_at,
@@ -83,6 +85,8 @@ def _input(hub: Hub, status: InputStatus) -> pb.InputStatus:
         late=status.late,
         won=status.won,
         attached_seconds=time.monotonic() - attached.attached_at if attached is not None else 0.0,
+        skipped_until=life.skipped_until,
+        fast_forwarded_to=life.fast_forwarded_to,
     )
 
 

@@ -114,6 +114,7 @@ class Publisher:
         self.call = call
         self.accepted = pb.PublishResponse.Accepted()
         self.last_ack = pb.PublishResponse.Ack()
+        self.fast_forwards: list[int] = []
         self.sequence = 0
 
     async def attach(self, replica: str, merge: str, **attach: Any) -> None:
@@ -136,6 +137,9 @@ class Publisher:
         while self.last_ack.sequence < self.sequence or stable_point not in (None, self.last_ack.stable_point):
             message = await self.call.read()
             assert message is not EOF
+            if message.WhichOneof("message") == "fast_forward":
+                self.fast_forwards.append(message.fast_forward.until)
+                continue
             assert message.WhichOneof("message") == "ack"
             assert message.ack.sequence >= self.last_ack.sequence
             self.last_ack = message.ack

@@ -1,0 +1,151 @@
+"""The life of an input, what a merge survives, and fast-forward (II, V.B, V.D): pure, then through a real server."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from service_world import MERGE, World, ins, stable
+
+from lmerge.core.elements import INF, NEG_INF, Event
+from lmerge.core.inputs import ACTIVE, OBSERVE
+from lmerge.core.merge import InputStatus
+from lmerge.service.lifecycle import Life, survives_losses, to_fast_forward
+from lmerge.wire.generated import lmerge_pb2 as pb
+
+
+def status(
+    name: str = "a", state: str = "joined", stable_point: int = 0, join_at: int | None = None, role: str = ACTIVE
+) -> InputStatus:
+    return InputStatus(name, 1, (), role, state, join_at, stable_point, 0, 0, 0, 0, 0)
+
+
+class TestTheStateOfAnInput:
+    def test_it_is_joining_then_joined_then_leaving(self) -> None:
+        life = Life()
+        assert life.state(status(state="joining")) == "joining"
+        assert life.state(status()) == "joined"
+        life.leaving = True
+        assert life.state(status()) == "leaving"
+
+    def test_an_observer_observes(self) -> None:
+        assert Life().state(status(role=OBSERVE)) == "observing"
+
+    def test_it_skips_until_its_own_stable_point_has_come_so_far(self) -> None:
+        life = Life(skipped_until=10)
+        assert life.state(status(stable_point=9)) == "skipping"
+        assert life.state(status(stable_point=10)) == "joined"
+
+    def test_a_joining_input_that_skips_is_still_joining(self) -> None:
+        assert Life(skipped_until=10).state(status(state="joining")) == "joining"
+
+    @pytest.mark.parametrize(("until", "may"), [(8, True), (9, False)])
+    def test_it_may_skip_what_the_merge_has_passed(self, until: int, may: bool) -> None:
+        assert Life().may_skip(until, status(), stable_point=8) is may
+
+    def test_a_joining_one_may_skip_what_nobody_counts_on_it_for(self) -> None:
+        joining = status(state="joining", join_at=20)
+        assert Life().may_skip(20, joining, stable_point=8)
+        assert not Life().may_skip(21, joining, stable_point=8)
+
+    def test_one_that_has_joined_is_counted_on_whatever_its_join_at_was(self) -> None:
+        assert not Life().may_skip(20, status(join_at=20), stable_point=8)
+
+
+class TestWhatAMergeSurvives:
+    def test_only_joined_inputs_count_and_the_last_is_needed(self) -> None:
+        lives = [
+            (status("a"), Life()), (status("b"), Life()), (status("c", state="joining"), Life()),
+            (status("d"), Life(skipped_until=5)), (status("e"), Life(leaving=True)),
+            (status("f", role=OBSERVE), Life()),
+        ]
+        assert survives_losses(lives) == 1
+
+    @pytest.mark.parametrize("count", [0, 1])
+    def test_it_is_never_below_zero(self, count: int) -> None:
+        assert survives_losses([(status(), Life())] * count) == 0
+
+
+class TestWhoIsToldToFastForward:
+    def test_those_that_lag_more_than_the_bound(self) -> None:
+        lives = [(status("a", stable_point=89), Life()), (status("b", stable_point=90), Life())]
+        assert to_fast_forward(lives, 100, 10) == ["a"]
+
+    def test_one_that_has_said_no_stable_lags(self) -> None:
+        assert to_fast_forward([(status(stable_point=NEG_INF), Life())], 100, 10) == ["a"]
+
+    def test_nobody_is_told_the_same_twice(self) -> None:
+        lagging = status(stable_point=0)
+        assert not to_fast_forward([(lagging, Life(fast_forwarded_to=100))], 100, 10)
+        assert to_fast_forward([(lagging, Life(fast_forwarded_to=99))], 100, 10) == ["a"]
+
+    def test_neither_observers_nor_leaving_ones(self) -> None:
+        lives = [(status(role=OBSERVE), Life()), (status("b"), Life(leaving=True))]
+        assert not to_fast_forward(lives, 100, 10)
+
+    @pytest.mark.parametrize("stable_point", [NEG_INF, INF])
+    def test_nobody_before_the_first_stable_and_after_the_last(self, stable_point: int) -> None:
+        assert not to_fast_forward([(status(stable_point=NEG_INF), Life())], stable_point, 10)
+
+
+async def test_a_skipping_input_is_not_redundant_until_it_has_come_so_far() -> None:
+    async with World() as world:
+        a, b = await world.publisher("a"), await world.publisher("b")
+        await a.merged(ins("x", 1, 5), stable(10))
+        assert (await world.describe()).survives_losses == 1
+        await b.write(skip=pb.PublishRequest.Skip(until=10))
+        await b.merged(ins("y", 12, 15))
+        described = await world.describe()
+        assert (described.inputs[1].state, described.inputs[1].skipped_until) == ("skipping", 10)
+        assert described.survives_losses == 0
+        await b.merged(stable(10))
+        described = await world.describe()
+        assert (described.inputs[1].state, described.survives_losses) == ("joined", 1)
+
+
+async def test_a_skip_beyond_the_merge_is_refused_and_disturbs_nobody() -> None:
+    async with World(merges=(MERGE,)) as world:
+        reader = await world.subscriber()
+        a, b = await world.publisher("a"), await world.publisher("b")
+        await a.merged(ins("x", 1, 5), stable(10))
+        await b.write(skip=pb.PublishRequest.Skip(until=11))
+        ending = await b.ending()
+        assert ending.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "'b'" in ending.details
+        assert "skip to 11" in ending.details
+        assert "only at 10" in ending.details
+        await a.merged(stable(20))
+        assert await reader.until_stable(20) == [Event(1, b"x", 5)]
+
+
+async def test_a_lagging_input_is_told_how_far_the_merge_is() -> None:
+    async with World(feedback_lag=5, feedback_interval_s=0.0) as world:
+        a, b = await world.publisher("a"), await world.publisher("b")
+        await a.merged(ins("x", 1, 5), stable(10))
+        await world.described(lambda d: d.inputs[1].fast_forwarded_to == 10)
+        await b.merged(ins("x", 1, 5), stable(2))
+        assert b.fast_forwards == [10]
+        described = await world.describe()
+        assert described.inputs[1].fast_forwarded_to == 10
+        assert not described.inputs[0].HasField("fast_forwarded_to")
+
+
+async def test_without_a_bound_nobody_is_told() -> None:
+    async with World(feedback_interval_s=0.0) as world:
+        a, b = await world.publisher("a"), await world.publisher("b")
+        await a.merged(ins("x", 1, 5), stable(10))
+        await b.merged(ins("x", 1, 5), stable(2))
+        await b.acked(stable_point=10)
+        assert not b.fast_forwards
+        assert not any(i.HasField("fast_forwarded_to") for i in (await world.describe()).inputs)
+
+
+async def test_an_input_that_leaves_with_batches_to_merge_counts_no_more() -> None:
+    async with World() as world:
+        a, b = await world.publisher("a"), await world.publisher("b")
+        await a.merged(stable(1))
+        await b.merged(stable(1))
+        hub = world.server._registry.hubs[MERGE]
+        session = hub._inputs["b"].session
+        hub.leaving(session)
+        described = await world.describe()
+        assert ([i.state for i in described.inputs], described.survives_losses) == (["joined", "leaving"], 0)
