@@ -1,17 +1,68 @@
-"""Options of the whole suite."""
+"""What the whole suite shares: its options, its test coroutines, and the engines on which a test runs.
+
+What asks for ``engine`` runs twice: all that depends on which one reads, merges or writes. Tests of the core always do.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
+from collections.abc import Callable
 
 import pytest
+
+from lmerge.core import engines
+
+DEADLINE_S = 60.0  # far above what any test needs: a wait for what never comes must end
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write the expected outputs of scenario files again")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Test coroutines run each in a loop of its own and with a deadline."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), DEADLINE_S))
+    return True
+
+
 @pytest.fixture(scope="session")
 def long_seeds() -> range:
     """Seeds of the long tests: LMERGE_SEEDS of them."""
     return range(int(os.environ.get("LMERGE_SEEDS", "200")))
+
+
+@pytest.fixture(scope="session")
+def demand() -> Callable[[str], None]:
+    """Ends the test if an engine is missing: as a failure where the native core is required, as in CI."""
+
+    def demand(engine: str) -> None:
+        problem = engines.native_problem() if engine == engines.NATIVE else None
+        if problem:
+            if os.environ.get("CI") or os.environ.get("LMERGE_REQUIRE_NATIVE"):
+                pytest.fail(f"the native core is required here: {problem}")
+            pytest.skip(f"no native core: {problem}")
+
+    return demand
+
+
+@pytest.fixture(params=[engines.PYTHON, engines.NATIVE])
+def engine(request: pytest.FixtureRequest, demand: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The engine that ``auto`` means."""
+    name: str = request.param
+    demand(name)
+    monkeypatch.setattr(engines, "best", lambda: name)
+    return name
+
+
+@pytest.fixture
+def native_engine(demand: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same for what Python's engine has nothing of."""
+    demand(engines.NATIVE)
+    monkeypatch.setattr(engines, "best", lambda: engines.NATIVE)
+    return engines.NATIVE

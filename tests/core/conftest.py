@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,14 +32,10 @@ def _engine_of(item: pytest.Item) -> str | None:
 
 
 @pytest.fixture(scope="module", autouse=True, params=[engines.PYTHON, engines.NATIVE])
-def engine(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The engine that ``auto`` means. A missing native core is a failure where it is required, as in CI."""
+def engine(request: pytest.FixtureRequest, demand: Callable[[str], None]) -> Iterator[str]:
+    """The engine that ``auto`` means."""
     name: str = request.param
-    problem = engines.native_problem() if name == engines.NATIVE else None
-    if problem:
-        if os.environ.get("CI") or os.environ.get("LMERGE_REQUIRE_NATIVE"):
-            pytest.fail(f"the native core is required here: {problem}")
-        pytest.skip(f"no native core: {problem}")
+    demand(name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engines, "best", lambda: name)
         yield name

@@ -1,0 +1,14 @@
+"""Defects that real load found."""
+
+from seeded import Defect
+
+HUB = "lmerge/service/hub.py"
+
+DEFECTS = (
+    Defect(
+        "many subscribers get as many messages as one", HUB,
+        "started + max(settings.turn_interval_s, per_subscriber_s)",
+        "started + settings.turn_interval_s",
+        "tests/service/test_turns.py::test_turns_are_apart_by_what_their_messages_cost[100-20]",
+    ),
+)

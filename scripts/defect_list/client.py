@@ -1,0 +1,30 @@
+"""Defects of ``lmerge/client``."""
+
+from seeded import Defect
+
+LIVE = "lmerge/client/live.py"
+LIVE_TESTS = "tests/client/test_live.py::"
+
+DEFECTS = (
+    Defect(
+        "an event that ends at the stable point is forgotten",
+        LIVE,
+        "            gone = bisect_left(ends, (frozen_to, 0))",
+        "            gone = bisect_left(ends, (frozen_to + 1, 0))",
+        LIVE_TESTS + "test_the_prelude_is_that_of_the_naive_twin_after_every_element",
+    ),
+    Defect(
+        "a replica behind the merge forgets what it may still adjust",
+        LIVE,
+        "frozen_to = min(self.trimmed, self.stable)",
+        "frozen_to = self.trimmed",
+        LIVE_TESTS + "test_a_replica_behind_the_merge_keeps_what_it_may_still_adjust[python]",
+    ),
+    Defect(
+        "the prelude is in order of Vs",
+        LIVE,
+        "            (number, vs, ve, payload)\n",
+        "            (vs, vs, ve, payload)\n",
+        LIVE_TESTS + "test_the_prelude_keeps_the_order_of_insertion[python]",
+    ),
+)

@@ -1,0 +1,133 @@
+"""Defects of the comparison of inputs, from ``lmerge/core/digests.py`` to ``lmerge/service/cutover.py``."""
+
+from seeded import Defect
+
+DIGESTS = "lmerge/core/digests.py"
+MONITOR = "lmerge/core/divergence.py"
+CERTIFY = "lmerge/service/certify.py"
+GATE = "lmerge/service/gate.py"
+CUTOVER = "lmerge/service/cutover.py"
+CORE_TEST = "tests/core/test_divergence.py::"
+TEST = "tests/service/test_certify.py::"
+
+DEFECTS = (
+    Defect(
+        "the digest is an exclusive or, which forgets what is there twice",
+        DIGESTS,
+        "    now = (count + times, (total + times * value) % _MODULUS)\n",
+        "    now = (count + times, total ^ value)\n",
+        CORE_TEST + "test_two_doubled_pairs_do_not_cancel_out[python]",
+    ),
+    Defect(
+        "the boundary of an interval belongs to the earlier one",
+        DIGESTS,
+        "    return INF_INTERVAL if t == INF else t // interval\n",
+        "    return INF_INTERVAL if t == INF else (t - 1) // interval\n",
+        CORE_TEST + "test_an_end_on_the_boundary_belongs_to_the_later_interval[python]",
+    ),
+    Defect(
+        "an interval that began before join_at is compared",
+        DIGESTS,
+        "    return INF_INTERVAL if t == INF else -(-t // interval)\n",
+        "    return INF_INTERVAL if t == INF else t // interval\n",
+        CORE_TEST + "test_an_interval_that_begins_before_join_at_is_not_compared[python]",
+    ),
+    Defect(
+        "an adjust leaves the old end in the digest",
+        DIGESTS,
+        "        if was:\n            _add",
+        "        if was and not now:\n            _add",
+        CORE_TEST + "test_streams_that_mean_the_same_raise_no_alarm_however_they_are_said[python]",
+    ),
+    Defect(
+        "what was completed before a reconnect is not compared any more",
+        MONITOR,
+        "            self.spans.append((self.first, self.completed, self.life))\n",
+        "            pass\n",
+        CORE_TEST + "test_what_was_completed_before_a_reconnect_is_still_compared[python]",
+    ),
+    Defect(
+        "evidence of an earlier life is mixed with that of the present one",
+        "lmerge/core/evidence.py",
+        "if lives.get(kept.name) == kept.life and kept.first <= index]",
+        "if kept.name in lives and kept.first <= index]",
+        CORE_TEST + "test_evidence_is_that_of_the_life_that_completed_the_interval[python]",
+    ),
+    Defect(
+        "a majority is seen before more than half have spoken",
+        MONITOR,
+        "if 2 * spoken.count(digest) > len(able)), None)",
+        "if 2 * spoken.count(digest) > len(spoken)), None)",
+        CORE_TEST + "test_no_majority_is_seen_before_more_than_half_have_spoken[python]",
+    ),
+    Defect(
+        "an observer is counted in a majority",
+        MONITOR,
+        "            if said is not None and said.attached and said.role == ACTIVE and said.is_comparable\n",
+        "            if said is not None and said.attached and said.is_comparable\n",
+        CORE_TEST + "test_an_observer_is_compared_and_counts_in_no_majority[python]",
+    ),
+    Defect(
+        "an interval is compared a unit of time too early",
+        DIGESTS,
+        "    return ALL if stable_point == INF else stable_point // interval\n",
+        "    return ALL if stable_point == INF else (stable_point + 1) // interval\n",
+        CORE_TEST + "test_an_interval_is_compared_only_when_both_stables_have_reached_its_end[python]",
+    ),
+    Defect(
+        "the first input of a fresh merge is taken to know everything",
+        "lmerge/service/hub.py",
+        "self.certifier.attached(name, status.incarnation, request.role, request.join_at)",
+        "self.certifier.attached(name, status.incarnation, request.role, join_at)",
+        TEST + "test_the_first_input_of_a_fresh_merge_is_not_compared_before_its_join_at",
+    ),
+    Defect(
+        "majority gives stables back before anybody agrees",
+        GATE,
+        "time_of(min(self._monitor.completed(name), self.agreed_until), self._monitor.interval)",
+        "time_of(self._monitor.completed(name), self._monitor.interval)",
+        TEST + "test_majority_prevents_it_and_puts_the_minority_out",
+    ),
+    Defect(
+        "majority compares ends only, and lets what ends far ahead be erased now",
+        CERTIFY,
+        "starts=gated, evidence_bytes",
+        "starts=False, evidence_bytes",
+        TEST + "test_majority_keeps_an_event_whose_end_lies_far_ahead",
+    ),
+    Defect(
+        "a quarantined name may attach",
+        CERTIFY,
+        "        why = self.quarantined.get(name)\n        if why is not None:\n",
+        "        why = self.quarantined.get(name)\n        if False:\n",
+        TEST + "test_quarantine_refuses_the_name_until_it_is_released",
+    ),
+    Defect(
+        "a cutover promotes before it has certified",
+        CUTOVER,
+        "            if self._equal >= self._intervals:\n",
+        "            if self._equal >= 0:\n",
+        "tests/service/test_cutover.py::test_a_difference_rolls_back_and_nothing_has_changed",
+    ),
+    Defect(
+        "a cutover that is rolled back leaves the new one promoted",
+        CUTOVER,
+        "            if not done:\n                self._give_role_back()\n",
+        "            if not done:\n                pass\n",
+        "tests/service/test_cutover.py::test_a_promotion_that_does_not_end_in_time_is_taken_back",
+    ),
+    Defect(
+        "a cutover counts what an earlier life of the new one has said",
+        MONITOR,
+        "for index in sorted(index for index in self._indices if mine.first <= index < mine.completed):",
+        "for index in sorted(index for index in self._indices if mine.covers(index)):",
+        CORE_TEST + "test_certified_intervals_in_a_row_begin_again_after_a_difference[python]",
+    ),
+    Defect(
+        "what an input passed over counts as said when R1 becomes R2",
+        "lmerge/core/insert_only.py",
+        "for inp in inputs if inp.at_last_vs[payload, ve])",
+        "for inp in inputs)",
+        "tests/core/test_downgrade.py::test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_said[python]",
+    ),
+)

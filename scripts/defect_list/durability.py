@@ -1,0 +1,104 @@
+"""Defects of the journal, resume tokens, the store and restarts."""
+
+from seeded import Defect
+
+RELEASE = "lmerge/service/release.py"
+OUTPUT = "lmerge/service/output.py"
+JOURNAL = "lmerge/service/journal.py"
+STORE = "lmerge/service/store.py"
+RESUME = "lmerge/core/resume.py"
+SETTLED = "tests/service/test_durable.py"
+TOKENS = "tests/service/test_resume.py"
+
+DEFECTS = (
+    Defect(
+        "output is shown before it is committed", RELEASE,
+        "        if not self._groups and not group.changes:\n",
+        "        if True:\n",
+        SETTLED + "::test_nothing_is_shown_or_promised_before_it_is_committed[native]",
+    ),
+    Defect(
+        "acks carry a stable point that is not durable", "lmerge/service/acks.py",
+        "        release.then(partial(self._acked, inp, inp.merged, inp.joined, release))\n",
+        "        self._acked(inp, inp.merged, inp.joined, release)\n",
+        SETTLED + "::test_nothing_is_shown_or_promised_before_it_is_committed[native]",
+    ),
+    Defect(
+        "a subscriber is in the fan-out before its snapshot is released", OUTPUT,
+        "        self.then(lambda: self.fanout.add(subscriber))\n",
+        "        self.fanout.add(subscriber)\n",
+        SETTLED + "::test_a_subscription_that_waits_for_a_commit_begins_where_its_deltas_do[native]",
+    ),
+    Defect(
+        "resume is off by one segment", JOURNAL,
+        "            if later.number >= segment.number:\n",
+        "            if later.number > segment.number:\n",
+        "tests/service/test_journal.py::test_the_past_is_the_snapshot_and_every_message_since",
+    ),
+    Defect(
+        "a token older than what is retained gets what there is", JOURNAL,
+        "            if segment.complete_from <= t:\n",
+        "            if True:\n",
+        TOKENS + "::test_a_token_that_is_too_old_is_refused_with_what_is_retained[native]",
+    ),
+    Defect(
+        "the past before a gap can still be resumed", OUTPUT,
+        "        self.flush()\n        self.journal.forget()\n",
+        "        self.flush()\n",
+        TOKENS + "::test_a_subscriber_learns_that_a_merge_begins_later_than_it_knows[native]",
+    ),
+    Defect(
+        "nobody is told that a merge begins later", OUTPUT,
+        "        self.then(lambda: self.fanout.finish(error, complete_from))\n",
+        "        str(error)\n",
+        TOKENS + "::test_a_subscriber_learns_that_a_merge_begins_later_than_it_knows[native]",
+    ),
+    Defect(
+        "subscribers of before a gap live on, and hear of a stable point that goes back", OUTPUT,
+        "        self.then(partial(self.fanout.finish, error))\n",
+        "",
+        TOKENS + "::test_a_merge_that_stands_still_goes_on_behind_a_gap_and_says_so[native]",
+    ),
+    Defect(
+        "the fence is forgotten behind a gap", "lmerge/service/hub.py",
+        "        merge.keep_fence(self.merge)\n",
+        "",
+        TOKENS + "::test_behind_a_gap_no_event_keeps_an_end_that_it_had_before[native]",
+    ),
+    Defect(
+        "a disk that is full from the first file on is taken for damage", STORE,
+        "        if is_blank and not make:\n            return\n",
+        "",
+        "tests/service/test_store.py::test_a_disk_that_is_full_from_the_first_file_on_is_no_damage_over_restarts",
+    ),
+    Defect(
+        "the fence is forgotten over a restart", OUTPUT,
+        "            self.release.changes.incarnations[replica] = incarnation\n",
+        "            pass\n",
+        SETTLED + "::test_the_fence_and_the_schema_and_what_was_kept_outlive_the_server[native]",
+    ),
+    Defect(
+        "the journal's tail is lost with a log that was cut", STORE,
+        "        if marked > self._commits:\n",
+        "        if False:\n",
+        "tests/service/test_store.py::test_a_log_that_has_lost_its_end_is_refused_as_output_was_shown_from_it[truncated]",
+    ),
+    Defect(
+        "checksums are not looked at", STORE,
+        "        if not isinstance(data, bytes) or crc != _crc(data, *values):\n",
+        "        if not isinstance(data, bytes):\n",
+        "tests/service/test_store.py::test_a_damaged_merge_is_refused_and_the_others_go_on",
+    ),
+    Defect(
+        "final-only says an event once more after a restart", RESUME,
+        '        **({"said": plain} if is_final and plain else {}),\n',
+        "",
+        "tests/core/test_resume.py::test_a_resumed_merge_goes_on_as_if_it_had_never_ended[python-r3-final-only]",
+    ),
+    Defect(
+        "r1 goes on with another order than it has said", RESUME,
+        "        builder.rows += slot\n",
+        "        builder.rows += sorted(slot)\n",
+        "tests/core/test_resume.py::test_a_resumed_merge_goes_on_as_if_it_had_never_ended[python-r1-lazy]",
+    ),
+)

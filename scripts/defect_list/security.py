@@ -1,0 +1,150 @@
+"""Defects of who may do what, and how much."""
+
+from seeded import Defect
+
+AUTH = "lmerge/service/auth.py"
+ACCESS = "lmerge/service/access_file.py"
+GUARD = "lmerge/service/guard.py"
+QUOTA = "lmerge/service/quota.py"
+DOORS_TEST = "tests/service/test_doors.py"
+AUTH_TEST = "tests/service/test_auth.py"
+
+DEFECTS = (
+    Defect(
+        "any role opens every door of its merge",
+        AUTH,
+        "        if role not in self.roles or not _matches(self.merges, merge):\n",
+        "        if not _matches(self.merges, merge):\n",
+        f"{AUTH_TEST}::test_no_role_includes_another[publish]",
+    ),
+    Defect(
+        "a token for flights is good for flightsx",
+        AUTH,
+        "    return any(fnmatchcase(name, pattern) for pattern in patterns)\n",
+        '    return any(name.startswith(pattern.rstrip("*")) for pattern in patterns)\n',
+        f"{AUTH_TEST}::test_a_pattern_is_for_the_whole_name",
+    ),
+    Defect(
+        "a token publishes under any replica name",
+        AUTH,
+        "        return replica is None or _matches(self.replicas, replica)\n",
+        "        return True\n",
+        f"{AUTH_TEST}::test_a_token_publishes_under_its_own_name_only_and_cannot_fence_another",
+    ),
+    Defect(
+        "a common name counts as a name of ours",
+        AUTH,
+        "for uri in self.uris if (right :=",
+        "for uri in (*self.uris, self.common_name, *self.dns) if (right :=",
+        f"{AUTH_TEST}::test_only_uris_count_as_names_of_ours",
+    ),
+    Defect(
+        "a token is good for the moment at which it expires",
+        ACCESS,
+        "now_us >= self.expires_us:\n",
+        "now_us > self.expires_us:\n",
+        f"{AUTH_TEST}::test_expiry_is_a_moment_not_a_day",
+    ),
+    Defect(
+        "a known id is enough, whatever the secret",
+        ACCESS,
+        "        if entry is None or not is_right:\n",
+        "        if entry is None:\n",
+        f"{AUTH_TEST}::test_a_token_is_known_by_its_digest_alone",
+    ),
+    Defect(
+        "a broken access file locks everybody out",
+        ACCESS,
+        "            self.problem = str(error)\n",
+        "            self.problem = str(error)\n            self._take([])\n",
+        f"{AUTH_TEST}::test_a_file_that_breaks_leaves_the_last_good_one_in_force",
+    ),
+    Defect(
+        "an entry that is switched off is still good",
+        ACCESS,
+        "        if not self.enabled:\n",
+        "        if False:\n",
+        f"{DOORS_TEST}::test_a_door_opens_for_the_right_token_and_for_no_other[ListMerges]",
+    ),
+    Defect(
+        "a method without a rule is open",
+        GUARD,
+        "        if door is None:\n            raise PermissionDenied(",
+        "        if door is None:\n            return Access(self, Shown((), None), (), peer)\n"
+        "            raise PermissionDenied(",
+        f"{DOORS_TEST}::test_a_method_without_a_rule_is_closed_to_everyone",
+    ),
+    Defect(
+        "streams are never looked at again",
+        GUARD,
+        "        for access in list(self._streams):\n",
+        "        for access in ():\n",
+        f"{AUTH_TEST}::test_streams_end_when_their_token_loses_the_right_that_let_them_in",
+    ),
+    Defect(
+        "a token may do what the certificate beside it may not",
+        GUARD,
+        "        for identity in self.identities:\n            identity.must(roles, attempted, merge, replica)\n"
+        "        self._granted",
+        "        for identity in self.identities[-1:]:\n            identity.must(roles, attempted, merge, replica)\n"
+        "        self._granted",
+        f"{AUTH_TEST}::test_with_a_certificate_and_a_token_both_must_allow_it",
+    ),
+    Defect(
+        "who may not publish uses up the attaches of who may",
+        GUARD,
+        "        self.require((PUBLISH,), f\"publish into",
+        "        self._guard.count_attach(self._peer, merge, replica)\n"
+        "        self.require((PUBLISH,), f\"publish into",
+        "tests/service/test_quota.py::test_who_may_not_publish_uses_up_nobodys_attaches",
+    ),
+    Defect(
+        "metrics are open to strangers",
+        GUARD,
+        'OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})\n',
+        'OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/metrics"})\n',
+        f"{DOORS_TEST}::test_of_http_only_the_probes_are_open",
+    ),
+    Defect(
+        "the list of merges shows all of them to everybody",
+        GUARD,
+        "    return access is None or access.sees(merge)\n",
+        "    return True\n",
+        f"{DOORS_TEST}::test_the_list_of_merges_has_only_what_the_caller_has_business_with",
+    ),
+    Defect(
+        "an open address needs no security",
+        "lmerge/service/settings.py",
+        "        if self.insecure or is_loopback(self.host):\n",
+        "        if True:\n",
+        "tests/service/test_tls.py::test_settings_that_would_leave_a_door_open_are_refused",
+    ),
+    Defect(
+        "a token goes anywhere in clear",
+        "lmerge/client/security.py",
+        "security.insecure or is_loopback(host_of(target)):\n",
+        "True:\n",
+        "tests/client/test_security.py::test_a_token_does_not_leave_the_machine_unencrypted",
+    ),
+    Defect(
+        "certificates that do not fit their key are taken",
+        "lmerge/service/tls.py",
+        '        load_pair(context, str(self._paths["certificate"]), str(self._paths["key"]))\n',
+        "",
+        "tests/service/test_tls.py::test_files_that_do_not_fit_together_leave_the_last_good_ones",
+    ),
+    Defect(
+        "the oldest input is ended for what a new one has brought",
+        QUOTA,
+        "        since = {key: count - self._at_ease.get(key, 0) for key, count in brought.items()}\n",
+        "        since = dict(brought)\n",
+        "tests/service/test_quota.py::test_the_input_that_brought_the_growth_is_ended_and_not_the_oldest",
+    ),
+    Defect(
+        "a bucket is full again at every look",
+        QUOTA,
+        "left + (now_s - before_s) * self._rate_per_s)\n",
+        "left + 1.0)\n",
+        "tests/service/test_quota.py::test_no_key_ever_gets_more_than_its_burst_and_its_rate",
+    ),
+)

@@ -1,0 +1,96 @@
+"""Defects that whole simulated systems find: each names the twenty seeds among which one turns red."""
+
+from seeded import Defect
+
+RUNS = "tests/sim/test_runs.py::test_nothing_is_lost_or_doubled_or_contradicted"
+SEEDS_0 = f"{RUNS}[0]"
+SEEDS_20 = f"{RUNS}[20]"
+SEEDS_120 = f"{RUNS}[120]"
+
+DEFECTS = (
+    Defect(
+        "simulated: a joining input's stable counts",
+        "lmerge/core/algorithm.py",
+        "            return  # law 1",
+        "            pass",
+        SEEDS_0,
+    ),
+    Defect(
+        "simulated: r3 without its guard",
+        "lmerge/core/r3.py",
+        "if vs < max_stable:  # IV.D line 6",
+        "if False:",
+        SEEDS_0,
+    ),
+    Defect(
+        "simulated: a restart loses the tail of the journal",
+        "lmerge/service/durable.py",
+        "        for data in found.last:\n",
+        "        for data in found.last[:-1]:\n",
+        SEEDS_0,
+    ),
+    Defect(
+        "simulated: output is released before it is committed",
+        "lmerge/service/release.py",
+        "        if not self._groups and not group.changes:\n            self._out(group)\n            return\n",
+        "        self._out(group)\n        group = group._replace(entries=[])\n"
+        "        if not self._groups and not group.changes:\n            return\n",
+        SEEDS_0,
+    ),
+    Defect(
+        "simulated: acks and progress do not hear of the released stable point",
+        "lmerge/service/release.py",
+        "        self._fanout.stable_point = group.stable_point\n",
+        "",
+        SEEDS_0,
+    ),
+    Defect(
+        "simulated: a token resumes one unit too late",
+        "lmerge/service/journal.py",
+        "            if segment.complete_from <= t:\n",
+        "            if segment.complete_from <= t + 1:\n",
+        SEEDS_20,
+    ),
+    Defect(
+        "simulated: a new connection does not say the live events again",
+        "lmerge/client/outbox.py",
+        "            return Taken([prelude], outbox.said)\n",
+        "            return Taken([], outbox.said)\n",
+        SEEDS_0,
+    ),
+    Defect(
+        "simulated: an observer counts as redundant",
+        "lmerge/service/lifecycle.py",
+        "sum(life.state(status) == JOINED for status, life in lives)",
+        "sum(status.state == JOINED for status, life in lives)",
+        SEEDS_0,
+    ),
+    Defect(
+        "simulated: a skipping input counts as redundant",
+        "lmerge/service/lifecycle.py",
+        "status.stable_point < self.skipped_until:\n            return SKIPPING",
+        "status.stable_point < self.skipped_until:\n            return JOINED",
+        SEEDS_0,
+    ),
+    Defect(
+        "simulated: a subscriber's place in the queue comes after its snapshot",
+        "lmerge/service/output.py",
+        "        self.then(lambda: self.fanout.add(subscriber))\n",
+        "        asyncio.get_running_loop().call_later(0.02, self.fanout.add, subscriber)\n",
+        SEEDS_0,
+    ),
+    Defect(
+        "simulated: a fresh merge does not say from where on it is right",
+        "lmerge/service/hub.py",
+        "            self._output.begin_from(request.join_at)\n",
+        "            pass\n",
+        SEEDS_0,
+    ),
+    Defect(
+        "simulated: those who rely on earlier times are not told of a gap",
+        "lmerge/service/output.py",
+        "        self.then(lambda: self.fanout.finish(error, complete_from))\n",
+        "",
+        SEEDS_120,
+    ),
+)

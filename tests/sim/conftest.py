@@ -1,0 +1,20 @@
+"""Fixtures of the simulation's own tests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from sim_world import Small
+
+
+@pytest.fixture
+def small() -> Iterator[Small]:
+    world = Small()
+    yield world
+    world.close()
