@@ -57,8 +57,6 @@ class Columns:
         """Inserts, adjusts and stables among the first ``stop`` elements."""
     def split(self, elements_max: int, bytes_max: int) -> list[Columns]:
         """Pieces, in order, each of at most so many elements and bytes of columns; a single element always fits."""
-    def wire(self) -> tuple[bytes, bytes, bytes, bytes, bytes, bytes]:
-        """kinds, vs, ve, vold, payload_ends, payloads as the wire has them: a column that may be empty is."""
 
 @final
 class Received:
@@ -186,6 +184,8 @@ class Core:
         they are not known."""
     def check(self) -> None:
         """Assert every invariant. Raises AssertionError."""
+    def supporters(self, columns: Columns) -> list[int]:
+        """For each insert: how many inputs have that event now."""
     def state(self) -> dict[str, bytes]:
         """The algorithm's fields of a snapshot, each as JSON text: what Algorithm.state() gives, by name."""
     def live_state(self) -> bytes | None:
@@ -227,3 +227,22 @@ class Limit:
     def __init__(self) -> None: ...
     def apply(self, columns: Columns) -> int:
         """Probe for every element; how many keys were new."""
+
+@final
+class Digests:
+    """``lmerge.core.digests.PythonDigests`` on columns."""
+
+    HASH: Final[str]
+
+    def __init__(self, interval: int, starts: bool, open_max: int) -> None: ...
+    @property
+    def stable_point(self) -> int: ...
+    @property
+    def overflowed(self) -> bool: ...
+    @property
+    def open(self) -> int: ...
+    def add(self, columns: Columns, stop: int) -> tuple[int | None, tuple[int, int] | None]:
+        """Hear the first ``stop`` elements: the index of one that the stream itself forbids, and the first and last
+        interval touched."""
+    def take_below(self, bound: int | None) -> list[tuple[int, int, int, int, int]]:
+        """(interval, events, sum, starts, sum) in order of interval; all intervals if ``bound`` is None."""

@@ -59,6 +59,10 @@ class Algorithm:
         """Output events that are not fully frozen, in any order; None if this algorithm keeps no events."""
         return None
 
+    def supporters(self, vs: int, ve: int, payload: bytes) -> int:
+        """How many inputs have this event now; 0 where they have no entries of their own."""
+        return 0
+
     def node_count(self) -> int:
         """Size of the index: (Vs, payload) pairs."""
         return 0

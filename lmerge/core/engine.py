@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from lmerge.core.algorithm import Algorithm
 from lmerge.core.batch import AnyBatch, BatchBuilder
-from lmerge.core.elements import NEG_INF, STABLE, Event
+from lmerge.core.elements import INSERT, NEG_INF, STABLE, Event
 from lmerge.core.index import Indexed
 from lmerge.core.inputs import Input
 from lmerge.core.insert_only import R0, R1, R2
@@ -108,6 +108,9 @@ class Engine(Protocol):
     def live_events(self) -> AnyBatch | None:
         """Inserts of the live output events in order of (vs, payload, ve), then the output's stable point if there is
         one; None if they are not known."""
+
+    def supporters(self, batch: AnyBatch) -> list[int]:
+        """For each insert of ``batch``: how many inputs have that event now; 0 where they have no entries."""
 
     def check(self) -> None:
         """Assert every invariant."""
@@ -232,6 +235,10 @@ class PythonEngine:
         if self.announced > NEG_INF:
             out.stable(self.announced)
         return out.build()
+
+    def supporters(self, batch: AnyBatch) -> list[int]:
+        supporters = self._algorithm.supporters
+        return [supporters(vs, ve, payload) for kind, vs, ve, _, payload in batch.rows() if kind == INSERT]
 
     def check(self) -> None:
         self._algorithm.check()

@@ -1,6 +1,8 @@
 """The choice of the engine: ``auto`` is the native core where it is built, and Python everywhere else.
 
-Only ``native`` imports the compiled core, and only this module imports ``native``, when an engine is asked for.
+``native``, and modules named ``native_*`` here, in ``wire`` and in ``client``, import the compiled core. They are
+imported in functions only (here, in ``wire.frames``, in ``client.live``), when the native engine is asked for: where
+the core is not built, nobody misses it.
 """
 
 from __future__ import annotations

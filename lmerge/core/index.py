@@ -69,7 +69,15 @@ class Indexed(Algorithm):
         """Whether the input in ``slot`` has an event here that is not fully frozen at MaxStable."""
         raise NotImplementedError
 
+    def says(self, node: Node, slot: int, ve: int) -> bool:
+        """Whether the input in ``slot`` has an event here that ends at ``ve``."""
+        raise NotImplementedError
+
     # The same for both.
+
+    def supporters(self, vs: int, ve: int, payload: bytes) -> int:
+        node = self.nodes.get((vs, payload))
+        return 0 if node is None else sum(self.says(node, slot, ve) for slot in range(self.slots))
 
     def freeze(self, t: int, inp: Input, out: BatchBuilder) -> None:
         """IV.D line 17 and IV.E line 18: every node that a stable(t) concerns, and only those."""

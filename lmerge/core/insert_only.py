@@ -247,8 +247,9 @@ def weaken_ties(old: R0 | R1, new: R1 | R2) -> None:
         for name, position in positions.items():
             new.inputs[name].tie_count = position
         return
-    for at, (payload, _) in enumerate(slot):
-        bits = sum(1 << old.inputs[name].slot for name, position in positions.items() if at < position)
+    for payload, ve in slot:  # not by position: an input may have passed elements over, and say them now
+        inputs = (old.inputs[name] for name in positions)
+        bits = sum(1 << inp.slot for inp in inputs if inp.at_last_vs[payload, ve])
         new.hash[payload] = new.hash.get(payload, 0) | bits
 
 

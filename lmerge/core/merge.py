@@ -11,7 +11,7 @@ the running algorithm, which an *engine* runs: see ``engine``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from lmerge.core import engines
@@ -22,6 +22,7 @@ from lmerge.core.engine import ALGORITHMS
 from lmerge.core.inputs import ACTIVE, OBSERVE, ROLES, Input
 from lmerge.core.policy import LAZY, Closing, Policy, parse_closing, parse_policy
 from lmerge.core.properties import NEEDS, Case, Choice
+from lmerge.core.resume import Said, resumed
 from lmerge.errors import InputTaken, InputViolation, PropertiesTooWeak, StaleIncarnation, UnknownInput, UsageError
 
 AUTO: Final = "auto"
@@ -121,6 +122,8 @@ class Merge:
         self._inputs: dict[str, Input] = {}
         self._incarnations: dict[str, int] = {}  # the newest ever seen, by name: the fence
         self._started = False  # whether any element has been merged
+        self._index_is_for = ""  # why R0-R2 will not do, beside the policy and shards
+        self._said = Said()  # after ``resumed``: what the algorithm may want to say once more
         first, self.algorithm_reason = self._first_algorithm()
         self._engine = engines.make_engine(
             engine, first, self._inputs, self.policy, self.closing, track_live=track_live, shards=shards
@@ -217,6 +220,15 @@ class Merge:
             self._engine.after_detach()
         return self._outcome(tuple(detached), tuple(switched))
 
+    def require_index(self, lacks: str) -> None:
+        """Choose R3 or R4 only, from the next input on. ``lacks``: what the others do without, in words.
+
+        Raises UsageError if the algorithm is fixed to one of them.
+        """
+        if self.fixed and ALGORITHMS[self.fixed].case < Case.R3:
+            raise UsageError(f"r3 or r4 is needed: {self.fixed} {lacks}")
+        self._index_is_for = lacks
+
     # What can be asked.
 
     @property
@@ -242,7 +254,7 @@ class Merge:
     @property
     def live_count(self) -> int:
         """Number of (Vs, payload) pairs in the index; under R0-R2, of live output events, if they are tracked."""
-        return self._engine.live_count
+        return self._engine.live_count + self._said.events.total()
 
     @property
     def visits(self) -> int:
@@ -270,7 +282,15 @@ class Merge:
         events = self._engine.live_events()
         if events is None:
             raise UsageError("the output's live events are not known: the merge was made with track_live=False")
-        return events
+        return self._said.among(events) if self._said else events
+
+    def supporters(self, batch: AnyBatch) -> list[int]:
+        """For each insert of an output batch: how many inputs have that event now, with that end.
+
+        0: not known. So it is under R0-R2, which keep no entries by input, under final-only, which shows what has left
+        the index, and for what was fully frozen by the same batch.
+        """
+        return self._engine.supporters(batch)
 
     def check(self) -> None:
         """Assert every invariant (law 9). O(everything)."""
@@ -298,6 +318,24 @@ class Merge:
 
         return load(data, engine, shards)
 
+    @classmethod
+    def resumed(
+        cls, live: AnyBatch, stable_point: int, running: str, *, algorithm: str = AUTO, policy: Policy | str = LAZY,
+        closing: Closing | str = "all", allow_downgrade: bool = False, track_live: bool = True,
+        engine: str = engines.AUTO, shards: int = 1, incarnations: Mapping[str, int] | None = None,
+    ) -> Merge:
+        """A merge that has said exactly this output, and has no inputs: what goes on after a restart. See ``resume``.
+
+        ``live``: its live events at ``stable_point``, as ``resume.said_events`` or ``resume.Replay`` give them.
+        ``running``: the algorithm that ran; ``incarnations``: the fence. The rest is as for a new merge. Raises
+        UsageError if such a merge cannot have said this, or if the settings do not allow it to go on.
+        """
+        settings = {
+            "algorithm": algorithm, "policy": policy, "closing": closing, "allow_downgrade": allow_downgrade,
+            "track_live": track_live,
+        }
+        return resumed(live, stable_point, running, settings, incarnations or {}, engine, shards)
+
     # Names, slots, incarnations.
 
     def _fence(self, name: str, incarnation: int | None) -> int:
@@ -314,6 +352,12 @@ class Merge:
                 f"input {name!r} cannot attach: incarnation {incarnation} is not newer than {newest}, which was seen"
             )
         return incarnation
+
+    def keep_fence(self, before: Merge) -> None:
+        """Go on with the fence of a merge whose place this one takes: what it has refused is refused here too."""
+        self._incarnations |= {
+            name: max(newest, self._incarnations.get(name, newest)) for name, newest in before._incarnations.items()
+        }
 
     def _free_slot(self) -> int:
         used = {inp.slot for inp in self._inputs.values()}
@@ -356,9 +400,10 @@ class Merge:
         if self.fixed:
             return Choice(ALGORITHMS[self.fixed].case, "fixed by the user")
         needs_index = "keeps no events for the output policy to look at again" if self.policy.needs_index else ""
+        needs_index = needs_index or self._index_is_for
         if not needs_index and self.shards > 1:
             needs_index = "keeps no index that shards could share"
-        return props.choose(promises, needs_index=needs_index)
+        return props.choose(promises, needs_index=needs_index, runs=self._case() if self._started else None)
 
     def _case(self) -> Case:
         return ALGORITHMS[self.algorithm].case
@@ -402,6 +447,8 @@ class Merge:
         word = violation.property_word
         if word is None or not self.allow_downgrade or violation.input_name != inp.name or inp.observes:
             return None
+        if word not in props.closure(inp.promised):
+            return None  # believing it once more would change nothing
         inp.promised = inp.demanded = _without(inp.promised, word)
         self._engine.relax(inp)
         choice = self._choose(self._promises())
@@ -417,6 +464,8 @@ class Merge:
                     detached += (self._remove(inp, str(violation), violation),)
                     self._engine.after_detach()
         batch, joined = self._engine.take()
+        if self._said:
+            batch = self._said.held_back(batch)
         if batch.count:
             self.emitted = self.emitted.plus(Counts(*batch.counts(batch.count)))
         return Outcome(batch, detached, joined, switched)

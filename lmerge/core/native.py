@@ -2,7 +2,7 @@
 
 The core (``lmerge._native``, built from ``native/``) knows inputs by slot and speaks in numbers; names and the words
 of errors are put to them here, so nobody can tell the engines apart by what they say. Importing this module imports
-the compiled one: only ``engines`` does.
+the compiled one: ``engines`` does when this engine is asked for; besides, only modules that import it themselves do.
 
 Times are of 64 bits here. What does not fit makes a batch invalid before any of it is merged.
 
@@ -122,6 +122,9 @@ class NativeEngine:
 
     def live_events(self) -> AnyBatch | None:
         return self._core.live_events()
+
+    def supporters(self, batch: AnyBatch) -> list[int]:
+        return self._core.supporters(columns_of("output", batch))
 
     def check(self) -> None:
         self._core.check()

@@ -92,14 +92,20 @@ def meet(inputs: Iterable[Properties]) -> Properties:
     return common
 
 
-def choose(inputs: Mapping[str, Properties], *, needs_index: str = "") -> Choice:
+def choose(inputs: Mapping[str, Properties], *, needs_index: str = "", runs: Case | None = None) -> Choice:
     """IV.G: the most specialised case that the promises of all ``inputs`` (by name) allow.
 
     ``needs_index``: where only R3 and R4 will do, which keep an index: what the others lack, in words.
+    ``runs``: what runs already, and can only become more general. A case before it means that it may stay.
     """
     common = meet(inputs.values())
     cases = [case for case in Case if NEEDS[case] <= common and not (needs_index and case < Case.R3)]
     case = cases[0]
+    if runs is not None and case < runs and not NEEDS[runs] <= common:
+        # The cases are no chain: R1 needs no key, R2 and R3 do.
+        why = _why_not(runs, inputs, common, needs_index).partition(" because ")[2]
+        reason = f"{runs.word} runs, but {why}, and nothing goes back to {case.word}"
+        return Choice(next(case for case in cases if case > runs), reason)
     if not inputs:
         return Choice(case, "no input has promised less yet")
     words = ", ".join(word for word in PROPERTY_WORDS if word in NEEDS[case])

@@ -132,6 +132,9 @@ class R3(Indexed):
         ve = node[IN + slot]
         return ve is not None and ve >= self.max_stable
 
+    def says(self, node: Node, slot: int, ve: int) -> bool:
+        return bool(node[IN + slot] == ve)
+
     def shown(self) -> Iterator[Event] | None:
         if self.final_only:
             return None  # what is shown leaves the index at once

@@ -132,6 +132,9 @@ class R4(Indexed):
         ends = node[IN + slot]
         return bool(ends) and ends[-1] >= self.max_stable
 
+    def says(self, node: Node, slot: int, ve: int) -> bool:
+        return ve in (node[IN + slot] or ())
+
     def shown(self) -> Iterator[Event] | None:
         if self.final_only:
             return None

@@ -8,11 +8,14 @@ follow from the entries. Nor is what changes no output: the engine, the number o
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from typing import TYPE_CHECKING, Any, Final
 
 from lmerge.core import properties as props
+from lmerge.core.elements import Event
 from lmerge.core.inputs import Input
 from lmerge.core.properties import Case
+from lmerge.core.resume import Said
 from lmerge.core.statetext import json_array, json_object, json_text
 from lmerge.errors import UsageError
 
@@ -21,10 +24,10 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 
-_PLAIN_FIELDS: Final = (
-    "name", "incarnation", "slot", "join_at", "role", "joined", "stable", "last_vs", "tie_count",
-    "inserts", "adjusts", "stables", "late", "won",
+_NUMBERS: Final = (
+    "incarnation", "slot", "stable", "last_vs", "tie_count", "inserts", "adjusts", "stables", "late", "won",
 )
+_PLAIN_FIELDS: Final = ("name", "join_at", "role", "joined", *_NUMBERS)
 
 
 def dump(merge: Merge) -> bytes:
@@ -50,16 +53,25 @@ def dump(merge: Merge) -> bytes:
         "inputs": json_array(inputs),
         "algorithm": json_object(_texts(running) | engine.state()),
         "live": engine.live_state(),
+        **({"said": json_text(merge._said.dump())} if merge._said else {}),
     })
 
 
 def load(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
     """The merge of a snapshot, on this engine. Raises UsageError if ``data`` is none."""
+    try:
+        document = json.loads(data)
+    except (TypeError, ValueError) as problem:
+        raise UsageError(f"cannot restore: the snapshot is damaged ({problem!r})") from problem
+    return merge_of(document, engine, shards)
+
+
+def merge_of(document: Any, engine: str, shards: int) -> Merge:
+    """The merge of a snapshot that has been parsed. Raises UsageError."""
     from lmerge.core.engine import ALGORITHMS
     from lmerge.core.merge import Counts, Merge
 
     try:
-        document = json.loads(data)
         if not isinstance(document, dict) or document.get("version") != VERSION:
             raise UsageError(f"cannot restore: this is not a snapshot of version {VERSION}")
         settings = document["settings"]
@@ -80,9 +92,15 @@ def load(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
         if shards > 1 and ALGORITHMS[name].case < Case.R3:
             raise UsageError(f"cannot restore with {shards} shards: {name} runs, which keeps no index to share out")
         merge._engine.load(name, state, document["live"], inputs)
+        merge._said = load_said(document.get("said", []))
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as problem:
         raise UsageError(f"cannot restore: the snapshot is damaged ({problem!r})") from problem
     return merge
+
+
+def load_said(rows: list[list[Any]]) -> Said:
+    """The reverse of ``Said.dump``."""
+    return Said(Event(vs, b64decode(payload), ve) for vs, payload, ve in rows)
 
 
 def _check_slots(merge: Merge, width: int) -> None:
@@ -104,4 +122,7 @@ def _plain_input(inp: Input) -> dict[str, Any]:
 
 def _load_input(fields: dict[str, Any]) -> Input:
     plain = {name: fields[name] for name in _PLAIN_FIELDS}
+    for name in ("join_at", *_NUMBERS):
+        if not isinstance(plain[name], int) and not (name == "join_at" and plain[name] is None):
+            raise ValueError(f"the {name} of input {plain['name']!r} is {plain[name]!r}")
     return Input(promised=props.parse_properties(fields["promised"]), demanded=frozenset(fields["demanded"]), **plain)

@@ -57,11 +57,6 @@ def merge_waiting(new: Indexed, out: BatchBuilder) -> None:
         inp.stable, inp.last_vs = floor
 
 
-def can_switch(old: Algorithm, new: type[Algorithm]) -> bool:
-    """Whether ``new`` is more general than ``old``."""
-    return new.case > old.case
-
-
 def _from_r3(old: R3, new: R3 | R4) -> None:
     assert isinstance(new, R4)
     for key, node in old.nodes.items():

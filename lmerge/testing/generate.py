@@ -92,6 +92,7 @@ def _interleave(random: Random, histories: list[list[Element]], shape: Shape) ->
     window: list[list[Element]] = []
     width = 8 if shape.disorder else 1
     stable, following = NEG_INF, 0
+    later = _needs_from(histories)
     while following < len(histories) or window:
         if following < len(histories) and (len(window) < width and (not window or random.random() < 0.7)):
             window.append(list(histories[following]))
@@ -102,7 +103,8 @@ def _interleave(random: Random, histories: list[list[Element]], shape: Shape) ->
         if not window[at]:
             del window[at]
         if random.random() < shape.stable:
-            bound = min((_needs(e) for h in (*window, *histories[following:]) for e in h), default=INF)
+            bound = min((_needs(e) for h in window for e in h), default=INF)
+            bound = min(bound, later[following])
             vc = bound if random.random() < shape.tight else bound - random.randint(0, 4)
             if stable < vc < INF:
                 stable = vc
@@ -110,6 +112,14 @@ def _interleave(random: Random, histories: list[list[Element]], shape: Shape) ->
     if shape.closes:
         stream.append(Stable(INF))
     return stream
+
+
+def _needs_from(histories: list[list[Element]]) -> list[int]:
+    """For each place, the largest stable after which all histories from there on may still come."""
+    bounds = [INF]
+    for history in reversed(histories):
+        bounds.append(min(bounds[-1], min(map(_needs, history), default=INF)))
+    return bounds[::-1]
 
 
 def _needs(element: Element) -> int:

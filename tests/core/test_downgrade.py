@@ -23,6 +23,35 @@ def two(words: tuple[str, ...]) -> Follow:
     return follow
 
 
+@pytest.mark.parametrize("runs", ["r2", "r3"])
+def test_an_input_that_promises_no_key_is_not_held_to_one(runs: str) -> None:
+    """The cases are no chain: R1 needs no key, R2 and R3 do, and a merge that runs them does not go back to R1."""
+    follow = Follow(Merge())
+    follow.attach("1", WORDS[runs])
+    follow.say("1", a("A", 5, 8))
+    assert follow.merge.algorithm == runs
+    follow.detach("1")
+    outcome = follow.attach("2", R1_WORDS)
+    assert [(switched.before, switched.after) for switched in outcome.switched] == [(runs, "r4")]
+    assert follow.merge.algorithm_reason == f"{runs} runs, but key is not promised by '2', and nothing goes back to r1"
+    assert not follow.say("2", a("A", 5, 8), a("A", 5, 8), f(INF)).detached
+    assert len(follow.events()) == 2
+
+
+@pytest.mark.parametrize("runs", ["r2", "r3"])
+def test_a_broken_key_is_believed_though_what_is_left_would_do_for_r1(runs: str) -> None:
+    follow = Follow(Merge(allow_downgrade=True))
+    follow.attach("1", WORDS[runs])
+    follow.say("1", a("A", 5, 8))
+    follow.attach("2", (*R1_WORDS, "key"))
+    follow.detach("1")
+    assert follow.merge.algorithm == runs
+    outcome = follow.say("2", a("A", 5, 8), a("A", 5, 8), f(INF))
+    assert not outcome.detached
+    assert [(switched.before, switched.after) for switched in outcome.switched] == [(runs, "r4")]
+    assert len(follow.events()) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "before", "offender", "after"),
     [
@@ -139,3 +168,15 @@ def test_what_waits_to_join_is_kept_when_the_merge_switches(weaker: str) -> None
     assert not follow.say("1", f(5)).detached
     assert not follow.say("2", f(21)).detached, "what it said while joining is its own"
     assert [event.payload for event in follow.events()] == [b"A", b"B"]
+
+
+def test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_said() -> None:
+    """R1 -> R2: the second input says the slot in another order, and breaks no key by it."""
+    follow = two(("insert-only", "ordered", "deterministic-ties", "key"))
+    follow.say("1", a("A", 2, 9), a("B", 2, 9), a("C", 2, 9))
+    assert follow.merge.algorithm == "r1"
+    outcome = follow.say("2", a("C", 2, 9), a("A", 2, 9), a("B", 2, 9), f(INF))
+    assert not outcome.detached
+    assert [(switched.before, switched.after) for switched in outcome.switched] == [("r1", "r2")]
+    follow.say("1", f(INF))
+    assert len(follow.events()) == 3

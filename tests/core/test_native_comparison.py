@@ -10,13 +10,23 @@ import pytest
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.cleanse import Cleanse
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
+from lmerge.core.engines import NATIVE
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import reconstitute
 from lmerge.errors import InputViolation
 from lmerge.testing.generate import Shape, present, reference
 
-native = pytest.importorskip("lmerge._native")
-pytestmark = pytest.mark.python_engine
+try:
+    from lmerge import _native as native
+except ImportError:  # then no test runs: ``engine`` says whether that is a failure
+    native = None  # type: ignore[assignment]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def engine(demand: Callable[[str], None]) -> None:
+    """The engine does not matter, but these need the native core."""
+    demand(NATIVE)
+
 
 SHAPES = (Shape(), Shape(disorder=20, revision=0.9), Shape(spurious=0.8), Shape(stable=0.8, tight=1.0))
 

@@ -6,8 +6,7 @@ Batches of 32 elements and more may wait unindexed in the core; nobody can tell 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
@@ -24,13 +23,9 @@ WAITING_ELEMENTS_MAX = 2**18  # native/core/src/tdb.rs
 
 
 @pytest.fixture(scope="module", autouse=True)
-def engine() -> None:
+def engine(demand: Callable[[str], None]) -> None:
     """Only the native one: the other is the definition."""
-    problem = engines.native_problem()
-    if problem:
-        if os.environ.get("CI") or os.environ.get("LMERGE_REQUIRE_NATIVE"):
-            pytest.fail(f"the native core is required here: {problem}")
-        pytest.skip(f"no native core: {problem}")
+    demand(engines.NATIVE)
 
 
 class Twins:

@@ -16,11 +16,13 @@
 //! | `merge`, `sharded`, `state` | one running merge; the face, which can share it out; snapshots |
 //! | `wire` | the messages that carry batches |
 //! | `tdb` | the live events of one stream, for clients |
+//! | `digests` | what one input has said, in numbers that can be compared |
 
 pub mod algorithm;
 pub mod arena;
 pub mod cleanse;
 pub mod columns;
+pub mod digests;
 pub mod element;
 pub mod index;
 pub mod input;

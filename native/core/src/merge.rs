@@ -9,7 +9,7 @@ use crate::columns::{Columns, Indices, View};
 use crate::element::NEG_INF;
 use crate::input::{Demands, Input};
 use crate::insert_only::{InsertOnly, Ties};
-use crate::nodes::NONE;
+use crate::nodes::{NIL, NONE};
 use crate::policy::{Closing, Policy, Show};
 use crate::r3::R3;
 use crate::r3minus::R3Minus;
@@ -198,6 +198,23 @@ impl Merge {
             Running::R4(running) => running.apply(&mut self.shell, slot, batch, indices),
             Running::R3Minus(running) => running.apply(&mut self.shell, slot, batch, indices),
         }
+    }
+
+    /// How many inputs have this event now; 0 where they have no entries of their own.
+    pub fn supporters(&self, vs: i64, ve: i64, payload: &[u8]) -> u32 {
+        let slots = 0..self.shell.inputs.width();
+        let count = match &self.running {
+            Running::R3(r3) => match r3.index.find(r3.index.hash(vs, payload), vs, payload) {
+                NIL => 0,
+                id => slots.filter(|&slot| r3.end(id, slot) == ve).count(),
+            },
+            Running::R4(r4) => match r4.index.find(r4.index.hash(vs, payload), vs, payload) {
+                NIL => 0,
+                id => slots.filter(|&slot| r4.ends(id, At::In(slot)).contains(&ve)).count(),
+            },
+            Running::InsertOnly(_) | Running::R3Minus(_) => 0,
+        };
+        count as u32
     }
 
     /// Run another algorithm: anything before the first element; once `started`, something more general.

@@ -203,6 +203,21 @@ impl Sharded {
         )
     }
 
+    /// For each insert of a batch: how many inputs have that event now.
+    pub fn supporters(&self, batch: &View<'_>) -> Vec<u32> {
+        let inserts = (0..batch.len()).filter(|&at| batch.kind(at) == INSERT);
+        inserts
+            .map(|at| {
+                let (vs, ve, payload) = (batch.vs(at), batch.ve(at), batch.payload(at));
+                let shard = match self.shards.len() {
+                    1 => 0,
+                    shards => usize::from(shard_of(payload, shards)),
+                };
+                self.shards[shard].supporters(vs, ve, payload)
+            })
+            .collect()
+    }
+
     /// Inserts of all live output events, ordered by (vs, payload, ve), then the output's stable point if there is one.
     /// None if they are not known.
     pub fn live_events(&self) -> Option<Columns> {

@@ -56,10 +56,11 @@ fn weaken_ties(old: &InsertOnly, new: &mut InsertOnly, shell: &mut Shell) {
             }
         }
         Ties::Keyed(payloads) => {
-            for (at, (payload, _)) in said.iter().enumerate() {
+            for (payload, ve) in said.iter() {
                 let (place, _) = payloads.enter(payload);
-                for &(slot, position) in &positions {
-                    if at < position {
+                for &(slot, _) in &positions {
+                    // Not by position: an input may have passed elements over, and say them now.
+                    if shell.inputs.get(slot).at_last_vs.count(payload, ve) > 0 {
                         payloads.mark(place, slot);
                     }
                 }

@@ -303,29 +303,4 @@ impl Columns {
             .map(|stop| self.part(std::mem::replace(&mut start, stop), stop))
             .collect()
     }
-
-    fn wire<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let mut part = core::Columns::default();
-        let view = self.view();
-        let raw = if self.count() == self.buffers.raw().kinds.len() {
-            self.buffers.raw()
-        } else {
-            part.extend(&view);
-            part.raw()
-        };
-        let [inserts, adjusts, _] = view.counts();
-        let bytes = |column: &[u8], is_said: bool| PyBytes::new(py, if is_said { column } else { &[] });
-        let has_events = inserts + adjusts > 0;
-        PyTuple::new(
-            py,
-            [
-                bytes(raw.kinds, true),
-                bytes(raw.vs, true),
-                bytes(raw.ve, has_events),
-                bytes(raw.vold, adjusts > 0),
-                bytes(raw.ends, has_events),
-                bytes(raw.payloads, has_events),
-            ],
-        )
-    }
 }

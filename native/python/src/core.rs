@@ -225,6 +225,10 @@ impl Core {
         Ok(self.ask(py, Sharded::live_events)?.map(Columns::written))
     }
 
+    fn supporters(&self, py: Python<'_>, columns: &Columns) -> PyResult<Vec<u32>> {
+        self.ask(py, |merge| merge.supporters(&columns.view()))
+    }
+
     fn check(&self, py: Python<'_>) -> PyResult<()> {
         self.ask(py, Sharded::check)
     }

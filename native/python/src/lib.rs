@@ -6,6 +6,7 @@
 mod cleanse;
 mod columns;
 mod core;
+mod digests;
 mod limit;
 mod state;
 mod tdb;
@@ -23,6 +24,8 @@ mod _native {
     use super::columns::{Columns, DecodeError};
     #[pymodule_export]
     use super::core::{Core, Violation};
+    #[pymodule_export]
+    use super::digests::Digests;
     #[pymodule_export]
     use super::limit::Limit;
     #[pymodule_export]

@@ -1,0 +1,261 @@
+//! What one input has said, in numbers that can be compared: `lmerge/core/digests.py` is the definition.
+//!
+//! For every interval of a grid of ends: how many events there are, and the sum mod 2^128 of their hashes. A sum does
+//! not depend on order, counts what is there twice, and lets an event be taken out again. A second grid, of starts, does
+//! the same for (Vs, payload) alone.
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::columns::View;
+use crate::element::{ADJUST, INF, INSERT, NEG_INF};
+
+/// Name of the hash: digests of different hashes cannot be compared.
+pub const HASH: &str = "xxh3";
+
+/// Events of one interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    pub count: i64,
+    pub sum: u128,
+}
+
+impl Sum {
+    fn add(&mut self, hash: u128) {
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(hash);
+    }
+
+    fn subtract(&mut self, hash: u128) {
+        self.count -= 1;
+        self.sum = self.sum.wrapping_sub(hash);
+    }
+}
+
+/// The intervals of one grid that are open. Neighbours in a stream mostly fall into one interval, which is at hand.
+#[derive(Debug)]
+struct Grid {
+    interval: i64,
+    sums: HashMap<i64, Sum, RandomState>,
+    /// The interval at hand: its index, its times, and what has been added to it since it is.
+    index: i64,
+    from: i64,
+    to: i64,
+    at_hand: Sum,
+}
+
+impl Grid {
+    fn new(interval: i64) -> Grid {
+        Grid {
+            interval,
+            sums: HashMap::default(),
+            index: 0,
+            from: 0,
+            to: -1,
+            at_hand: Sum::default(),
+        }
+    }
+
+    #[inline]
+    fn of(&mut self, t: i64) -> &mut Sum {
+        if t < self.from || t > self.to {
+            self.turn_to(t);
+        }
+        &mut self.at_hand
+    }
+
+    fn turn_to(&mut self, t: i64) {
+        self.put_back();
+        self.index = index_of(t, self.interval);
+        if t == INF {
+            (self.from, self.to) = (INF, INF);
+        } else {
+            let from = i128::from(self.index) * i128::from(self.interval);
+            let to = (from + i128::from(self.interval) - 1).min(i128::from(INF - 1));
+            self.from = from.max(i128::from(NEG_INF)) as i64;
+            self.to = to as i64;
+        }
+    }
+
+    fn put_back(&mut self) {
+        let added = std::mem::take(&mut self.at_hand);
+        if added == Sum::default() {
+            return;
+        }
+        let sum = self.sums.entry(self.index).or_default();
+        sum.count += added.count;
+        sum.sum = sum.sum.wrapping_add(added.sum);
+        if *sum == Sum::default() {
+            self.sums.remove(&self.index);
+        }
+    }
+
+    fn take_below(&mut self, bound: Option<i64>) -> Vec<(i64, Sum)> {
+        self.put_back();
+        self.sums
+            .extract_if(|&index, _| bound.is_none_or(|bound| index < bound))
+            .collect()
+    }
+}
+
+/// What `add` has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// The first element that the stream itself forbids, by its own stable point; nothing from it on was heard.
+    pub offender: Option<usize>,
+    /// The first and the last interval that an element touches, without that of +inf; None if there is none.
+    pub touched: Option<(i64, i64)>,
+}
+
+/// The digests of one input.
+#[derive(Debug)]
+pub struct Digests {
+    ends: Grid,
+    starts: Option<Grid>,
+    open_max: usize,
+    overflowed: bool,
+    stable_point: i64,
+    scratch: Vec<u8>,
+}
+
+impl Digests {
+    /// `interval`: at least 1. `starts`: keep the second grid too. `open_max`: open intervals of a grid.
+    pub fn new(interval: i64, starts: bool, open_max: usize) -> Digests {
+        Digests {
+            ends: Grid::new(interval),
+            starts: starts.then(|| Grid::new(interval)),
+            open_max,
+            overflowed: false,
+            stable_point: NEG_INF,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The last stable heard.
+    pub fn stable_point(&self) -> i64 {
+        self.stable_point
+    }
+
+    /// Whether there were too many open intervals; nothing is counted from then on.
+    pub fn overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    /// Open intervals that hold something.
+    pub fn open(&mut self) -> usize {
+        self.ends.put_back();
+        let starts = self.starts.as_mut().map_or(0, |grid| {
+            grid.put_back();
+            grid.sums.len()
+        });
+        self.ends.sums.len().max(starts)
+    }
+
+    /// Hear the first `stop` elements of a batch.
+    pub fn add(&mut self, batch: &View<'_>, stop: usize) -> Heard {
+        let (mut first, mut last) = (INF, NEG_INF);
+        let mut offender = None;
+        for at in 0..stop.min(batch.len()) {
+            let (kind, vs) = (batch.kind(at), batch.vs(at));
+            if kind != INSERT && kind != ADJUST {
+                if vs < self.stable_point {
+                    offender = Some(at);
+                    break;
+                }
+                self.stable_point = vs;
+                continue;
+            }
+            let (ve, vold) = (batch.ve(at), batch.vold(at));
+            let below = if kind == INSERT { vs } else { ve.min(vold) };
+            if ve < vs || below < self.stable_point {
+                offender = Some(at);
+                break;
+            }
+            if self.overflowed {
+                continue;
+            }
+            for t in [
+                Some(ve),
+                (kind == ADJUST).then_some(vold),
+                self.starts.is_some().then_some(vs),
+            ]
+            .into_iter()
+            .flatten()
+            {
+                if t < INF {
+                    (first, last) = (first.min(t), last.max(t));
+                }
+            }
+            self.count(kind, vs, ve, vold, batch.payload(at));
+        }
+        if !self.overflowed && self.open() > self.open_max {
+            self.overflowed = true;
+            self.ends.sums.clear();
+            if let Some(grid) = &mut self.starts {
+                grid.sums.clear();
+            }
+        }
+        let interval = self.ends.interval;
+        Heard {
+            offender,
+            touched: (first <= last).then(|| (index_of(first, interval), index_of(last, interval))),
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, kind: u8, vs: i64, ve: i64, vold: i64, payload: &[u8]) {
+        let (was, is) = (kind == ADJUST && vold > vs, ve > vs);
+        if was && is && vold == ve {
+            return;
+        }
+        // The hash is of Vs, payload and Ve in this order, so that the end alone changes from one to the next.
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&vs.to_le_bytes());
+        self.scratch.extend_from_slice(payload);
+        if let Some(grid) = &mut self.starts
+            && was != is
+            && (kind == INSERT || was)
+        {
+            let hash = xxh3_128(&self.scratch);
+            let sum = grid.of(vs);
+            if is { sum.add(hash) } else { sum.subtract(hash) }
+        }
+        let body = self.scratch.len();
+        self.scratch.extend_from_slice(&ve.to_le_bytes());
+        if is {
+            let hash = xxh3_128(&self.scratch);
+            self.ends.of(ve).add(hash);
+        }
+        if was {
+            self.scratch[body..].copy_from_slice(&vold.to_le_bytes());
+            let hash = xxh3_128(&self.scratch);
+            self.ends.of(vold).subtract(hash);
+        }
+    }
+
+    /// The intervals below `bound`, all if it is None, in order of index, each with its sums of ends and of starts;
+    /// they are forgotten here.
+    pub fn take_below(&mut self, bound: Option<i64>) -> Vec<(i64, Sum, Sum)> {
+        let mut taken: HashMap<i64, (Sum, Sum), RandomState> = HashMap::default();
+        for (index, sum) in self.ends.take_below(bound) {
+            taken.entry(index).or_default().0 = sum;
+        }
+        if let Some(grid) = &mut self.starts {
+            for (index, sum) in grid.take_below(bound) {
+                taken.entry(index).or_default().1 = sum;
+            }
+        }
+        let mut taken: Vec<_> = taken
+            .into_iter()
+            .map(|(index, (ends, starts))| (index, ends, starts))
+            .collect();
+        taken.sort_unstable_by_key(|&(index, ..)| index);
+        taken
+    }
+}
+
+/// The interval of an end: floor(t / interval); +inf has its own.
+pub fn index_of(t: i64, interval: i64) -> i64 {
+    if t == INF { INF } else { t.div_euclid(interval) }
+}
