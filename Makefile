@@ -20,13 +20,14 @@ NATIVE_SOURCES := setup.py $(shell find native -name target -prune -o \( -name '
 # pip, setup.py and clippy name the same interpreter in the same way: otherwise each compiles pyo3 again.
 export PYO3_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: demo test test-long lint types wire defects bench native native-check missing clean help
+.PHONY: demo test test-long lint types wire defects bench soak native native-check missing clean help
 
 help:
 	@echo "make demo       three replicas of a year of flights, the winner killed: a verdict"; \
 	echo "make test       lint, types, architecture, generated code, the native core, tests, seeded defects"; \
 	echo "make test-long  the long tests: many seeds (LMERGE_SEEDS=1000)"; \
 	echo "make bench      every benchmark; tables in bench/results"; \
+	echo "make soak       an hour under load, with kills: is memory flat, is anything lost"; \
 	echo "make wire       generate the code of proto/ again"; \
 	echo "make native     build the native core again, in place"; \
 	echo "make clean      remove the virtual environment and caches"
@@ -111,8 +112,12 @@ defects: $(VENV)/.native
 
 bench: $(VENV)/.native
 	@for name in core_r3 core_throughput core_inputs core_figures core_stable core_memory core_shards service_throughput \
-		service_latency peers; do \
+		service_latency durability divergence kills bursty congestion feedback subscribers snapshot peers; do \
 		$(BIN)/python -m bench.$$name || exit 1; done
+
+# An hour; MINUTES=5 for less.
+soak: $(VENV)/.native
+	@$(BIN)/python -m bench.soak --minutes $${MINUTES:-60}
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info native/target lmerge/_native*.so lmerge/_native_build.json

@@ -5,15 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lmerge.client import AsyncPublisher, AsyncSubscriber, Publisher, Subscriber, SubscriptionGap
+    from lmerge.client import (
+        AsyncPublisher,
+        AsyncSubscriber,
+        AsyncView,
+        FastForward,
+        Publisher,
+        Security,
+        Subscriber,
+        SubscriptionGap,
+        View,
+    )
+    from lmerge.client.view import view
 
 __version__ = "0.1.0"
 
-__all__ = ["AsyncPublisher", "AsyncSubscriber", "Publisher", "Subscriber", "SubscriptionGap", "__version__"]
+__all__ = [
+    "AsyncPublisher", "AsyncSubscriber", "AsyncView", "FastForward", "Publisher", "Security", "Subscriber",
+    "SubscriptionGap", "View", "__version__", "view",
+]
 
 
 def __getattr__(name: str) -> Any:
     """The client's classes, loaded when first used: whoever needs only the core does not wait for gRPC."""
+    if name == "view":
+        from lmerge.client.view import view
+
+        return view
     if name in __all__:
         from lmerge import client
 

@@ -9,15 +9,24 @@
     │   ├── UnknownInput      no input of that name is, or was, attached
     │   ├── InputTaken        a live input has that name, and the newcomer is not a newer incarnation
     │   ├── StaleIncarnation  an incarnation older than one already seen (a zombie)
+    │   ├── Unauthenticated   no credentials, or none that are valid now
+    │   ├── PermissionDenied  the credentials do not allow this for this merge, or this replica name
+    │   │   └── Quarantined   the input differed from the others, or an administrator has put it out
     │   ├── PropertiesTooWeak an input promises less than a fixed algorithm needs
     │   ├── InvalidBatch      columns that disagree, unknown kinds, times out of range
     │   ├── InvalidRow        a row that does not fit its declared schema
     │   ├── MalformedLine     a line of a recorded session that cannot be read
+    │   ├── OutOfRange        a resume token is older than what is retained
     │   └── LimitExceeded     a batch, payload, queue or count above its documented limit
     └── Unavailable           nobody's fault: try again, perhaps elsewhere
         ├── ServerGone        the server cannot be reached or went away
         ├── Draining          the server is shutting down and takes nothing new
+        ├── OutputGap         the output begins anew at a later time; subscribe again to be told
+        ├── TooOften          attempts came faster than is allowed; later ones will do
         ├── SubscriberTooSlow the subscriber was cut off because its queue was full; resync by snapshot
+        ├── StoreDamaged      the file of a merge is damaged; the merge was not opened
+        ├── StoreFull         the store of a merge cannot be written at present
+        ├── StoreInUse        another server has the store
         └── AddressInUse      the address to listen on is taken
 """
 
@@ -72,6 +81,18 @@ class StaleIncarnation(UsageError):
     """An incarnation that is not newer than the newest one seen under that name."""
 
 
+class Unauthenticated(UsageError):
+    """The caller has shown no credentials, or none that are valid now."""
+
+
+class PermissionDenied(UsageError):
+    """The caller is known, and may not do this: not in this merge, or not under this name."""
+
+
+class Quarantined(PermissionDenied):
+    """A replica that may not attach until it is released: it said something else than the others, or was put out."""
+
+
 class PropertiesTooWeak(UsageError):
     """An input promises less than a fixed algorithm needs."""
 
@@ -93,6 +114,10 @@ class MalformedLine(UsageError):
         self.problem = problem
 
 
+class OutOfRange(UsageError):
+    """A resume token is older than what the server retains; the words name what it does retain."""
+
+
 class LimitExceeded(UsageError):
     """Something is larger than its documented limit."""
 
@@ -109,8 +134,28 @@ class Draining(Unavailable):
     """The server is shutting down and takes nothing new."""
 
 
+class OutputGap(Unavailable):
+    """No input could tell a stretch of time any more, and the output goes on behind it: subscribe again to be told."""
+
+
+class TooOften(Unavailable):
+    """Attempts came faster than is allowed; the next ones, later, will do."""
+
+
 class SubscriberTooSlow(Unavailable):
     """The subscriber did not read fast enough and was cut off; a new subscription starts with a snapshot."""
+
+
+class StoreDamaged(Unavailable):
+    """The file of a merge is damaged, so the merge was not opened; the words say which file, and what can be done."""
+
+
+class StoreFull(Unavailable):
+    """The store of a merge cannot be written at present: the disk is full, or fails. Nothing is lost."""
+
+
+class StoreInUse(Unavailable):
+    """Another server has the store."""
 
 
 class AddressInUse(Unavailable):

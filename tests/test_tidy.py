@@ -22,6 +22,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 import lmerge
 import lmerge.errors
+from bench.peers.environments import ENVIRONMENTS
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
 
@@ -35,7 +36,8 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 POLL_S_MAX = 0.005  # how long a loop that looks at a condition may look away
 METRIC_UNITS = (
-    "elements", "inputs", "subscribers", "turns", "seconds", "events", "losses", "time", "bytes", "bool", "info"
+    "elements", "inputs", "subscribers", "turns", "seconds", "events", "losses", "time", "bytes", "bool", "info",
+    "calls", "intervals", "gaps",
 )
 FOLDERS = ("lmerge", "replicas", "scripts", "bench", "tests")
 SOURCES = sorted(
@@ -161,11 +163,22 @@ def listed(pyproject: str) -> set[str]:
     return names - {project["name"]}
 
 
+def crates(cargo: str) -> set[str]:
+    """The crates that a Cargo.toml asks for, but those of the project itself."""
+    table = tomllib.loads(cargo)
+    tables = [table, table.get("workspace", {}), *table.get("target", {}).values()]
+    kinds = ("dependencies", "dev-dependencies", "build-dependencies")
+    needs = [part.get(kind, {}) for part in tables for kind in kinds]
+    return {
+        name for need in needs for name, crate in need.items() if not (isinstance(crate, dict) and "path" in crate)
+    }
+
+
 def explained(architecture: str) -> set[str]:
     """The names in the first column of the table of dependencies."""
     section = architecture.partition("\n## Dependencies\n")[2].partition("\n## ")[0]
     cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
-    return {name.strip(" `") for cell in cells for name in re.sub(r"\([^)]*\)", "", cell).split(",")}
+    return {name.strip(" `") for cell in cells for name in re.split(r"[,;]", re.sub(r"\([^)]*\)", "", cell))}
 
 
 def lost(text: str, folder: str, files: list[str], made: list[str]) -> list[str]:
@@ -267,8 +280,11 @@ def test_no_file_names_a_place_of_one_machine() -> None:
 
 
 def test_every_dependency_is_explained() -> None:
-    names = listed((ROOT / "pyproject.toml").read_text())
-    assert len(names) > 20
+    cargo = [(ROOT / name).read_text() for name in KEPT if fnmatch(name, "native/*Cargo.toml")]
+    peers = [re.split(r"[=<>~]", package, maxsplit=1)[0] for peer in ENVIRONMENTS.values() for package in peer.packages]
+    names = listed((ROOT / "pyproject.toml").read_text()).union(peers, *map(crates, cargo))
+    assert len(cargo) == 4
+    assert len(names) > 30
     assert names - explained((ROOT / "ARCHITECTURE.md").read_text()) == set()
 
 
@@ -296,6 +312,8 @@ def test_every_error_is_drawn_in_the_tree() -> None:
 
 def test_the_version_is_the_same_everywhere() -> None:
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == lmerge.__version__
+    native = tomllib.loads((ROOT / "native/Cargo.toml").read_text())
+    assert native["workspace"]["package"]["version"] == lmerge.__version__
 
 
 def test_metrics_are_named_lmerge_noun_unit() -> None:
@@ -365,6 +383,17 @@ def test_a_dependency_without_its_own_line_is_found() -> None:
     """
     architecture = "rich\n## Dependencies\n| library | saves |\n|---|---|\n| types-rich, known (`more`) | short |\n"
     assert listed(pyproject) - explained(architecture) == {"builder", "rich", "short"}
+    cargo = """
+        [dependencies]
+        known = { version = "1", features = ["all"] }
+        unknown = "0.3"
+        own = { path = "../own" }
+        [dev-dependencies]
+        for-tests = "2"
+        [target.'cfg(unix)'.dependencies]
+        for-unix = "1"
+    """
+    assert crates(cargo) - explained(architecture) == {"unknown", "for-tests", "for-unix"}
 
 
 def test_a_link_that_leads_nowhere_is_found() -> None:

@@ -29,10 +29,20 @@ COMMANDS: Final = {
     "publish": ("lmerge.cli.publish", "publish"),
     "subscribe": ("lmerge.cli.subscribe", "subscribe"),
     "tail": ("lmerge.cli.subscribe", "subscribe"),
+    "query": ("lmerge.cli.query", "query"),
+    "sink": ("lmerge.cli.sink", "app"),
     "status": ("lmerge.cli.status", "status"),
     "top": ("lmerge.cli.top", "top"),
+    "certify": ("lmerge.cli.certify", "certify"),
+    "cutover": ("lmerge.cli.cutover", "cutover"),
+    "detach": ("lmerge.cli.detach", "detach"),
+    "release": ("lmerge.cli.detach", "release"),
+    "relay": ("lmerge.cli.relay", "relay"),
+    "checkpoint": ("lmerge.cli.checkpoint", "checkpoint"),
+    "jumpstart": ("lmerge.cli.jumpstart", "jumpstart"),
     "replay": ("lmerge.cli.replay", "replay"),
     "tdb": ("lmerge.cli.tdb", "tdb"),
+    "token": ("lmerge.cli.token", "app"),
     "info": ("lmerge.cli.info", "info"),
 }
 
@@ -47,8 +57,11 @@ class LazyGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         module, function = COMMANDS[cmd_name]
+        command = getattr(import_module(module), function)
+        if isinstance(command, typer.Typer):  # a group of its own
+            return typer.main.get_command(command)
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        single.command(name=cmd_name)(_interruptible(getattr(import_module(module), function)))
+        single.command(name=cmd_name)(_interruptible(command))
         return typer.main.get_command(single)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from lmerge.cli.connection import secured
 from lmerge.cli.lines import is_regular, opened, read_lines
 from lmerge.cli.serve import DEFAULT_PORT
-from lmerge.core.batch import BatchBuilder, Row
+from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.session import ElementLine
 from lmerge.errors import InputViolation, MalformedLine, UsageError
 
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 
 BATCH_ROWS_MAX: Final = 1024
 Server = Annotated[str, typer.Option("--server", "-s", metavar="HOST:PORT", help="The merge server.")]
+Servers = Annotated[str, typer.Option("--server", "-s", metavar="HOST:PORT,...", help="The merge server, or several.")]
 DEFAULT_SERVER: Final = f"127.0.0.1:{DEFAULT_PORT}"
 
 
+@secured
 def publish(
     merge: Annotated[str, typer.Argument(help="Name of the merge.")],
     stream: Annotated[str, typer.Argument(metavar="[FILE]", help="Elements, JSON lines; - for standard input.")] = "-",
@@ -32,10 +35,12 @@ def publish(
             "--property", "-p", help="A promise: insert-only, ordered, strictly-ordered, deterministic-ties or key."
         ),
     ] = None,
-    server: Server = DEFAULT_SERVER,
+    server: Servers = DEFAULT_SERVER,
     give_up_after: Annotated[
         float, typer.Option(help="Seconds without a server after which to give up.", min=0.0)
     ] = 10.0,
+    *,
+    security: Any,
 ) -> None:
     """Publish a stream of elements, one JSON object a line, without "input".
 
@@ -44,18 +49,30 @@ def publish(
     Ends when the stream ends and everything is merged. Exit code 2: a malformed line, or an element that the stream may
     not say; what came before it is merged.
     """
+    sent, algorithm = publish_stream(server, merge, replica, stream, property_ or (), give_up_after, security)
+    sys.stderr.write(f"published {sent} elements to {merge}; it runs {algorithm}\n")
+
+
+def publish_stream(
+    server: str, merge: str, replica: str, stream: str, properties: Iterable[str], give_up_after: float, security: Any,
+    *, seed: AnyBatch | None = None,
+) -> tuple[int, str]:
+    """Say the stream of a file after ``seed``; how many elements it had, and the algorithm that the merge runs. Raises
+    UsageError for what the stream may not say.
+    """
     from lmerge.client import Publisher
 
     with opened(stream, "stream") as source:
         batch_rows_max = BATCH_ROWS_MAX if is_regular(source) else 1
         try:
             with Publisher(
-                server, merge, replica, properties=property_ or (), give_up_after_s=give_up_after
+                server, merge, replica, properties=properties, give_up_after_s=give_up_after, security=security,
+                seed=seed,
             ) as publisher:
                 sent = _publish_lines(publisher, source, batch_rows_max)
         except InputViolation as violation:  # found by the server, which counts no lines
             raise UsageError(str(violation)) from None
-    sys.stderr.write(f"published {sent} elements to {merge}; it runs {publisher.algorithm}\n")
+    return sent, publisher.algorithm
 
 
 def _publish_lines(publisher: Publisher, source: Iterable[bytes], batch_rows_max: int) -> int:

@@ -10,11 +10,13 @@ import signal
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from lmerge.cli.connection import secured_server
 from lmerge.cli.replay import Algorithm, Engine
+from lmerge.cli.serve_options import comparing, keeping
 
 DEFAULT_PORT: Final = 7171
 DEFAULT_HTTP_PORT: Final = 7172
@@ -28,8 +30,13 @@ class LogFormat(str, Enum):
     JSON = "json"
 
 
+@keeping
+@comparing
+@secured_server
 def serve(
-    host: Annotated[str, typer.Option(help="Address to listen on. Connections are not encrypted.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; others than this machine's own need certificates and tokens.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="gRPC port; 0: any free one.")] = DEFAULT_PORT,
     http_port: Annotated[
         int, typer.Option(help="Port of /metrics, /healthz, /readyz; 0: any free one; -1: none.")
@@ -58,6 +65,10 @@ def serve(
         Path | None, typer.Option(help="Write the bound ports to this file as JSON when the server is ready.")
     ] = None,
     log_format: Annotated[LogFormat, typer.Option(help="Log lines for people or machines.")] = LogFormat.TEXT,
+    *,
+    kept: Any,
+    compared: Any,
+    security: Any,
 ) -> None:
     """Run a merge server. Ctrl-C or SIGTERM drains it; a second one ends it at once.
 
@@ -74,6 +85,7 @@ def serve(
         host=host, port=port, http_port=None if http_port == -1 else http_port, algorithm=algorithm.value,
         policy=policy, closing=closing, allow_downgrade=allow_downgrade, allow_create=not no_create,
         feedback_lag=feedback, merges=tuple(merge or ()), record_path=record, engine=engine.value, shards=shards,
+        **kept, **compared, **security,
     )
     asyncio.run(_serve(settings, ready_file))
 

@@ -9,14 +9,18 @@ import typer
 from rich.console import Console, Group
 from rich.table import Table
 
+from lmerge.cli.connection import secured
 from lmerge.cli.publish import DEFAULT_SERVER, Server
 from lmerge.core.elements import INF, NEG_INF, show_time
 
 
+@secured
 def status(
     merge: Annotated[str | None, typer.Argument(help="Name of a merge; without it, all of them.")] = None,
     server: Server = DEFAULT_SERVER,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON object.")] = False,
+    *,
+    security: Any,
 ) -> None:
     """Show the merges of a server, or everything about one.
 
@@ -28,15 +32,15 @@ def status(
 
     console = Console()
     if merge is None:
-        merges = list_merges(server)
+        merges = list_merges(server, security=security)
         if as_json:
-            about = MessageToDict(describe_server(server), preserving_proto_field_name=True)
+            about = MessageToDict(describe_server(server, security=security), preserving_proto_field_name=True)
             about["merges"] = [_dict(item) for item in merges]
             typer.echo(json.dumps(about))
         else:
             console.print(merges_table(server, merges) if merges else f"no merges at {server} yet")
         return
-    described = describe_merge(server, merge)
+    described = describe_merge(server, merge, security=security)
     if as_json:
         typer.echo(json.dumps(_dict(described)))
     else:
@@ -71,10 +75,14 @@ def merge_view(described: Any, rates: dict[str, float] | None = None) -> Group:
         ("output", f"{emitted.inserts:,} inserts, {emitted.adjusts:,} adjusts, {emitted.stables:,} stables{rate}"),
         ("live events", f"{described.live_events:,}"),
         ("redundancy", f"survives the loss of {loss}" if described.survives_losses else "none: the next loss stops it"),
+        ("resume", _resume_words(described)),
+        ("comparison", _comparison_words(described)),
         ("subscribers", ", ".join(s.subscriber for s in described.subscribers) or "none"),
     ):
         head.add_row(f"[dim]{label}[/dim]", text)
     parts: list[Any] = [head, inputs_table(described, rates)]
+    for switch in list(described.switches)[-3:]:
+        parts.append(f"[dim]switched[/dim] {switch}")
     for gone in list(described.detached)[:3]:
         parts.append(f"[dim]detached[/dim] {gone.replica}: {gone.reason}")
     return Group(*parts)
@@ -100,6 +108,32 @@ def inputs_table(described: Any, rates: dict[str, float] | None) -> Table:
             row.append(f"{rates.get(item.replica, 0.0):,.0f}/s")
         table.add_row(*row)
     return table
+
+
+def _resume_words(described: Any) -> str:
+    """From when on subscribers can go on, and where that is kept."""
+    knows_all = not described.HasField("retained_from")
+    since = "the beginning" if knows_all else f"{show_time(described.retained_from)} on"
+    words = [f"from {since}", f"store: {described.store}"]
+    if described.HasField("complete_from"):
+        words.append(f"right for events that end at {show_time(described.complete_from)} or later")
+    if described.gaps:
+        words.append(f"[bold red]{described.gaps} gaps[/bold red]")
+    return "; ".join(words)
+
+
+def _comparison_words(described: Any) -> str:
+    """Whether the inputs have been found equal."""
+    if described.divergence_policy == "none":
+        return "none"
+    found = described.divergences
+    differ = "no difference"
+    if found:
+        differ = f"[bold red]inputs differed in {found} intervals[/bold red]: see lmerge certify"
+    words = [f"{described.divergence_policy}: {differ}"]
+    if described.quarantined:
+        words.append(f"[bold red]quarantined: {', '.join(described.quarantined)}[/bold red]")
+    return "; ".join(words)
 
 
 def _state(item: Any) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli.connection import secured
+from lmerge.cli.enveloped import EnvelopeName, as_columns, as_json, delivered, lines_of
 from lmerge.cli.lines import quiet_when_closed
-from lmerge.cli.publish import DEFAULT_SERVER, Server
+from lmerge.cli.publish import DEFAULT_SERVER, Servers
 from lmerge.core.batch import element_of
 from lmerge.core.session import format_row
 
@@ -19,20 +21,41 @@ class Format(str, Enum):
 
     JSON = "json"
     TEXT = "text"
+    TABLE = "table"
 
 
+class TooOld(str, Enum):
+    """What to do when a token is too old."""
+
+    ERROR = "error"
+    SNAPSHOT = "snapshot"
+
+
+@secured
 def subscribe(
     merge: Annotated[str, typer.Argument(help="Name of the merge.")],
-    server: Server = DEFAULT_SERVER,
+    server: Servers = DEFAULT_SERVER,
     output_format: Annotated[
-        Format, typer.Option("--format", "-f", help="json: lines as replay prints them; text: for people.")
+        Format, typer.Option("--format", "--output", "-f", help="json: lines as in sessions; text, table: for people.")
     ] = Format.JSON,
+    envelope: Annotated[
+        EnvelopeName,
+        typer.Option(help="elements as they come; final: events once they are; upsert: rows by key; retract: + and -."),
+    ] = EnvelopeName.ELEMENTS,
     count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many elements.", min=1)] = None,
     name: Annotated[str, typer.Option(help="Name of this subscriber, as status shows it.")] = "cli",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Fail if there is no such merge yet.")] = False,
     give_up_after: Annotated[
         float | None, typer.Option(help="Seconds without a server after which to give up; without it, never.", min=0.0)
     ] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="MERGE@T", help="Go on where a reader stopped; T: its last stable.")
+    ] = None,
+    if_too_old: Annotated[
+        TooOld, typer.Option(help="No server has what came since: error, or a snapshot and a gap.")
+    ] = TooOld.ERROR,
+    *,
+    security: Any,
 ) -> None:
     """Print the merged stream: its live events first, then everything new. Ends at stable(inf).
 
@@ -49,8 +72,19 @@ def subscribe(
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     left = count
     with quiet_when_closed(), Subscriber(
-        server, merge, name=name, wait_for_merge=not no_wait, give_up_after_s=give_up_after, on_gap=tell
+        server, merge, name=name, wait_for_merge=not no_wait, give_up_after_s=give_up_after, on_gap=tell,
+        security=security, resume=resume, if_too_old=if_too_old.value,
     ) as subscriber:
+        if envelope is not EnvelopeName.ELEMENTS:
+            write = as_json if output_format is Format.JSON else as_columns
+            for delivery in delivered(subscriber, envelope):
+                said = list(lines_of(delivery))[:left]
+                sys.stdout.write(write(said))
+                sys.stdout.flush()
+                left = None if left is None else left - len(said)
+                if left == 0:
+                    return
+            return
         for batch in subscriber.batches():
             rows = list(batch.rows())[:left]
             lines = [format_row(row) if output_format is Format.JSON else str(element_of(row)) for row in rows]

@@ -9,16 +9,20 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
+from lmerge.cli.connection import secured
 from lmerge.cli.publish import DEFAULT_SERVER, Server
 from lmerge.cli.status import merge_view, merges_table
 from lmerge.errors import UsageError
 
 
+@secured
 def top(
     merge: Annotated[str | None, typer.Argument(help="Name of a merge; not needed if there is only one.")] = None,
     server: Server = DEFAULT_SERVER,
     interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1, max=60.0)] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Two looks, one interval apart, then end; for scripts.")] = False,
+    *,
+    security: Any,
 ) -> None:
     """Watch a merge: inputs, lag, rates, and each input's share of the output. Ctrl-C ends it.
 
@@ -28,22 +32,22 @@ def top(
 
     console = Console()
     if merge is None:
-        merges = list_merges(server)
+        merges = list_merges(server, security=security)
         if len(merges) != 1:
             if merges:
                 console.print(merges_table(server, merges))
             raise UsageError(f"there are {len(merges)} merges at {server}: say which one")
         merge = merges[0].merge
-    before, before_s = describe_merge(server, merge), time.monotonic()
+    before, before_s = describe_merge(server, merge, security=security), time.monotonic()
     if once:
         time.sleep(interval)
-        described = describe_merge(server, merge)
+        described = describe_merge(server, merge, security=security)
         console.print(merge_view(described, rates(before, described, time.monotonic() - before_s)))
         return
     with Live(merge_view(before, {}), console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:
             time.sleep(interval)
-            described, now_s = describe_merge(server, merge), time.monotonic()
+            described, now_s = describe_merge(server, merge, security=security), time.monotonic()
             live.update(merge_view(described, rates(before, described, now_s - before_s)), refresh=True)
             before, before_s = described, now_s
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
+from lmerge import clock
+
 
 @dataclass
 class Backoff:
     """Waits in seconds. ``first_s`` is short because a replica that reconnects fast leaves no gap in redundancy;
-    ``cap_s`` is short because a server that comes back should have its publishers within seconds.
+    ``cap_s`` is short because a lone durable server that comes back should have its clients within a second: its
+    output stands still until one publisher and the reader are there.
     """
 
     first_s: float = 0.05
-    cap_s: float = 3.0
-    random: Random = field(default_factory=Random)
+    cap_s: float = 0.5
+    random: Random = field(default_factory=lambda: clock.random)
     attempts: int = 0
 
     def next_s(self) -> float:

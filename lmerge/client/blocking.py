@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import queue
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
+from lmerge.client.enveloped import Envelopes
 from lmerge.client.follower import SubscriptionGap
-from lmerge.client.outbox import OUTBOX_BYTES_MAX
 from lmerge.client.publisher import AsyncPublisher
-from lmerge.client.subscriber import AsyncSubscriber, RowChange
+from lmerge.client.subscriber import AsyncSubscriber, RowChange, SourceStatus
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Element
 from lmerge.core.tdb import Tdb
@@ -80,15 +79,22 @@ os.register_at_fork(after_in_child=_forget)
 
 def run_blocking(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
     """The coroutine's result, from a thread without a loop. Ctrl-C cancels it. Raises UsageError after a fork."""
-    if loop is not _loop:
-        coroutine.close()
-        raise UsageError("this publisher or subscriber was opened before this process forked: open another")
-    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    future = None
     try:
+        _check_loop(loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         return future.result()
     except BaseException:
-        future.cancel()
+        if future is None:
+            coroutine.close()
+        else:
+            future.cancel()
         raise
+
+
+def _check_loop(loop: asyncio.AbstractEventLoop) -> None:
+    if loop is not _loop:
+        raise UsageError("this publisher or subscriber was opened before this process forked: open another")
 
 
 class Publisher:
@@ -99,21 +105,12 @@ class Publisher:
             publisher.stable(2)
     """
 
-    def __init__(
-        self, target: str, merge: str, replica: str, *, properties: Iterable[str] = (), schema: Any = None,
-        join_at: int | None = None, role: str = "active", incarnation: int | None = None,
-        on_fast_forward: Callable[[int], None] | None = None, give_up_after_s: float | None = None,
-        buffer_bytes_max: int = OUTBOX_BYTES_MAX,
-    ) -> None:
+    def __init__(self, targets: str | Iterable[str], merge: str, replica: str, **options: Any) -> None:
         self._loop = background_loop()
         self._nudged = False
 
         async def make() -> AsyncPublisher:
-            publisher = AsyncPublisher(
-                target, merge, replica, properties=properties, schema=schema, join_at=join_at, role=role,
-                incarnation=incarnation, on_fast_forward=on_fast_forward, give_up_after_s=give_up_after_s,
-                buffer_bytes_max=buffer_bytes_max,
-            )
+            publisher = AsyncPublisher(targets, merge, replica, **options)
             publisher.start()
             return publisher
 
@@ -149,8 +146,14 @@ class Publisher:
         """Say one insert per row; see ``AsyncPublisher.publish_rows``."""
         self.publish(self._async.encoder.inserts(rows, vs, ve))
 
+    def skip(self, until: int) -> None:
+        """Say that events which end before ``until`` are left out from here on; see ``AsyncPublisher.skip``."""
+        self._ready()
+        self._async.skip_now(until)
+        self._nudge()
+
     def flush(self) -> None:
-        """Wait until the server has merged everything said so far."""
+        """Wait until every server that is connected has merged everything said so far, and one has at least."""
         run_blocking(self._async.flush(), self._loop)
 
     def close(self) -> None:
@@ -170,6 +173,10 @@ class Publisher:
         return self._async.joined
 
     @property
+    def role(self) -> str:
+        return self._async.role
+
+    @property
     def incarnation(self) -> int:
         return self._async.incarnation
 
@@ -179,7 +186,7 @@ class Publisher:
 
     @property
     def merge_stable_point(self) -> int:
-        """The merge's stable point as last heard."""
+        """How far all servers that count have come, as last heard."""
         return self._async.merge_stable_point
 
     def __enter__(self) -> Publisher:
@@ -213,79 +220,74 @@ class Publisher:
         self._async.nudge()
 
 
-class Subscriber:
+class Subscriber(Envelopes):
     """Reads the merged stream; see ``AsyncSubscriber`` for the arguments and the errors.
 
         for element in lmerge.Subscriber("localhost:7171", "flights"):
             print(element)
     """
 
-    def __init__(
-        self, target: str, merge: str, *, name: str = "", wait_for_merge: bool = True, resync: bool = True,
-        give_up_after_s: float | None = None, on_gap: Callable[[SubscriptionGap], None] | None = None,
-    ) -> None:
-        self._async = AsyncSubscriber(
-            target, merge, name=name, wait_for_merge=wait_for_merge, resync=resync, give_up_after_s=give_up_after_s,
-            on_gap=on_gap,
-        )
+    _async: AsyncSubscriber
+
+    def __init__(self, targets: str | Iterable[str], merge: str, **options: Any) -> None:
+        self._async = AsyncSubscriber(targets, merge, read_ahead_batches=READ_AHEAD_BATCHES, **options)
         self._loop = background_loop()
-        self._items: queue.SimpleQueue[AnyBatch | BaseException | None] = queue.SimpleQueue()
-        self._room = asyncio.Event()
-        self._task: Any = None
+        self._more = threading.Event()
+        self._has_begun = False
         self._closed = False
 
     def batches(self) -> Iterator[AnyBatch]:
         """The stream in batches, until it is complete or the subscriber is closed."""
-        if self._task is not None or self._closed:
-            raise UsageError("a subscriber is read once: open another")
-        self._task = asyncio.run_coroutine_threadsafe(self._pump(), self._loop)
-        try:
-            while True:
-                item = self._items.get()
-                if item is None:
-                    return
-                if isinstance(item, BaseException):
-                    raise item
-                if self._items.qsize() == READ_AHEAD_BATCHES - 1:
-                    self._loop.call_soon_threadsafe(self._room.set)
-                yield item
-        finally:
-            self.close()
+        return self._read(at_once=True)
 
     def __iter__(self) -> Iterator[Element]:
-        for batch in self.batches():
-            yield from batch.elements()
+        for batch in self._read(at_once=False):
+            for seen, element in enumerate(batch.elements(), 1):
+                self._async.follower.reader.see(seen)
+                yield element
 
     def rows(self) -> Iterator[RowChange]:
         """The stream with payloads decoded by the declared schema."""
-        for batch in self.batches():
-            yield from self._async.decoded(batch)
+        for batch in self._read(at_once=False):
+            for seen, change in enumerate(self._async.decoded(batch), 1):
+                self._async.follower.reader.see(seen)
+                yield change
 
     def close(self) -> None:
         """End the subscription; an iteration in another thread ends too."""
         if not self._closed:
             self._closed = True
             self._loop.call_soon_threadsafe(self._async.close)
-            if self._task is not None:
-                self._task.cancel()
-            self._items.put(None)
+            self._more.set()
 
     @property
     def tdb(self) -> Tdb:
-        """A copy of the live table as far as the stream has been received; it can be ahead of what was iterated."""
-
-        async def copy() -> Tdb:
-            table = self._async.tdb
-            copied = Tdb("subscription", keep_frozen=False, stable_point=table.stable_point)
-            for vs, payload, ve in table.live_events():
-                copied.enter(vs, payload, ve)
-            return copied
-
-        return run_blocking(copy(), self._loop)
+        """A copy of the live table as far as the stream was read."""
+        _check_loop(self._loop)
+        return self._async.follower.reader.copied()
 
     @property
     def stable_point(self) -> int:
+        """The last stable that was read."""
         return self._async.stable_point
+
+    @property
+    def token(self) -> str:
+        """Where a reader that keeps its own live events can go on; see ``AsyncSubscriber``."""
+        return self._async.token
+
+    def checkpoint(self) -> bytes:
+        """Where any reader can go on; see ``AsyncSubscriber``."""
+        return self._async.checkpoint()
+
+    @property
+    def sources(self) -> list[SourceStatus]:
+        """The servers, and what each is good for at this moment."""
+
+        async def ask() -> list[SourceStatus]:
+            return self._async.sources
+
+        return run_blocking(ask(), self._loop)
 
     @property
     def gaps(self) -> list[SubscriptionGap]:
@@ -307,14 +309,27 @@ class Subscriber:
     ) -> None:
         self.close()
 
-    async def _pump(self) -> None:
+    def _read(self, *, at_once: bool) -> Iterator[AnyBatch]:
+        if self._has_begun or self._closed:
+            raise UsageError("a subscriber is read once: open another")
+        self._has_begun = True
+
+        async def start() -> None:
+            self._async.start(self._more.set)
+
+        run_blocking(start(), self._loop)
+        subscriber, waiting = self._async, self._async.follower.reader.waiting
         try:
-            async for batch in self._async.batches():
-                while self._items.qsize() >= READ_AHEAD_BATCHES:  # a slow reader; flow control tells the server
-                    self._room.clear()
-                    await self._room.wait()
-                self._items.put(batch)
-        except BaseException as error:
-            self._items.put(error if not isinstance(error, asyncio.CancelledError) else None)
-        else:
-            self._items.put(None)
+            while not self._closed:
+                self._more.clear()
+                batch = subscriber.take(at_once=at_once)
+                if batch is None:
+                    if subscriber.has_ended():
+                        return
+                    self._more.wait()
+                    continue
+                if len(waiting) == READ_AHEAD_BATCHES - 1:
+                    self._loop.call_soon_threadsafe(subscriber.made_room)
+                yield batch
+        finally:
+            self.close()

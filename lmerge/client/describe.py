@@ -1,4 +1,6 @@
-"""Questions to a server: its merges, one merge, itself. Blocking; each raises ServerGone or UnknownMerge."""
+"""Questions to a server: its merges, one merge, itself. Blocking; each raises ServerGone, UnknownMerge, or
+Unauthenticated and PermissionDenied.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import Any, Final
 import grpc
 
 from lmerge.client.faults import error_of
+from lmerge.client.security import Security
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 
@@ -16,27 +19,33 @@ from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 TIMEOUT_S: Final = 10.0
 
 
-def list_merges(target: str, *, timeout_s: float = TIMEOUT_S) -> list[pb.MergeSummary]:
+def list_merges(
+    target: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
+) -> list[pb.MergeSummary]:
     """The merges of a server, by name."""
-    with _stub(target) as stub:
+    with _stub(target, security) as stub:
         return list(stub.ListMerges(pb.ListMergesRequest(), timeout=timeout_s).merges)
 
 
-def describe_merge(target: str, merge: str, *, timeout_s: float = TIMEOUT_S) -> Any:
+def describe_merge(
+    target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
+) -> Any:
     """Everything about one merge, as the wire document lists it; ``stable_point`` is in its ``summary``."""
-    with _stub(target) as stub:
+    with _stub(target, security) as stub:
         return stub.DescribeMerge(pb.DescribeMergeRequest(merge=merge), timeout=timeout_s)
 
 
-def describe_server(target: str, *, timeout_s: float = TIMEOUT_S) -> pb.DescribeServerResponse:
+def describe_server(
+    target: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
+) -> pb.DescribeServerResponse:
     """Version, engine and limits of a server."""
-    with _stub(target) as stub:
+    with _stub(target, security) as stub:
         return stub.DescribeServer(pb.DescribeServerRequest(), timeout=timeout_s)  # type: ignore[no-any-return]
 
 
 @contextmanager
-def _stub(target: str) -> Iterator[Any]:
-    with grpc.insecure_channel(target) as channel:
+def _stub(target: str, security: Security | None = None) -> Iterator[Any]:
+    with grpc.insecure_channel(target) if security is None else security.blocking_channel(target) as channel:
         try:
             yield pb_grpc.LmergeStub(channel)
         except grpc.RpcError as problem:

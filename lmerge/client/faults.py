@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 
@@ -13,13 +13,19 @@ from lmerge.errors import (
     InvalidBatch,
     LimitExceeded,
     LmergeError,
+    OutOfRange,
+    PermissionDenied,
     PropertiesTooWeak,
     ServerGone,
     StaleIncarnation,
+    StoreDamaged,
+    Unauthenticated,
     UnknownMerge,
     UsageError,
 )
 from lmerge.wire.generated import lmerge_pb2 as pb
+
+E = TypeVar("E", bound=LmergeError)
 
 # The connection is broken or the server is not there: nobody's fault.
 _RETRYABLE: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED,
@@ -30,12 +36,16 @@ _FINAL: Final[dict[grpc.StatusCode, type[LmergeError]]] = {
     grpc.StatusCode.ABORTED: StaleIncarnation,
     grpc.StatusCode.FAILED_PRECONDITION: PropertiesTooWeak,  # a violation comes with `detached`
     grpc.StatusCode.RESOURCE_EXHAUSTED: LimitExceeded,
+    grpc.StatusCode.OUT_OF_RANGE: OutOfRange,
+    grpc.StatusCode.DATA_LOSS: StoreDamaged,
+    grpc.StatusCode.UNAUTHENTICATED: Unauthenticated,
+    grpc.StatusCode.PERMISSION_DENIED: PermissionDenied,
 }
 
 
-def is_retryable(code: grpc.StatusCode | None) -> bool:
-    """Whether another attempt can help."""
-    return code in _RETRYABLE
+def is_retryable(code: grpc.StatusCode | None, *, was_let_in: bool = False) -> bool:
+    """Whether another attempt can help. Credentials that ``was_let_in`` may have been renewed since."""
+    return code in _RETRYABLE or (was_let_in and code is grpc.StatusCode.UNAUTHENTICATED)
 
 
 def error_of(code: grpc.StatusCode | None, details: str | None, target: str, *, attached: bool = False) -> LmergeError:
@@ -53,6 +63,12 @@ def violation_of(replica: str, detached: pb.PublishResponse.Detached) -> InputVi
     violation = InputViolation(detached.code, replica, "", "", "", index=detached.index)
     violation.args = (detached.message,)
     return violation
+
+
+def naming(error: E, target: str) -> E:
+    """The error, with the server that it came from."""
+    error.args = (f"{error} (server {target})",)
+    return error
 
 
 def payload_of(payload: Any) -> bytes:

@@ -1,11 +1,23 @@
 """What a publisher has said and not sent yet: the sans-I/O half of both publishers.
 
-The caller's thread puts elements in, the connection's task takes batches out; a lock stands between them. Whatever
-is in the outbox is in the live events too, so a new connection starts with the prelude and what is said after it.
+The caller's thread puts elements in, the tasks of the connections take batches out; a lock stands between them. There
+is one table of live events, and a *lane* for each server: the batches that its connection has still to send, the same
+objects in every lane. A lane without a connection keeps nothing: a new connection starts with the prelude, which is the
+live table, and what is said after it.
 
-``bytes`` goes up as elements are said and down to zero as they are taken, and by nothing else. A restart hands out all
-that waits as part of the prelude, but makes no room until the next ``take``, when the prelude has been sent: otherwise
-each attempt to connect would let the caller say a whole buffer more, all of it kept in the live events.
+Room. The publisher waits for the lane that is ahead of all others, never for one that is behind: with one server
+that is flow control as ever; with several, a server that is slow or dead holds up nobody. A lane that falls behind the
+first by as much as the whole buffer is *dropped*: its connection is broken and starts again with a prelude, which holds
+each live event once however much was said of it. So no lane ever holds more than the buffer, but for the time that its
+prelude takes.
+
+    bytes:   said .................. 100 MB       the publisher may say 16 MB more than the first lane has sent
+             lane of h1, up ........  99 MB sent  the first
+             lane of h2, up ........  84 MB sent  15 MB behind the first: it goes on
+             lane of h3, down ......              holds nothing, and is not waited for
+
+What an attempt to connect hands out as the prelude makes no room until it has been sent: otherwise each attempt would
+let the caller say a whole buffer more, all of it kept in the live events.
 """
 
 from __future__ import annotations
@@ -13,43 +25,197 @@ from __future__ import annotations
 import operator
 import threading
 from array import array
-from typing import Any, Final
+from collections import deque
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from lmerge.client.live import live_events
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
-from lmerge.core.elements import INF, NEG_INF, STABLE, show_payload
-from lmerge.errors import InputViolation, InvalidBatch, LimitExceeded
+from lmerge.core.elements import INF, NEG_INF, STABLE, show_payload, show_time
+from lmerge.errors import InputViolation, InvalidBatch, LimitExceeded, UsageError
 from lmerge.wire.codec import payload_sizes, slice_batch
 from lmerge.wire.limits import PAYLOAD_BYTES
 
 # Bytes that wait before a publisher has to: enough to ride out a reconnect, little enough not to hide a slow server.
 OUTBOX_BYTES_MAX: Final = 16 * 2**20
 ROW_BYTES: Final = 32  # what an element counts besides its payload
+# What a lane hands out at once: some messages, so that a lane is known to be slow while it is.
+TAKE_BYTES: Final = 2**20
+# Live events that are kept for a server that is away, beyond what the others need: some 100 MB of Python objects.
+BEHIND_EVENTS_MAX: Final = 100_000
+
+
+class Skip(NamedTuple):
+    """Stands in a lane among the batches: events that end before ``until`` are left out from here on."""
+
+    until: int
+
+
+Item: TypeAlias = AnyBatch | Skip
+
+
+class Taken(NamedTuple):
+    """What a connection sends next, and how much has been said with it."""
+
+    items: list[Item]
+    said: int
+
+
+class Lane:
+    """What one connection has still to send. Made by ``Outbox.lane``; used by one task.
+
+    ``needs``: events that end before are not needed by its server any more. ``counts``: whether the live table waits
+    for ``needs``. ``acked``: of what was said, so much has been merged by the server in this connection.
+    """
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.needs = NEG_INF
+        self.counts = True
+        self.is_up = False
+        self.was_dropped = False  # it fell behind, or what it has said is not what it must say from now on
+        self.acked = 0
+        self.joins_at = NEG_INF  # where the present connection said that it joins
+        self._outbox = outbox
+        self._queue: deque[tuple[Item, int, int]] = deque()  # item, said with it, bytes said with it
+        self._sent_bytes = 0  # of all bytes ever said, those handed out
+        self._reserved_bytes = 0  # those that the prelude stands for, handed out once it has been sent
+        self._allowance = 0  # it may be behind by so much more: what the prelude weighs
+
+    def join_at(self) -> int:
+        """A new attempt begins: where it joins, which the live table is complete from; the table now waits for it."""
+        outbox = self._outbox
+        with outbox.lock:
+            self.needs = self.joins_at = max(outbox.complete_from, outbox.skipped)
+            self.counts, self.was_dropped = True, False
+            return self.joins_at
+
+    def restart(self) -> Taken | None:
+        """A new connection has been accepted: its prelude. None: the table is not complete from ``joins_at`` any more,
+        because the server took too long to answer; attach again.
+        """
+        outbox = self._outbox
+        with outbox.lock:
+            if max(outbox.complete_from, outbox.skipped) > self.joins_at:
+                return None
+            outbox.close_rows()
+            self._queue.clear()
+            self.is_up, self.acked = True, 0
+            prelude = outbox.live.prelude()
+            self._reserved_bytes = outbox.total_bytes
+            self._allowance = prelude.count * ROW_BYTES + payload_sizes(prelude)[0]
+            return Taken([prelude], outbox.said)
+
+    def take(self) -> Taken | None:
+        """Some of what waits, in order; None if nothing does. What was handed out before has been sent."""
+        outbox = self._outbox
+        with outbox.lock:
+            outbox.close_rows()
+            self._sent_bytes = max(self._sent_bytes, self._reserved_bytes)
+            items: list[Item] = []
+            said, start = 0, self._sent_bytes
+            while self._queue and (not items or self._sent_bytes - start < TAKE_BYTES):
+                item, said, self._sent_bytes = self._queue.popleft()
+                items.append(item)
+            if not self._queue:
+                self._allowance = 0
+            outbox.drop_slow(self)
+            return Taken(items, said) if items else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._queue) or self._outbox.has_rows
+
+    def down(self) -> None:
+        """The connection is lost: nothing is kept for it."""
+        with self._outbox.lock:
+            self.is_up = False
+            self._queue.clear()
+
+    def heard(self, stable_point: int) -> None:
+        """The server's merge is stable at ``stable_point``."""
+        self._outbox.heard(self, stable_point)
+
+    def put(self, item: Item, said: int, said_bytes: int) -> None:
+        """Called by the outbox, under its lock."""
+        if self.is_up:
+            self._queue.append((item, said, said_bytes))
+
+    def drop(self) -> None:
+        """Called by the outbox, under its lock: the connection must start again."""
+        self.is_up = False
+        self.was_dropped = True
+        self._queue.clear()
+
+    @property
+    def sent_bytes(self) -> int:
+        return self._sent_bytes
+
+    def is_behind(self, first_bytes: int, bytes_max: int) -> bool:
+        """Whether it is too far behind one that has sent ``first_bytes``."""
+        return self.is_up and first_bytes - max(self._sent_bytes, self._reserved_bytes) >= bytes_max + self._allowance
 
 
 class Outbox:
-    """Said and not sent. ``said`` and ``acked`` count elements over the publisher's whole life."""
+    """The live events, and a lane for each server. ``said`` counts elements over the publisher's whole life."""
 
-    def __init__(self, name: str, *, bytes_max: int = OUTBOX_BYTES_MAX, payload_bytes_max: int = PAYLOAD_BYTES) -> None:
+    def __init__(
+        self, name: str, *, bytes_max: int = OUTBOX_BYTES_MAX, payload_bytes_max: int = PAYLOAD_BYTES,
+        behind_events_max: int = BEHIND_EVENTS_MAX,
+    ) -> None:
         self.lock = threading.Lock()
         self.live = live_events(name)
         self.said = 0
-        self.acked = 0
-        self.bytes = 0
+        self.total_bytes = 0
         self.bytes_max = bytes_max
         self.payload_bytes_max = payload_bytes_max
-        self._chunks: list[AnyBatch] = []
+        self.behind_events_max = behind_events_max
+        self.skipped = NEG_INF  # events that end before have been left out
+        self.lanes: list[Lane] = []
         self._rows: list[Row] = []
+        self._count_at = behind_events_max  # so many live events are a reason to look who needs them
+
+    def lane(self) -> Lane:
+        """A lane for one more server."""
+        with self.lock:
+            lane = Lane(self)
+            self.lanes.append(lane)
+            return lane
+
+    @property
+    def complete_from(self) -> int:
+        """The live table holds every event that was said and ends here or later."""
+        return min(self.live.trimmed, self.live.stable)
 
     @property
     def trimmed(self) -> int:
-        """The merge's stable point, as last heard."""
+        """The stable point up to which no server needs anything."""
         with self.lock:
             return self.live.trimmed
 
     @property
+    def stable_point(self) -> int:
+        """The publisher's own."""
+        with self.lock:
+            return self.live.stable
+
+    @property
+    def acked(self) -> int:
+        """Of what was said, so much has been merged by some server."""
+        return max((lane.acked for lane in self.lanes), default=0)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What the first lane has not sent yet."""
+        lanes = [lane for lane in self.lanes if lane.is_up] or self.lanes
+        return self.total_bytes - max((lane.sent_bytes for lane in lanes), default=0)
+
+    @property
     def is_full(self) -> bool:
-        return self.bytes >= self.bytes_max
+        return self.waiting_bytes >= self.bytes_max
+
+    @property
+    def has_rows(self) -> bool:
+        return bool(self._rows)
 
     def put_row(self, row: Row) -> None:
         """One element. Raises InputViolation, InvalidBatch or LimitExceeded, changing nothing."""
@@ -65,7 +231,7 @@ class Outbox:
             self.live.say(row)
             self._rows.append(row)
             self.said += 1
-            self.bytes += ROW_BYTES + len(row[4])
+            self.total_bytes += ROW_BYTES + len(row[4])
 
     def put_batch(self, batch: AnyBatch) -> None:
         """A batch. Raises what ``put_row`` raises; the elements before the offender have then been said."""
@@ -85,39 +251,79 @@ class Outbox:
                 raise
             self._put(batch, size)
 
-    def take(self) -> tuple[list[AnyBatch], int] | None:
-        """Everything that waits, in order, and how much has been said with it; there is room again."""
+    def skip(self, until: int) -> None:
+        """Events that end before ``until`` are left out from here on. Servers that have not come so far are told by a
+        new connection, which joins there. Raises UsageError if it is no time.
+        """
+        if type(until) is not int or not NEG_INF < until < INF:
+            word = show_time(until) if type(until) is int else repr(until)
+            raise UsageError(f"cannot skip to {word}: it is no time that ends")
         with self.lock:
-            self.bytes = 0
-            self._close_rows()
-            if not self._chunks:
-                return None
-            chunks, self._chunks = self._chunks, []
-            return chunks, self.said
+            if until <= self.skipped:
+                return
+            self.close_rows()
+            self.skipped = until
+            for lane in self.lanes:
+                if lane.is_up and until > lane.needs:
+                    lane.drop()
+                lane.put(Skip(until), self.said, self.total_bytes)
 
-    def restart(self) -> tuple[list[AnyBatch], int]:
-        """A new connection: the prelude, and how much has been said with it."""
+    def seed(self, batch: AnyBatch) -> None:
+        """What a checkpoint holds, said before anything else; it is right for events that end at its stable or later,
+        and so is all that follows.
+        """
+        assert not self.said
+        self.put_batch(batch)
         with self.lock:
-            self._chunks, self._rows = [], []
-            return [self.live.prelude()], self.said
+            self.skipped = max(self.skipped, self.live.stable)
 
-    def heard(self, stable_point: int) -> None:
-        """The merge is stable at ``stable_point``."""
+    def heard(self, lane: Lane, stable_point: int) -> None:
+        """The merge of the lane's server is stable at ``stable_point``."""
         with self.lock:
-            self.live.trim(stable_point)
+            lane.needs = stable_point
+            self._trim()
 
-    def _put(self, batch: AnyBatch, size: int) -> None:
-        self._close_rows()
-        if batch.count:
-            self._chunks.append(batch)
-            self.said += batch.count
-            self.bytes += batch.count * ROW_BYTES + size
-
-    def _close_rows(self) -> None:
+    def close_rows(self) -> None:
+        """Called under the lock: make a batch of the single elements that were said."""
         if self._rows:
             builder = BatchBuilder()
             builder.rows, self._rows = self._rows, []
-            self._chunks.append(self.live.own(builder.build()))
+            self._enqueue(self.live.own(builder.build()))
+
+    def drop_slow(self, first: Lane) -> None:
+        """Called under the lock, when ``first`` has sent more: those that are too far behind start again."""
+        for lane in self.lanes:
+            if lane.is_behind(first.sent_bytes, self.bytes_max):
+                lane.drop()
+
+    def _trim(self) -> None:
+        """Forget what no server needs; one that is away is not waited for when that would cost too much."""
+        away = [lane for lane in self.lanes if not lane.is_up and lane.counts]
+        present = min((lane.needs for lane in self.lanes if lane.is_up), default=NEG_INF)
+        self.live.trim(min([present, *(lane.needs for lane in away)]))
+        if not any(lane.needs < present for lane in away):
+            self._count_at = len(self.live) + self.behind_events_max
+        elif len(self.live) > self._count_at:
+            wanted = min(present, self.live.stable)
+            needed = sum(map(wanted.__le__, self.live.prelude().ve))
+            room = needed + self.behind_events_max - len(self.live)
+            if room < 0:
+                for lane in away:
+                    lane.counts = lane.needs >= present
+                self.live.trim(present)
+            # Counting looks at all events: not for every ack.
+            self._count_at = len(self.live) + max(room, self.behind_events_max // 8)
+
+    def _put(self, batch: AnyBatch, size: int) -> None:
+        self.close_rows()
+        if batch.count:
+            self.said += batch.count
+            self.total_bytes += batch.count * ROW_BYTES + size
+            self._enqueue(batch)
+
+    def _enqueue(self, batch: AnyBatch) -> None:
+        for lane in self.lanes:
+            lane.put(batch, self.said, self.total_bytes)
 
     def _check_payload(self, payload: bytes, index: int) -> None:
         if len(payload) > self.payload_bytes_max:

@@ -1,120 +1,119 @@
-"""A replica's side of Publish, for asyncio: it connects, reconnects, and loses nothing.
+"""A replica's side of Publish, for asyncio: it feeds one server or several, reconnects, and loses nothing.
 
-One task owns the connection. It sends what the outbox holds, in batches that grow with the load, and reads acks. When
-the connection breaks it waits (see ``backoff``), attaches as a newer incarnation that joins at the merge's last known
-stable point, says its live events again and goes on (see ``live``).
-
-An incarnation is the time in microseconds at which the publisher was made, plus one for each reconnect: a process that
-starts later fences one that started before, on machines whose clocks agree to within the time a restart takes.
+The publisher holds what was said (``outbox``) and a connection to each server (``link``). It goes on as long as one of
+them is there; docs/high-availability.md says who notices what after how long.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Final
 
-import grpc
-import grpc.aio
-
-from lmerge.client import streams
-from lmerge.client.backoff import Backoff
+from lmerge import clock
 from lmerge.client.encode import RowEncoder
-from lmerge.client.faults import error_of, is_retryable, violation_of
-from lmerge.client.outbox import OUTBOX_BYTES_MAX, Outbox
+from lmerge.client.fastforward import FastForward
+from lmerge.client.link import CLOSE_S, Identity, Link
+from lmerge.client.outbox import BEHIND_EVENTS_MAX, OUTBOX_BYTES_MAX, Outbox
+from lmerge.client.streams import Connector, connector_of, parse_targets
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
+from lmerge.core.inputs import ACTIVE, ROLES
 from lmerge.core.properties import parse_properties
-from lmerge.errors import LmergeError, ServerGone, UsageError
-from lmerge.wire.frames import frames_of, groups
-from lmerge.wire.generated import lmerge_pb2 as pb
-from lmerge.wire.limits import BatchLimits
+from lmerge.errors import InvalidBatch, ServerGone, UsageError
+from lmerge.wire.frames import frames_of
 
-# A lone element waits this long for company: less than anybody notices, and it makes messages 10-100 times rarer.
-LINGER_S: Final = 0.002
-# What one message holds at most: large enough to amortise gRPC, small enough for the server's turns.
-BATCH_LIMITS: Final = BatchLimits(elements=8192)
-CLOSE_S: Final = 30.0
-CHANNEL_OPTIONS: Final = [
-    # A server that vanished without a word is noticed within the sum of the first two, however idle the stream is.
-    # gRPC by itself pings an idle connection twice and then once a minute, and waits a minute for each answer.
-    ("grpc.keepalive_time_ms", 10_000),  # not below what the server allows, 5 s: it ends those who ping too often
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.keepalive_permit_without_calls", 0),
-    ("grpc.max_receive_message_length", 64 * 2**20),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
-]
+# What opening and closing grant a server that is not there: enough for a restart of its connection, and no more.
+GRACE_S: Final = 1.0
+HEARTBEAT_S: Final = 1.0
 
 
 class AsyncPublisher:
     """Publishes one physical stream into a merge.
 
-    ``properties``: what the stream promises; None of them: nothing. ``schema``: payloads are rows of it (see
-    ``lmerge.wire.schema``). ``join_at``: the stream is right for every event with ``Ve >= join_at``; None: it starts at
-    the beginning. ``role``: ``active`` or ``observe``. ``give_up_after_s``: after so long without a connection the
-    publisher fails with ServerGone; None: never. ``buffer_bytes_max``: what is said and not sent may be so much; then
-    saying more waits. ``on_fast_forward``: called with a time before which nothing is of interest any more.
-
-    ``schema="infer"``: the schema is that of the first rows, and the publisher connects when they come.
+    ``targets``: a server, or several as ``"h1:7171,h2:7171"`` or a list; each gets the whole stream. ``properties``:
+    what the stream promises; None of them: nothing. ``schema``: payloads are rows of it (see ``lmerge.wire.schema``);
+    ``"infer"``: that of the first rows, and the publisher connects when they come. ``join_at``: the stream is right for
+    every event with ``Ve >= join_at``; None: it starts at the beginning. ``role``: ``active`` or ``observe``; a server
+    may change it. ``give_up_after_s``: after so long without any server the publisher fails with ServerGone; None:
+    never. ``buffer_bytes_max``: what is said and not sent may be so much; then saying more waits.
+    ``behind_events_max``: live events kept for a server that is away, beyond what the others need.
+    ``on_fast_forward``: called with a time before which nothing is of interest any more, or a ``FastForward``.
+    ``heartbeat``: asked for a stable point when none was said for ``heartbeat_s``; None: no news. ``seed``: a batch
+    that is said first and ends with a stable: the live events of a checkpoint, from which the stream goes on.
+    ``security``: how to connect; None: without encryption.
 
     A call that finds the publisher failed raises what ended it: InputViolation (the server's words), InputTaken,
-    StaleIncarnation (fenced), PropertiesTooWeak, InvalidBatch, LimitExceeded, ServerGone.
+    StaleIncarnation (fenced), PropertiesTooWeak, InvalidBatch, LimitExceeded, PermissionDenied, ServerGone. The message
+    names the server.
     """
 
     def __init__(
-        self, target: str, merge: str, replica: str, *, properties: Iterable[str] = (), schema: Any = None,
-        join_at: int | None = None, role: str = "active", incarnation: int | None = None,
+        self, targets: str | Iterable[str], merge: str, replica: str, *, properties: Iterable[str] = (),
+        schema: Any = None, join_at: int | None = None, role: str = ACTIVE, incarnation: int | None = None,
         on_fast_forward: Callable[[int], None] | None = None, give_up_after_s: float | None = None,
-        buffer_bytes_max: int = OUTBOX_BYTES_MAX,
+        buffer_bytes_max: int = OUTBOX_BYTES_MAX, behind_events_max: int = BEHIND_EVENTS_MAX,
+        heartbeat: Callable[[], int | None] | None = None, heartbeat_s: float = HEARTBEAT_S,
+        seed: AnyBatch | None = None, security: Connector | None = None,
     ) -> None:
-        self.target, self.merge, self.replica = target, merge, replica
+        self.targets = parse_targets(targets)
+        self.target = ",".join(self.targets)
+        self.merge, self.replica = merge, replica
         self.properties = parse_properties(properties)
-        if role not in ("active", "observe"):
+        if role not in ROLES:
             raise UsageError(f"unknown role {role!r}; it is active or observe")
         self.role = role
         self.encoder = RowEncoder(schema)
         self.join_at = join_at
-        self.incarnation = incarnation if incarnation is not None else time.time_ns() // 1000
-        self.algorithm = ""
-        self.algorithm_reason = ""
-        self.joined = False
-        self.merge_stable_point = NEG_INF
-        self.reconnects = 0
-        self.outbox = Outbox(replica, bytes_max=buffer_bytes_max)
+        self.outbox = Outbox(replica, bytes_max=buffer_bytes_max, behind_events_max=behind_events_max)
+        if seed is not None:
+            self._sow(seed)
+        self.links: list[Link] = []
+        self._first_incarnation = incarnation if incarnation is not None else clock.wall_us()
         self._on_fast_forward = on_fast_forward
+        self._fast_forwarded_to = NEG_INF
+        if isinstance(on_fast_forward, FastForward):
+            on_fast_forward.bind(self.skip_now)
         self._give_up_after_s = give_up_after_s
+        self._heartbeat, self._heartbeat_s = heartbeat, heartbeat_s
+        self._connector = connector_of(security)
         self._failure: Exception | None = None
-        self._limits = BATCH_LIMITS
-        self._frames = frames_of(self.outbox.live.engine)
-        self._sessions = 0  # connections that were accepted
         self._closing = False
-        self._wake = asyncio.Event()  # there may be something to send
         self._moved = asyncio.Event()  # something was sent or acked, or the publisher failed
-        self._connected = asyncio.Event()
-        self._in_flight: deque[tuple[int, int]] = deque()  # (sequence, said)
-        self._sequence = 0
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: dict[asyncio.Task[None], Link | None] = {}
+        self._has_started = False
 
     # What a user calls.
 
     async def open(self) -> AsyncPublisher:
-        """Connect; returns when the server has accepted the input. Raises what ended the attempt."""
+        """Connect; returns when a server has accepted the input, and the others have been tried. Raises what ended the
+        attempt.
+        """
         self.start()
-        if self._task is not None:
-            await self._until(self._connected.is_set)
+        if self._has_started:
+            await self._until(lambda: any(link.is_connected for link in self.links))
+            await self._until(lambda: all(link.was_tried for link in self.links), GRACE_S)
         return self
 
     def start(self) -> None:
         """Begin to connect, without waiting. A publisher that infers its schema begins at the first row."""
-        if self._task is None and not self._closing and not self.encoder.is_pending:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name=f"publisher {self.replica}")
+        if self._has_started or self._closing or self.encoder.is_pending:
+            return
+        self._has_started = True
+        identity = Identity(self.merge, self.replica, self.properties, self.encoder, self.join_at)
+        frames = frames_of(self.outbox.live.engine)
+        self.links = [
+            Link(
+                target, identity, self.outbox, frames, self._connector, self, role=self.role,
+                incarnation=self._first_incarnation,
+            )
+            for target in self.targets
+        ]
+        for link in self.links:
+            self._spawn(link.run(), f"publisher {self.replica} to {link.target}", link)
+        if self._heartbeat is not None:
+            self._spawn(self._beat(self._heartbeat), f"heartbeat of {self.replica}", None)
 
     async def insert(self, payload: Any, vs: int, ve: int = INF) -> None:
         """Say insert(payload, vs, ve). ``payload``: bytes, text, or a row if there is a schema."""
@@ -142,31 +141,37 @@ class AsyncPublisher:
         """
         await self.publish(self.encoder.inserts(rows, vs, ve))
 
+    async def skip(self, until: int) -> None:
+        """Say that events which end before ``until`` are left out from here on (V.D); ``FastForward`` does it for you.
+
+        A server that has not come as far takes the input as one that joins there.
+        """
+        await self.ready()
+        self.skip_now(until)
+        self.nudge()
+
     async def flush(self) -> None:
-        """Wait until the server has merged everything said so far."""
+        """Wait until every server that is connected has merged everything said so far, and one has at least."""
+        self._raise_failure()
         said = self.outbox.said
         self.nudge()
-        await self._until(lambda: self.outbox.acked >= said)
+        await self._until(lambda: self._is_merged(said))
 
     async def close(self) -> None:
-        """Say everything, leave, and wait until it is merged. Raises what ended the publisher before."""
+        """Say everything, leave, and wait until it is merged, as ``flush`` does. Raises what ended the publisher."""
         self._closing = True
-        if self._task is None:
+        if not self._has_started:
             return
         self.nudge()
-        if not self._task.done():
-            _, pending = await asyncio.wait((self._task,), timeout=CLOSE_S)
-            if pending:
-                await self.abort()
-                raise ServerGone(f"{self._who()} could not leave within {CLOSE_S:.0f} s")
+        if self._failure is None:
+            await self._leave()
+        await self._cancel()
         self._raise_failure()
 
     async def abort(self) -> None:
-        """Drop the connection without leaving."""
+        """Drop the connections without leaving."""
         self._closing = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._cancel()
 
     async def __aenter__(self) -> AsyncPublisher:
         return await self.open()
@@ -178,6 +183,48 @@ class AsyncPublisher:
             await self.close()
         else:
             await self.abort()
+
+    # What can be asked.
+
+    @property
+    def is_open(self) -> bool:
+        """Whether elements can be said."""
+        return self._has_started and not self._closing and self._failure is None
+
+    @property
+    def failure(self) -> Exception | None:
+        """What ended the publisher, if anything did."""
+        return self._failure
+
+    @property
+    def joined(self) -> bool:
+        """Whether the input counts as redundant at every server that is connected, and one is."""
+        connected = [link for link in self.links if link.is_connected]
+        return bool(connected) and all(link.joined for link in connected)
+
+    @property
+    def incarnation(self) -> int:
+        """The newest of the present ones: each server counts for itself."""
+        return max((link.incarnation for link in self.links), default=self._first_incarnation)
+
+    @property
+    def algorithm(self) -> str:
+        """What the merge runs, at the first server that has said so."""
+        return next((link.algorithm for link in self.links if link.algorithm), "")
+
+    @property
+    def algorithm_reason(self) -> str:
+        return next((link.algorithm_reason for link in self.links if link.algorithm), "")
+
+    @property
+    def merge_stable_point(self) -> int:
+        """How far all servers that count have come, as last heard: nothing before it is kept."""
+        return self.outbox.trimmed
+
+    @property
+    def reconnects(self) -> int:
+        """Connections that were made again, to all servers together."""
+        return sum(max(0, link.sessions - 1) for link in self.links)
 
     # What the blocking publisher uses as well.
 
@@ -194,185 +241,151 @@ class AsyncPublisher:
 
     def nudge(self) -> None:
         """There may be something to send."""
-        self._wake.set()
+        for link in self.links:
+            link.nudge()
+
+    def skip_now(self, until: int) -> None:
+        """``skip`` without waiting for room; any thread may call it. It is sent with what is said next."""
+        self.outbox.skip(until)
+
+    # What the links use: see ``link.Owner``.
 
     @property
-    def is_open(self) -> bool:
-        """Whether elements can be said."""
-        return self._task is not None and not self._closing and self._failure is None
+    def is_closing(self) -> bool:
+        return self._closing
 
-    @property
-    def failure(self) -> Exception | None:
-        """What ended the publisher, if anything did."""
-        return self._failure
+    def moved(self) -> None:
+        self._moved.set()
+        if any(link.lane.was_dropped for link in self.links):
+            self.nudge()
 
-    # The connection.
+    def limits_are_told(self) -> None:
+        told = [link.payload_bytes_max for link in self.links if link.payload_bytes_max is not None]
+        self.outbox.payload_bytes_max = min(told)
+
+    def wanted(self) -> None:
+        until = min((link.wants_from for link in self.links if link.is_connected), default=NEG_INF)
+        if until > self._fast_forwarded_to:
+            self._fast_forwarded_to = until
+            if self._on_fast_forward is not None:
+                self._on_fast_forward(until)
+
+    def role_is(self, role: str) -> None:
+        self.role = role
+
+    def gives_up(self) -> bool:
+        if self._give_up_after_s is None or any(link.is_connected for link in self.links):
+            return False
+        last_s = max(link.away_since_s for link in self.links)
+        return asyncio.get_running_loop().time() - last_s >= self._give_up_after_s
+
+    # Tasks.
+
+    def _spawn(self, work: Any, name: str, link: Link | None) -> None:
+        task = asyncio.get_running_loop().create_task(self._guarded(work), name=name)
+        self._tasks[task] = link
+
+    async def _guarded(self, work: Any) -> None:
+        """Whatever ends ``work``, the next call of the user raises it; the other tasks end too."""
+        try:
+            await work
+        except asyncio.CancelledError:
+            if self._failure is None and not self._closing:
+                self._failure = UsageError(f"{self._who()} was cancelled")
+            raise
+        except Exception as error:
+            if self._failure is None:
+                self._failure = error
+            for task in self._tasks:
+                if task is not asyncio.current_task():
+                    task.cancel()
+        finally:
+            self._moved.set()
+
+    async def _leave(self) -> None:
+        """Until every server that is there has been left, and one at least."""
+        loop = asyncio.get_running_loop()
+        closed_s = loop.time()
+        running = {task: link for task, link in self._tasks.items() if link is not None}
+
+        def done() -> bool:
+            left = [task for task in running if task.done()]
+            if self._failure is not None or len(left) == len(running):
+                return True
+            rest = [link for task, link in running.items() if not task.done()]
+            recent = loop.time() < closed_s + GRACE_S
+            return bool(left) and not any(
+                link.is_connected or (recent and link.away_since_s > closed_s - GRACE_S) for link in rest
+            )
+
+        if not await self._reaches(done, CLOSE_S):
+            await self._cancel()
+            raise ServerGone(f"{self._who()} could not leave {self.target} within {CLOSE_S:.0f} s")
+
+    async def _cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _beat(self, heartbeat: Callable[[], int | None]) -> None:
+        """Say a stable now and then where the stream says none: an idle source holds nobody up."""
+        last = self.outbox.stable_point
+        while True:
+            await asyncio.sleep(self._heartbeat_s)
+            if self.outbox.stable_point == last:
+                t = heartbeat()
+                if t is not None and t > last:
+                    self.outbox.put_row((STABLE, t, 0, 0, b""))
+                    self.nudge()
+            last = self.outbox.stable_point
+
+    # The rest.
 
     async def _put(self, row: tuple[int, int, int, int, bytes]) -> None:
         await self.ready()
         self.outbox.put_row(row)
         self.nudge()
 
-    async def _run(self) -> None:
-        backoff = Backoff()
-        lost_s = time.monotonic()
-        try:
-            async with grpc.aio.insecure_channel(self.target, options=CHANNEL_OPTIONS) as channel:
-                while True:
-                    self._connected.clear()
-                    error = await self._session(channel)
-                    if error is None:
-                        return
-                    if self._connected.is_set():  # it had been accepted: this is a new loss
-                        lost_s = time.monotonic()
-                        backoff.reset()
-                    if self._give_up_after_s is not None and time.monotonic() - lost_s >= self._give_up_after_s:
-                        raise error
-                    self.incarnation += 1
-                    await asyncio.sleep(backoff.next_s())
-        except Exception as error:  # whatever it is, the next call of the user raises it
-            self._failure = error
-        finally:
-            if self._failure is None and not self._closing:
-                self._failure = UsageError(f"{self._who()} was cancelled")
-            self._moved.set()
+    def _sow(self, seed: AnyBatch) -> None:
+        if not seed.count or seed.kinds[-1] != STABLE or ADJUST in seed.kinds or STABLE in seed.kinds[:-1]:
+            raise InvalidBatch(f"{self._who()} cannot begin: a seed is inserts and then one stable")
+        self.outbox.seed(seed)
 
-    async def _session(self, channel: Any) -> LmergeError | None:
-        """One connection, until it is lost (the error) or left (None). Raises a final LmergeError."""
-        call = streams.publish(channel)
-        try:
-            prelude = await self._attach(call)
-            reader = asyncio.ensure_future(self._read(call))
-            writer = asyncio.ensure_future(self._write(call, prelude))
-            try:
-                await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
-                if writer.done() and not isinstance(writer.exception(), LmergeError):
-                    # It has left, or the stream is broken: what the server said last, such as why, is still to be read.
-                    await asyncio.wait((reader,), timeout=CLOSE_S)
-                for task in (reader, writer):
-                    if task.done():
-                        task.result()
-            finally:
-                reader.cancel()
-                writer.cancel()
-                await asyncio.gather(reader, writer, return_exceptions=True)
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # the status says why
-        finally:
-            call.cancel()
-        code, details = await call.code(), await call.details()
-        if code is grpc.StatusCode.OK and self._closing:
-            return None
-        error = error_of(code, details, self.target, attached=self._connected.is_set())
-        if code is grpc.StatusCode.OK or is_retryable(code):
-            return error if isinstance(error, ServerGone) else ServerGone(f"{self._who()}: the server ended the stream")
-        raise error
+    def _is_merged(self, said: int) -> bool:
+        merged = [link.lane.acked >= said for link in self.links]
+        connected = [link.lane.acked >= said for link in self.links if link.is_connected]
+        return any(merged) and all(connected)
 
-    async def _attach(self, call: Any) -> tuple[list[AnyBatch], int] | None:
-        """Attach and wait for the answer. What must be said first on a new connection, None on the first one."""
-        join_at, trimmed = self.join_at, self.outbox.trimmed
-        if self._sessions and trimmed > NEG_INF:  # kept: the events with Ve >= trimmed; right: those with Ve >= join_at
-            join_at = trimmed if join_at is None else max(join_at, trimmed)
-        attach = pb.Attach(
-            merge=self.merge, replica=self.replica, incarnation=self.incarnation, properties=sorted(self.properties),
-            role=pb.ROLE_OBSERVE if self.role == "observe" else pb.ROLE_ACTIVE, schema=self.encoder.message,
-        )
-        if join_at is not None:
-            attach.join_at = join_at
-        self._sequence = 0
-        self._in_flight.clear()
-        await call.write(pb.PublishRequest(attach=attach).SerializeToString())
-        response = await call.read()
-        if response is grpc.aio.EOF:
-            raise asyncio.InvalidStateError
-        accepted = response.accepted
-        self.algorithm, self.algorithm_reason = accepted.algorithm, accepted.algorithm_reason
-        self.incarnation = accepted.incarnation
-        self.joined = accepted.joined
-        self._keep_to(accepted.limits)
-        prelude = self.outbox.restart() if self._sessions else None  # before the trim: it has to fit the join_at
-        self._heard(accepted.stable_point)
-        self._sessions += 1
-        self.reconnects = self._sessions - 1
-        self._connected.set()
-        self._moved.set()
-        return prelude
+    async def _until(self, reached: Callable[[], bool], timeout_s: float | None = None) -> None:
+        """Wait for ``reached``, or so long. Raises what ended the publisher before."""
 
-    async def _write(self, call: Any, prelude: tuple[list[AnyBatch], int] | None) -> None:
-        """Send what there is, then leave if the publisher closes."""
-        if prelude is not None:
-            await self._send(call, *prelude)
-        while True:
-            taken = self.outbox.take()
-            self._moved.set()  # there is room
-            if taken is not None:
-                await self._send(call, *taken)
-                continue
-            if self._closing:
-                await call.write(pb.PublishRequest(leave=pb.PublishRequest.Leave()).SerializeToString())
-                await call.done_writing()
-                return
-            self._wake.clear()
-            if self.outbox.bytes == 0:
-                await self._wake.wait()
-                if not self._closing:
-                    await asyncio.sleep(LINGER_S)
+        def over() -> bool:
+            return reached() or self._failure is not None or not self._has_started or self._is_over()
 
-    async def _send(self, call: Any, batches: list[AnyBatch], said: int) -> None:
-        pieces = list(groups(batches, self._limits))
-        if not pieces:
-            self._acked_to(said)
-            return
-        self._in_flight.append((self._sequence + len(pieces), said))  # first: the ack can overtake the write's return
-        for piece in pieces:
-            self._sequence += 1
-            await call.write(self._frames.encode_publish(self._sequence, piece))
-
-    async def _read(self, call: Any) -> None:
-        """Acks, feedback, and the end."""
-        while True:
-            response = await call.read()
-            if response is grpc.aio.EOF:
-                return
-            kind = response.WhichOneof("message")
-            if kind == "ack":
-                self.joined = response.ack.joined
-                self._heard(response.ack.stable_point)
-                while self._in_flight and self._in_flight[0][0] <= response.ack.sequence:
-                    self._acked_to(self._in_flight.popleft()[1])
-            elif kind == "fast_forward" and self._on_fast_forward is not None:
-                self._on_fast_forward(response.fast_forward.until)
-            elif kind == "detached":
-                raise violation_of(self.replica, response.detached)
-
-    def _keep_to(self, limits: pb.Limits) -> None:
-        """The server's limits, where it has told them."""
-        mine = BATCH_LIMITS
-        self._limits = BatchLimits(
-            elements=min(mine.elements, limits.batch_elements or mine.elements),
-            payload_bytes=limits.payload_bytes or mine.payload_bytes,
-            message_bytes=limits.message_bytes or mine.message_bytes,
-        )
-        self.outbox.payload_bytes_max = self._limits.payload_bytes
-
-    def _acked_to(self, said: int) -> None:
-        self.outbox.acked = max(self.outbox.acked, said)
-        self._moved.set()
-
-    def _heard(self, stable_point: int) -> None:
-        if stable_point > self.merge_stable_point:
-            self.merge_stable_point = stable_point
-            self.outbox.heard(stable_point)
-
-    async def _until(self, reached: Callable[[], bool]) -> None:
-        """Wait for ``reached``. Raises what ended the publisher before."""
-        while not reached():
+        await self._reaches(over, timeout_s)
+        if not reached() and (timeout_s is None or self._failure is not None):
             self._raise_failure()
-            if self._task is None or self._task.done():
-                raise UsageError(f"{self._who()} is closed")
+            raise UsageError(f"{self._who()} is closed")
+
+    def _is_over(self) -> bool:
+        return all(task.done() for task in self._tasks)
+
+    async def _reaches(self, reached: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait for ``reached``; False: it did not come in time."""
+        loop = asyncio.get_running_loop()
+        end_s = None if timeout_s is None else loop.time() + timeout_s
+        while not reached():
             self._moved.clear()
-            if not reached():
-                await self._moved.wait()
+            timer = None
+            if end_s is not None:
+                if loop.time() >= end_s:
+                    return False
+                # Claims about time are looked at again, too.
+                timer = loop.call_at(min(end_s, loop.time() + GRACE_S / 10), self._moved.set)
+            await self._moved.wait()
+            if timer is not None:
+                timer.cancel()
+        return True
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -380,3 +393,4 @@ class AsyncPublisher:
 
     def _who(self) -> str:
         return f"publisher {self.replica!r} of merge {self.merge!r}"
+

@@ -15,9 +15,13 @@ _CODES: Final[tuple[tuple[type[Exception], grpc.StatusCode], ...]] = (  # the fi
     (errors.UnknownInput, grpc.StatusCode.NOT_FOUND),
     (errors.InputTaken, grpc.StatusCode.ALREADY_EXISTS),
     (errors.StaleIncarnation, grpc.StatusCode.ABORTED),
+    (errors.Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
+    (errors.PermissionDenied, grpc.StatusCode.PERMISSION_DENIED),
+    (errors.OutOfRange, grpc.StatusCode.OUT_OF_RANGE),
     (errors.LimitExceeded, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (errors.SubscriberTooSlow, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (errors.UsageError, grpc.StatusCode.INVALID_ARGUMENT),
+    (errors.StoreDamaged, grpc.StatusCode.DATA_LOSS),
     (errors.Unavailable, grpc.StatusCode.UNAVAILABLE),
 )
 

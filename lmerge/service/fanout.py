@@ -1,17 +1,22 @@
-"""One subscriber's queue of ready messages: the same bytes for all subscribers, bounded for each.
+"""The subscribers of one merge: the same bytes for all of them, in a queue that is bounded for each.
 
-The hub encodes an output batch once (``encoded``) and offers the bytes to everyone. Each subscription's own task takes
-from its queue and writes; a queue that is full cuts that subscriber off, by name, and nobody waits for it.
+The hub encodes an output batch once (``encoded``), and ``Fanout`` offers the bytes to everyone when they are released.
+Each subscription's own task takes from its queue and writes; a queue that is full cuts that subscriber off, by name,
+and nobody waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from lmerge.core.batch import AnyBatch
+from lmerge.core.elements import NEG_INF
 from lmerge.errors import LmergeError, SubscriberTooSlow
+from lmerge.service import log
 from lmerge.wire.frames import Frames, groups
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
@@ -21,15 +26,17 @@ class Subscriber:
     """What waits for one subscriber. One task takes; the hub offers.
 
     ``cut`` holds the error once the queue has overflowed: whatever waits is dropped then. ``quiet``: nothing was
-    offered since the hub last looked.
+    offered since the hub last looked. ``complete_from``: what it has been promised, or knew before.
     """
 
-    def __init__(self, name: str, peer: str, queue_bytes_max: int) -> None:
+    def __init__(self, name: str, peer: str, queue_bytes_max: int, *, wants_marks: bool = False) -> None:
         self.name = name
         self.peer = peer
         self.queued_bytes = 0
         self.sent_elements = 0
         self.quiet = False
+        self.complete_from = NEG_INF
+        self.wants_marks = wants_marks
         self.cut: asyncio.Future[LmergeError] = asyncio.get_running_loop().create_future()
         self._queue_bytes_max = queue_bytes_max
         self._messages: deque[tuple[bytes, int]] = deque()
@@ -74,10 +81,91 @@ class Subscriber:
         self.queued_bytes = 0
 
 
-def encoded(batches: Sequence[AnyBatch], frames: Frames, limits: BatchLimits) -> Iterator[tuple[bytes, int]]:
-    """The messages that carry ``batches`` to a subscriber, each with its number of elements."""
+class Fanout:
+    """All subscribers of the merge ``name``, and the progress that the quiet ones are told.
+
+    ``stable_point``: the last one whose element was offered, or that was known before.
+    """
+
+    def __init__(self, name: str, progress_interval_s: float, stable_point: int = NEG_INF) -> None:
+        self.subscribers: dict[int, Subscriber] = {}
+        self.cut_off_count = 0
+        self.stable_point = stable_point
+        self._name = name
+        self._progress_interval_s = progress_interval_s
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, subscriber: Subscriber) -> None:
+        """What is offered from here on is for ``subscriber`` too."""
+        self.subscribers[id(subscriber)] = subscriber
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._progress_interval_s, self._tick)
+
+    def remove(self, subscriber: Subscriber) -> None:
+        self.subscribers.pop(id(subscriber), None)
+
+    def offer(self, message: bytes, elements: int) -> None:
+        """To everyone; who has no room for it is cut off."""
+        for subscriber in list(self.subscribers.values()):
+            if not subscriber.offer(message, elements):
+                self._cut_off(subscriber)
+
+    def mark(self, message: bytes) -> None:
+        """``offer`` to those that asked for marks."""
+        for subscriber in list(self.subscribers.values()):
+            if subscriber.wants_marks and not subscriber.offer(message, 0):
+                self._cut_off(subscriber)
+
+    def finish(self, error: LmergeError, complete_from: int | None = None) -> None:
+        """End the subscribers with ``error``: all, or those that rely on times before ``complete_from``."""
+        for subscriber in list(self.subscribers.values()):
+            if complete_from is None or subscriber.complete_from < complete_from:
+                self.remove(subscriber)
+                subscriber.finish(error)
+
+    def close(self) -> None:
+        """No more progress."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _cut_off(self, subscriber: Subscriber) -> None:
+        self.cut_off_count += 1
+        self.remove(subscriber)
+        log.event(
+            logging.WARNING, "subscriber cut off", merge=self._name, subscriber=subscriber.name, peer=subscriber.peer
+        )
+
+    def _tick(self) -> None:
+        """Once per progress interval, while there are subscribers: those that heard nothing hear that."""
+        self._timer = None
+        if not self.subscribers:
+            return
+        message = progress(self.stable_point)
+        for subscriber in list(self.subscribers.values()):
+            if subscriber.quiet and not subscriber.queued_bytes:
+                subscriber.offer(message, 0)
+            subscriber.quiet = True
+        self._timer = asyncio.get_running_loop().call_later(self._progress_interval_s, self._tick)
+
+
+class Message(NamedTuple):
+    """An encoded output batch: its elements, and how many of them are inserts."""
+
+    data: bytes
+    elements: int
+    inserts: int
+
+
+def encoded(batches: Sequence[AnyBatch], frames: Frames, limits: BatchLimits) -> Iterator[Message]:
+    """The messages that carry ``batches`` to a subscriber."""
     for group in groups(batches, limits):
-        yield frames.encode_subscribe(group), sum(batch.count for batch in group)
+        elements = sum(batch.count for batch in group)
+        yield Message(frames.encode_subscribe(group), elements, sum(b.counts(b.count)[0] for b in group))
+
+
+def marks(supporters: Sequence[int]) -> bytes:
+    """The message that says how many inputs have each insert of the batch before it."""
+    return pb.SubscribeResponse(marks=pb.SubscribeResponse.Marks(supporters=supporters)).SerializeToString()
 
 
 def progress(stable_point: int) -> bytes:

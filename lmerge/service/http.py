@@ -1,48 +1,119 @@
-"""The HTTP port: ``/metrics`` for Prometheus, ``/healthz`` (alive) and ``/readyz`` (takes publishers) for probes."""
+"""The HTTP port: ``/metrics`` for Prometheus, ``/healthz`` (alive) and ``/readyz`` (takes publishers) for probes.
+
+The probes are open to all; whatever else there is, is behind the guard. With certificates it is HTTPS.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
 
+import grpc
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from lmerge.errors import LmergeError, Unauthenticated
+from lmerge.service.auth import Certificate
+from lmerge.service.codes import code_of
+from lmerge.service.guard import Guard
 from lmerge.service.ports import cannot_listen
+from lmerge.service.settings import Settings
+
+# A probe or a scrape comes at least this often on the connection that it keeps.
+_KEEPALIVE_S: Final = 75.0
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_STATUSES: Final = {
+    grpc.StatusCode.UNAUTHENTICATED: 401, grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+}
 
 
 class HttpServer:
-    """Serves the three pages. ``is_ready`` is asked on each probe."""
+    """Serves the pages. ``is_ready`` is asked on each probe."""
 
-    def __init__(self, host: str, port: int, metrics: CollectorRegistry, is_ready: Callable[[], bool]) -> None:
+    def __init__(
+        self, settings: Settings, port: int, metrics: CollectorRegistry, guard: Guard, is_ready: Callable[[], bool]
+    ) -> None:
         self.port = port
-        self._host = host
+        self._settings = settings
         self._metrics = metrics
+        self._guard = guard
         self._is_ready = is_ready
         self._runner: web.AppRunner | None = None
+        self._listening: list[asyncio.Server] = []
 
     async def start(self) -> None:
         """Listen; ``port`` is the bound one from here on. Raises AddressInUse, UsageError."""
-        app = web.Application()
+        app = web.Application(middlewares=[self._behind_the_guard()])
         app.add_routes([
             web.get("/metrics", self._show_metrics),
             web.get("/healthz", self._healthz),
             web.get("/readyz", self._readyz),
         ])
-        runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, keepalive_timeout=_KEEPALIVE_S)
         await runner.setup()
+        self._runner = runner
         try:
-            site = web.TCPSite(runner, self._host, self.port, reuse_port=False)
-            await site.start()
+            server = await asyncio.get_running_loop().create_server(
+                self._connection, self._settings.host, self.port, reuse_port=False, **self._tls()
+            )
         except OSError as problem:
             await runner.cleanup()
-            raise cannot_listen(self._host, self.port, problem) from problem
-        self._runner = runner
-        self.port = runner.addresses[0][1]
+            raise cannot_listen(self._settings.host, self.port, problem) from problem
+        self._listening = [server]
+        self.port = server.sockets[0].getsockname()[1]
+
+    async def renew(self) -> None:
+        """New connections get the certificates as they are now; those that are open go on."""
+        before, self._listening = self._listening, []
+        loop = asyncio.get_running_loop()
+        for server in before:
+            for listening in server.sockets:  # the same sockets, so nobody is turned away in between
+                same = listening.dup()
+                self._listening.append(await loop.create_server(self._connection, sock=same, **self._tls()))
+            server.close()
 
     async def stop(self) -> None:
+        for server in self._listening:
+            server.close()
         if self._runner is not None:
             await self._runner.cleanup()
+
+    def _tls(self) -> dict[str, Any]:
+        if self._guard.tls is None:
+            return {}
+        return {"ssl": self._guard.tls.http_context, "ssl_handshake_timeout": self._settings.handshake_timeout_s}
+
+    def _behind_the_guard(self) -> Any:
+        @web.middleware
+        async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+            return await self._answer(request, handler)
+
+        return guarded
+
+    def _connection(self) -> asyncio.BaseProtocol:
+        """What serves a new connection: one too many is closed at once."""
+        assert self._runner is not None
+        server = self._runner.server
+        if server is None or len(server.connections) >= self._settings.http_connections_max:
+            return _Closed()
+        return server()
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """A page, if the guard lets the caller in; also for a path that has none."""
+        peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
+        try:
+            self._guard.let_in_http(
+                request.path, request.headers.getall("Authorization", []), Certificate.of_socket(peer),
+                request.remote or "",
+            )
+        except LmergeError as error:
+            headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthenticated) else {}
+            return web.Response(status=_STATUSES[code_of(error)], text=f"{error}\n", headers=headers)
+        return await handler(request)
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
@@ -55,3 +126,11 @@ class HttpServer:
         if self._is_ready():
             return web.Response(text="ready\n")
         return web.Response(status=503, text="draining\n")
+
+
+class _Closed(asyncio.Protocol):
+    """A connection that is not served."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()

@@ -5,8 +5,9 @@ inbox, so each sees the merge at one point of its history: a snapshot and the qu
 no overlap.
 
 A *turn* takes what waits, up to a number of elements, and ends with one output (encoded once for all subscribers),
-at most one ack per input, and one flush of the record. Under load turns grow and so do output batches; at a low
-rate turns start ``turn_interval_s`` apart, which bounds the latency that batching adds.
+at most one ack per input, and one flush of the record; all of it goes out by ``release``, in this order. Under load
+turns grow and so do output batches; at a low rate turns start ``turn_interval_s`` apart, which bounds the latency that
+batching adds.
 
 On the native engine the batches of a large turn are merged in a thread (``Pool``), with the GIL released: other merges
 of the server, and the sockets, go on on other cores. Nobody but this task touches the merge, and it waits; what others
@@ -17,11 +18,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple, TypeVar
+from functools import partial
+from typing import Final, TypeVar
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF, show_time
@@ -31,24 +32,31 @@ from lmerge.core.merge import Counts, InputStatus, Merge, Outcome
 from lmerge.core.merge import InputDetached as Gone
 from lmerge.errors import (
     Draining,
-    InputViolation,
     LimitExceeded,
     LmergeError,
-    StaleIncarnation,
     Unavailable,
     UsageError,
 )
 from lmerge.service import log
-from lmerge.service.fanout import Subscriber, encoded, progress
+from lmerge.service.acks import Acks
+from lmerge.service.attached import Accepted, Attached, AttachRequest, check_schema, ending, told
+from lmerge.service.certify import Certifier
+from lmerge.service.durable import Durable, Recovered
+from lmerge.service.fanout import Message, Subscriber
 from lmerge.service.inbox import Inbox, Session, Work
-from lmerge.service.lifecycle import Life, survives_losses, to_fast_forward
+from lmerge.service.journal import History
+from lmerge.service.lifecycle import Life, survives_losses
 from lmerge.service.observed import Observed, observe
+from lmerge.service.output import Beginning, Output
 from lmerge.service.record import Recorder
 from lmerge.service.settings import Settings
+from lmerge.service.standstill import Standstill, earliest_joining, gap_error
 from lmerge.wire.codec import split_batch
 from lmerge.wire.frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
+
+__all__ = ["Accepted", "AttachRequest", "Attached", "Hub"]
 
 T = TypeVar("T")
 
@@ -56,58 +64,20 @@ T = TypeVar("T")
 THREAD_ELEMENTS_MIN: Final = 8192
 
 
-class AttachRequest(NamedTuple):
-    """What a replica asks for. ``incarnation`` None: the next one."""
-
-    name: str
-    incarnation: int | None
-    properties: frozenset[str]
-    join_at: int | None
-    role: str
-    schema: pb.Schema | None
-
-
-class Accepted(NamedTuple):
-    """What it gets."""
-
-    incarnation: int
-    stable_point: int
-    joined: bool
-    algorithm: str
-    algorithm_reason: str
-
-
-class Attached:
-    """The hub's record of one attached input."""
-
-    __slots__ = ("acked_stable", "attached_at", "incarnation", "joined", "life", "merged", "name", "session", "unacked")
-
-    def __init__(self, name: str, incarnation: int, session: Session, joined: bool, stable_point: int) -> None:
-        self.name = name
-        self.incarnation = incarnation
-        self.session = session
-        self.joined = joined
-        self.merged = 0  # the last sequence merged
-        self.unacked = False
-        self.acked_stable = stable_point
-        self.attached_at = time.monotonic()
-        self.life = Life()
-
-
 class Hub:
     """Runs one merge. ``start`` makes its task; ``on_crash`` hears of a bug in it."""
 
     def __init__(
         self, name: str, settings: Settings, recorder: Recorder | None = None, pool: ThreadPoolExecutor | None = None,
+        durable: Durable | None = None, recovered: Recovered | None = None,
     ) -> None:
+        """``durable``: where everything is kept; ``recovered``: what was found there."""
         self.name: Final = name
-        self.merge: Merge = settings.new_merge()
+        self.merge: Merge = settings.new_merge() if recovered is None else recovered.merge
         self.frames: Final = frames_of(self.merge.engine)  # messages as batches for this merge, and back
-        self.schema: pb.Schema | None = None
-        self.subscribers: dict[int, Subscriber] = {}
         self.detached: deque[Gone] = deque(maxlen=settings.detached_remembered)
         self.detached_counts: dict[str, int] = {}
-        self.cut_off_count = 0
+        self.switches: deque[str] = deque(maxlen=settings.switches_remembered)
         self.turns = 0
         self.turn_seconds = 0.0
         self.attached_ever = False
@@ -118,14 +88,19 @@ class Hub:
         self._inbox = Inbox(settings.merge_queue_elements, settings.merge_queue_bytes)
         self._pool = pool if self.merge.engine == NATIVE else None
         self._before: Observed | None = None  # while a thread merges: what was before
-        self._stable_point = self.merge.stable_point  # at the end of the last turn
         self._hurry = asyncio.Event()  # ends the pause between turns early
         self._draining = False
-        self._output: list[AnyBatch] = []
         self._piece_limits = BatchLimits(self._turn_elements, settings.payload_bytes, 2 * settings.message_bytes)
-        self._stable_ack_timer: asyncio.TimerHandle | None = None
-        self._feedback_timer: asyncio.TimerHandle | None = None
-        self._progress_timer: asyncio.TimerHandle | None = None
+        self._acks = Acks(self._inputs, lambda: self.lives, settings)
+        self._output = Output(name, self.merge, settings, lambda: self._acks.released(self._output.release), durable)
+        self._broken: LmergeError | None = None
+        self._releasing: asyncio.Task[None] | None = None
+        if recovered is not None:
+            self._output.go_on(recovered.facts, recovered.segments)
+            self.attached_ever = True
+        self.certifier = Certifier(name, self.merge, settings, self.kept.get("quarantined"),
+                                   partial(self.keep, "quarantined"))
+        self._standstill = Standstill(settings.gap_after_s, lambda: self._step(self._end_standstill))
         self._task: asyncio.Task[None] | None = None
 
     # Life.
@@ -133,6 +108,7 @@ class Hub:
     def start(self, on_crash: Callable[[BaseException], None]) -> None:
         """Begin to take steps."""
         self._task = asyncio.create_task(self._run(on_crash), name=f"merge {self.name}")
+        self._releasing = self._output.start(lambda problem: self._break(problem, on_crash))
 
     async def drain(self) -> None:
         """Merge what was received, take nothing new, then end all publishers and subscribers: Draining."""
@@ -141,23 +117,25 @@ class Hub:
             return
         await self._inbox.emptied()
         error = Draining(f"merge {self.name!r}: the server is draining; try another server, or this one later")
-        await self.call(lambda: self._end_all(error))
+        await self.settled(lambda: self._end_all(error))
 
     async def close(self) -> None:
         """End the task. Called after ``drain``, or for a merge that nobody uses."""
-        for timer in (self._stable_ack_timer, self._feedback_timer, self._progress_timer):
-            if timer is not None:
-                timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for timers in (self._acks, self._output.fanout, self._standstill):
+            timers.close()
+        for task in (self._task, self._releasing):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        await self._output.close()
         if self._recorder is not None:
             self._recorder.close()
 
     def abandon(self) -> None:
         """``close`` for a merge that never was used, without waiting."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._releasing):
+            if task is not None:
+                task.cancel()
         if self._recorder is not None:
             self._recorder.close()
 
@@ -185,6 +163,51 @@ class Hub:
         """How many inputs can be lost before the output stops."""
         return survives_losses(self.lives)
 
+    @property
+    def schema(self) -> pb.Schema | None:
+        return self._output.schema
+
+    @property
+    def subscribers(self) -> dict[int, Subscriber]:
+        return self._output.fanout.subscribers
+
+    @property
+    def cut_off_count(self) -> int:
+        return self._output.fanout.cut_off_count
+
+    @property
+    def complete_from(self) -> int:
+        """The output is right for every event with Ve >= this."""
+        return self._output.complete_from
+
+    @property
+    def retained_from(self) -> int:
+        """A subscriber can resume at any time from here on."""
+        return self._output.retained_from
+
+    @property
+    def gaps(self) -> int:
+        """How often a stretch of time was given up, as no input could tell it."""
+        return self._output.gaps
+
+    @property
+    def store_words(self) -> str:
+        """``memory``, ``durable``, or what is wrong with the store."""
+        return self._output.store_words
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        """What others have asked to ``keep``."""
+        return self._output.facts.kept
+
+    def keep(self, name: str, text: str) -> None:
+        """Let ``text`` outlive the server, under a name. To be called in a step (``call``)."""
+        self._output.facts.keep(name, text)
+
+    def past(self, history: History) -> AsyncIterator[Message]:
+        """The messages of a history that is in the store."""
+        return self._output.past(history)
+
     def attached(self, name: str) -> Attached | None:
         return self._inputs.get(name)
 
@@ -193,7 +216,8 @@ class Hub:
     async def attach(self, session: Session, request: AttachRequest) -> Accepted:
         """Attach an input. Raises UsageError and its kinds, Draining."""
         self._check_open()
-        return await self.call(lambda: self._attach(session, request))
+        self._output.check_store("attach to")
+        return await self.settled(lambda: self._attach(session, request))
 
     async def put(self, session: Session, sequence: int, batch: AnyBatch, wire_bytes: int) -> None:
         """Queue a batch; waits while there is no room. Raises Draining if the server takes nothing new."""
@@ -211,7 +235,7 @@ class Hub:
     async def leave(self, session: Session, reason: str) -> None:
         """Detach the session's input after all of its batches, if it is still attached."""
         if self._is_alive:
-            await self.call(lambda: self._leave(session, reason))
+            await self.settled(lambda: self._leave(session, reason))
 
     def leaving(self, session: Session) -> None:
         """The session's input has said its last; it counts no more."""
@@ -230,18 +254,31 @@ class Hub:
 
     # What subscribers do.
 
-    async def subscribe(self, subscriber: Subscriber) -> tuple[AnyBatch, int, pb.Schema | None]:
-        """Register, and get (live events, stable point, schema) of the same moment. Raises LimitExceeded, Draining."""
+    async def subscribe(
+        self, subscriber: Subscriber, resume_at: int | None = None, *, snapshot_if_too_old: bool = False
+    ) -> Beginning:
+        """Register, and get what comes before the present. ``resume_at``: all events that end before it are known.
+
+        Raises LimitExceeded, Draining, and OutOfRange if ``resume_at`` is too old.
+        """
         self._check_open()
-        return await self.call(lambda: self._subscribe(subscriber))
+        self._output.check_store("subscribe to")
+        return await self.settled(lambda: self._subscribe(subscriber, resume_at, snapshot_if_too_old))
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
-        self.subscribers.pop(id(subscriber), None)
+        self._output.fanout.remove(subscriber)
 
     # The inbox.
 
     async def call(self, step: Callable[[], T]) -> T:
         """Run ``step`` in the hub's task, after all that was queued before it; its result or its error."""
+        return await self._called(step, lambda answer: answer())
+
+    async def settled(self, step: Callable[[], T]) -> T:
+        """``call``, and the result is given out when all that was said up to it is released."""
+        return await self._called(step, self._output.then)
+
+    async def _called(self, step: Callable[[], T], hand_over: Callable[[Callable[[], None]], None]) -> T:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def run() -> None:
@@ -251,8 +288,7 @@ class Hub:
                 if not future.done():
                     future.set_exception(error)
             else:
-                if not future.done():
-                    future.set_result(result)
+                hand_over(lambda: None if future.done() else future.set_result(result))
 
         assert self._task is not None
         self._step(run)
@@ -265,8 +301,8 @@ class Hub:
     def _is_alive(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    def _failed(self) -> Unavailable:
-        return Unavailable(f"merge {self.name!r} has failed; the server's log says why")
+    def _failed(self) -> LmergeError:
+        return self._broken or Unavailable(f"merge {self.name!r} has failed; the server's log says why")
 
     def _check_open(self) -> None:
         if self._draining:
@@ -291,10 +327,23 @@ class Hub:
         except Exception as bug:
             log.logger.exception("merge %r failed", self.name)
             self._end_all(self._failed())
+            self._output.release.end_turn(self._output.release.stable_point)
             on_crash(bug)
 
+    def _break(self, problem: Exception, on_crash: Callable[[BaseException], None]) -> None:
+        """What the merge says cannot be kept: it ends. A damaged file is no reason to end the others."""
+        log.logger.error("the output of merge %r cannot be kept", self.name, exc_info=problem)
+        self._broken = problem if isinstance(problem, LmergeError) else None
+        if self._task is not None:
+            self._task.cancel()
+        for inp in self._inputs.values():
+            inp.session.end(self._failed())
+        self._output.fanout.finish(self._failed())
+        if self._broken is None:
+            on_crash(problem)
+
     async def _take_turns(self) -> None:
-        interval = self._settings.turn_interval_s
+        settings = self._settings
         loop = asyncio.get_running_loop()
         next_turn = 0.0
         while True:
@@ -304,8 +353,10 @@ class Hub:
                 timer = loop.call_later(pause, self._hurry.set)
                 await self._hurry.wait()
                 timer.cancel()
+            await self._output.release.room()
             started = loop.time()
-            next_turn = started + interval
+            per_subscriber_s = settings.turn_interval_per_subscriber_s * len(self._output.fanout.subscribers)
+            next_turn = started + max(settings.turn_interval_s, per_subscriber_s)
             self._hurry.clear()
             await self._turn()
             self.turns += 1
@@ -324,27 +375,29 @@ class Hub:
                 await self._merge(works)
             else:
                 inbox.take_step()()
-        self._stable_point = self.merge.stable_point
-        self._flush_output()
+        self._certify()
+        self._output.flush()
         if self._recorder is not None:
             self._recorder.flush()
-        self._send_acks()
+        self._output.keep_journal()
+        self._acks.hand_over(self._output.release)
+        self._output.end_turn()
         inbox.settle()
 
     # Steps.
 
     async def _merge(self, works: list[Work]) -> None:
         by_session = {id(inp.session): inp for inp in self._inputs.values()}
-        told = [(work, inp) for work in works if (inp := by_session.get(id(work.session))) is not None]
-        if len(told) < len(works):  # fenced, or detached by a fault, while they waited
-            gone = {id(work) for work in works} - {id(work) for work, _ in told}
+        heard = [(work, inp) for work in works if (inp := by_session.get(id(work.session))) is not None]
+        if len(heard) < len(works):  # fenced, or detached by a fault, while they waited
+            gone = {id(work) for work in works} - {id(work) for work, _ in heard}
             self.merge.refused += sum(work.batch.count for work in works if id(work) in gone)
-        merge = self.merge
+        merge, certifier = self.merge, self.certifier
 
         def apply() -> list[Outcome]:
-            return [merge.apply(inp.name, work.batch, inp.incarnation) for work, inp in told]
+            return [certifier.apply(inp.name, work.batch, inp.incarnation) for work, inp in heard]
 
-        if self._pool is None or sum(work.batch.count for work, _ in told) < THREAD_ELEMENTS_MIN:
+        if self._pool is None or sum(work.batch.count for work, _ in heard) < THREAD_ELEMENTS_MIN:
             outcomes = apply()
         else:
             self._before = observe(merge)
@@ -352,7 +405,7 @@ class Hub:
                 outcomes = await asyncio.get_running_loop().run_in_executor(self._pool, apply)
             finally:
                 self._before = None
-        for (work, inp), outcome in zip(told, outcomes, strict=True):
+        for (work, inp), outcome in zip(heard, outcomes, strict=True):
             self._merged(work, inp, outcome)
         if any(outcome.detached for outcome in outcomes):
             self._admit_if_stuck()  # last: the merge says what comes of it after all that it has said
@@ -360,7 +413,7 @@ class Hub:
     def _merged(self, work: Work, inp: Attached, outcome: Outcome) -> None:
         is_attached = self._inputs.get(inp.name) is inp  # not so behind a broken promise: the merge has refused it then
         if self._recorder is not None and is_attached:
-            self._recorder.applied(inp.name, work.batch, _told(outcome, inp.name, work.batch))
+            self._recorder.applied(inp.name, work.batch, told(outcome, inp.name, work.batch))
         self._absorb(outcome, work)
         if work.sequence and self._inputs.get(inp.name) is inp:
             inp.merged = work.sequence
@@ -369,29 +422,35 @@ class Hub:
     def _attach(self, session: Session, request: AttachRequest) -> Accepted:
         if self._draining:
             self._check_open()
-        self._check_schema(request)
+        check_schema(self.name, request, self.schema)
         name, settings, merge = request.name, self._settings, self.merge
+        self.certifier.check(name)
         if name not in self._inputs and len(self._inputs) >= settings.inputs_per_merge:
             raise LimitExceeded(
                 f"input {name!r} cannot attach to merge {self.name!r}: it has {len(self._inputs)} inputs, the limit"
             )
         # A fresh merge has said nothing that the first input could contradict: it starts from there.
         nothing_said = merge.stable_point == NEG_INF and merge.emitted == Counts()
-        is_first = nothing_said and not any(i.role == ACTIVE for i in merge.inputs())
+        is_first = nothing_said and request.role == ACTIVE and not any(i.role == ACTIVE for i in merge.inputs())
         join_at = None if is_first else request.join_at
         outcome = merge.attach(
             name, request.properties, join_at=join_at, role=request.role, incarnation=request.incarnation
         )
         self.attached_ever = True
-        if self.schema is None:
-            self.schema = request.schema
+        status = next(i for i in merge.inputs() if i.name == name)
+        self._output.use(name, status.incarnation)
+        if self._output.schema is None:
+            self._output.schema = request.schema
         if self._recorder is not None:
             if outcome.detached:
                 self._recorder.detached(name)
             self._recorder.attached(name, request.properties, join_at, request.role)
         self._absorb(outcome)
+        if is_first and request.join_at is not None:
+            self._output.begin_from(request.join_at)
         self._admit_if_stuck()
         status = next(i for i in merge.inputs() if i.name == name)
+        self.certifier.attached(name, status.incarnation, request.role, request.join_at)
         joined = status.state == "joined"
         self._inputs[name] = Attached(name, status.incarnation, session, joined, merge.stable_point)
         log.event(
@@ -401,13 +460,6 @@ class Hub:
         return Accepted(
             status.incarnation, merge.stable_point, joined, merge.algorithm, merge.algorithm_reason
         )
-
-    def _check_schema(self, request: AttachRequest) -> None:
-        if request.schema is not None and self.schema is not None and request.schema != self.schema:
-            raise UsageError(
-                f"input {request.name!r} cannot attach to merge {self.name!r}: it declares columns "
-                f"{_columns(request.schema)}, but the merge has {_columns(self.schema)}"
-            )
 
     def _of(self, session: Session) -> Attached | None:
         return next((inp for inp in self._inputs.values() if inp.session is session), None)
@@ -423,6 +475,7 @@ class Hub:
                 f"{show_time(self.merge.stable_point)}; attach again with that join_at"
             )
         inp.life.skipped_until = max(until, inp.life.skipped_until or until)
+        self.certifier.skipped(inp.name, until)
 
     def _leave(self, session: Session, reason: str) -> None:
         inp = self._of(session)
@@ -432,7 +485,22 @@ class Hub:
             self._recorder.detached(inp.name)
         self._absorb(self.merge.detach(inp.name, reason))
 
-    def _subscribe(self, subscriber: Subscriber) -> tuple[AnyBatch, int, pb.Schema | None]:
+    def expel(self, name: str, reason: str) -> None:
+        """In a step: end an input, whose publisher hears why (``Certifier.ending``). Raises UnknownInput."""
+        outcome = self.merge.detach(name, reason)
+        if self._recorder is not None:
+            self._recorder.detached(name)
+        self._absorb(outcome)
+
+    def _certify(self) -> None:
+        """Compare the inputs, and do what the policy says."""
+        if self.certifier.is_due:
+            for name, reason in self.certifier.settle(lambda: self.lives):
+                self.expel(name, reason)
+            for outcome in self.certifier.releases(lambda: self.lives):
+                self._absorb(outcome)
+
+    def _subscribe(self, subscriber: Subscriber, resume_at: int | None, snapshot_if_too_old: bool) -> Beginning:
         if self._draining:
             self._check_open()
         if len(self.subscribers) >= self._settings.subscribers_per_merge:
@@ -440,30 +508,25 @@ class Hub:
                 f"subscriber {subscriber.name!r} cannot subscribe to merge {self.name!r}: "
                 f"it has {len(self.subscribers)} subscribers, the limit"
             )
-        self._flush_output()  # what was emitted before belongs to the snapshot, not to the queue
-        snapshot = self.merge.live_events()
-        self.subscribers[id(subscriber)] = subscriber
-        if self._progress_timer is None:
-            self._progress_timer = asyncio.get_running_loop().call_later(self._settings.progress_interval_s, self._tick)
-        return snapshot, self.merge.stable_point, self.schema
+        return self._output.subscribe(subscriber, resume_at, snapshot_if_too_old)
 
     def _end_all(self, error: LmergeError) -> None:
-        self._flush_output()
-        self._send_acks()
+        self._output.flush()
+        self._acks.hand_over(self._output.release)
         for inp in list(self._inputs.values()):
-            inp.session.end(error)
-        for subscriber in list(self.subscribers.values()):
-            subscriber.finish(error)
+            self._output.then(partial(inp.session.end, error))
+        self._output.then(lambda: self._output.fanout.finish(error))
 
     # What a call of the merge caused.
 
     def _absorb(self, outcome: Outcome, work: Work | None = None) -> None:
-        if outcome.batch.count:
-            self._output.append(outcome.batch)
+        self._output.say(outcome.batch)
         for name in outcome.joined:
+            self.certifier.notice()
             if name in self._inputs:
                 self._inputs[name].joined = self._inputs[name].unacked = True
         for change in outcome.switched:
+            self.switches.append(f"{change.before} -> {change.after}: {change.reason}")
             log.event(
                 logging.WARNING, "algorithm switched", merge=self.name, before=change.before, after=change.after,
                 reason=change.reason,
@@ -477,16 +540,43 @@ class Hub:
         """A merge that has said no stable and has only joining inputs left would wait for ever for its first one.
 
         So it is after a restart when the first replica to come back goes again before its first stable. Nothing has
-        been said that could be contradicted: the input that knows the earliest time begins, as the first one did.
+        been said that could be contradicted: the input that knows the earliest time begins, as the first one did. A
+        merge that has said a stable waits for somebody who knows more (``Standstill``).
         """
-        inputs = [i for i in self.merge.inputs() if i.role == ACTIVE]
-        if self.merge.stable_point > NEG_INF or not inputs or any(i.state == "joined" for i in inputs):
-            return
-        first = min(inputs, key=lambda i: (i.join_at is not None, i.join_at))
+        first = earliest_joining(self.merge.inputs())
+        if first is not None and self.merge.stable_point == NEG_INF:
+            self._admit(first)
+            first = None
+        self._standstill.look(first is not None)
+
+    def _admit(self, first: InputStatus) -> None:
+        assert first.join_at is not None
         log.event(logging.WARNING, "input admitted early", merge=self.name, input=first.name, join_at=first.join_at)
+        self._output.flush()
         self._absorb(self.merge.admit(first.name))
+        self._output.begin_from(first.join_at)
+
+    def _end_standstill(self) -> None:
+        """Accept a gap: see ``standstill``."""
+        first = earliest_joining(self.merge.inputs())
+        if first is None or first.join_at is None:
+            return
+        error = gap_error(self.name, self.merge.stable_point, first.join_at)
+        merge = self._settings.new_merge()
+        merge.keep_fence(self.merge)
+        for name, inp in self._inputs.items():
+            self.detached.appendleft(Gone(name, inp.incarnation, str(error)))
+            self._output.then(partial(inp.session.end, error))
+        self.detached_counts["gap"] = self.detached_counts.get("gap", 0) + len(self._inputs)
+        self._inputs.clear()
+        self._output.begin_anew(merge, first.join_at, error)
+        self.certifier.begin_anew(merge)
+        self.merge = merge
+        if self._recorder is not None:
+            self._recorder.begin_anew()
 
     def _input_gone(self, gone: Gone, work: Work | None) -> None:
+        self.certifier.gone(gone)
         self.detached.appendleft(gone)
         word = gone.violation.code if gone.violation is not None else gone.reason.split(" ")[0]
         self.detached_counts[word] = self.detached_counts.get(word, 0) + 1
@@ -499,102 +589,9 @@ class Hub:
             return
         del self._inputs[gone.input]
         if inp.unacked:
-            self._ack(inp)
-        if gone.violation is not None:
-            is_own = work is not None and work.session is inp.session
-            number, base = (work.number, work.index_base) if work is not None and is_own else (inp.merged, 0)
-            inp.session.end(gone.violation, _detached_message(gone.violation, number, base))
-        elif gone.reason.startswith("replaced"):
-            inp.session.end(StaleIncarnation(
-                f"input {gone.input!r} of merge {self.name!r} is fenced: incarnation {gone.incarnation} was "
-                f"{gone.reason}"
-            ))
-
-    def _flush_output(self) -> None:
-        if not self._output:
-            return
-        batches, self._output = self._output, []
-        if not self.subscribers:
-            return
-        for message, elements in encoded(batches, self.frames, self._settings.batch_limits):
-            for subscriber in list(self.subscribers.values()):
-                if not subscriber.offer(message, elements):
-                    self._cut_off(subscriber)
-
-    def _cut_off(self, subscriber: Subscriber) -> None:
-        self.cut_off_count += 1
-        self.unsubscribe(subscriber)
-        log.event(
-            logging.WARNING, "subscriber cut off", merge=self.name, subscriber=subscriber.name, peer=subscriber.peer
-        )
-
-    # Acks and progress.
-
-    def _ack(self, inp: Attached) -> None:
-        inp.unacked = False
-        inp.acked_stable = self._stable_point
-        inp.session.acknowledge(inp.merged, inp.acked_stable, inp.joined)
-
-    def _send_acks(self) -> None:
-        stable_point = self._stable_point
-        others = False
-        for inp in self._inputs.values():
-            if inp.unacked:
-                self._ack(inp)
-            elif inp.acked_stable != stable_point:
-                others = True
-        if others and self._stable_ack_timer is None:
-            loop = asyncio.get_running_loop()
-            self._stable_ack_timer = loop.call_later(self._settings.stable_ack_interval_s, self._send_stable_acks)
-        if others and self._settings.feedback_lag is not None and self._feedback_timer is None:
-            loop = asyncio.get_running_loop()
-            self._feedback_timer = loop.call_later(self._settings.feedback_interval_s, self._send_feedback)
-
-    def _send_stable_acks(self) -> None:
-        """Tell the inputs that were quiet how far others have moved the merge."""
-        self._stable_ack_timer = None
-        for inp in self._inputs.values():
-            if inp.acked_stable != self._stable_point:
-                self._ack(inp)
-
-    def _send_feedback(self) -> None:
-        """V.D. The stable point is one that the publishers have been told, so a restart cannot take it back."""
-        self._feedback_timer = None
-        lag = self._settings.feedback_lag
-        assert lag is not None
-        for name in to_fast_forward(self.lives, self._stable_point, lag):
-            inp = self._inputs[name]
-            inp.life.fast_forwarded_to = self._stable_point
-            inp.session.fast_forward(self._stable_point)
-
-    def _tick(self) -> None:
-        """Once per progress interval, while there are subscribers: those that heard nothing hear that."""
-        self._progress_timer = None
-        if not self.subscribers:
-            return
-        message = progress(self._stable_point)
-        for subscriber in list(self.subscribers.values()):
-            if subscriber.quiet and not subscriber.queued_bytes:
-                subscriber.offer(message, 0)
-            subscriber.quiet = True
-        self._progress_timer = asyncio.get_running_loop().call_later(self._settings.progress_interval_s, self._tick)
-
-
-def _told(outcome: Outcome, name: str, batch: AnyBatch) -> int:
-    """How many elements of ``batch`` the merge looked at: all, or up to the one that broke a promise."""
-    for gone in outcome.detached:
-        if gone.input == name and gone.violation is not None:
-            return min(gone.violation.index + 1, batch.count)
-    return batch.count
-
-
-def _columns(schema: pb.Schema) -> str:
-    return ", ".join(f"{column.name} {column.type}" for column in schema.columns) or "none"
-
-
-def _detached_message(violation: InputViolation, sequence: int, index_base: int) -> pb.PublishResponse.Detached:
-    return pb.PublishResponse.Detached(
-        code=violation.code, message=str(violation), sequence=sequence, index=index_base + violation.index
-    )
-
-
+            self._acks.ack(inp, self._output.release)
+        last_words = ending(self.name, gone, inp, work)
+        if last_words is not None:
+            self._output.then(partial(inp.session.end, *last_words))
+        elif (error := self.certifier.ending(gone)) is not None:
+            self._output.then(partial(inp.session.end, error))

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.merge import Counts
+from lmerge.service.guard import REFUSALS, Guard
 from lmerge.service.hub import Hub
 from lmerge.service.lifecycle import JOINED
 from lmerge.service.registry import Registry
@@ -40,6 +41,29 @@ class MergeCollector(Collector):
         yield from _inputs(hubs)
 
 
+class AccessCollector(Collector):
+    """Who was refused, and whether the files of the server's security are in force as they stand."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing, as above."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        refused = CounterMetricFamily("lmerge_refused_calls", "Calls refused or ended for security", labels=["reason"])
+        for reason in REFUSALS:
+            refused.add_metric([reason], self._guard.refused[reason])
+        broken = GaugeMetricFamily(
+            "lmerge_security_file_broken_bool", "1 if it is not in force as it is on disk", labels=["file"]
+        )
+        for name, file in (("access", self._guard.access), ("tls", self._guard.tls)):
+            if file is not None:
+                broken.add_metric([name], file.problem is not None)
+        yield from (refused, broken)
+
+
 def _fact(name: str, label: str, word: str) -> Metric:
     """A word as a metric: the sample is 1, the word is the label's."""
     family = GaugeMetricFamily(name, f"1; {label} is the label", labels=[label])
@@ -61,6 +85,12 @@ def _merge_counters(hubs: list[Hub]) -> Iterator[Metric]:
     cut = CounterMetricFamily(
         "lmerge_cut_off_subscribers", "Subscribers cut off because their queue was full", labels=["merge"]
     )
+    differ = CounterMetricFamily(
+        "lmerge_divergent_intervals", "Intervals in which inputs that promise the same differed", labels=["merge"]
+    )
+    gaps = CounterMetricFamily(
+        "lmerge_output_gaps", "Stretches of time that no input could tell any more", labels=["merge"]
+    )
     turns = CounterMetricFamily("lmerge_turns", "Turns of the merge's task", labels=["merge"])
     seconds = CounterMetricFamily("lmerge_turn_seconds", "Time spent in turns", labels=["merge"])
     for hub in hubs:
@@ -72,15 +102,18 @@ def _merge_counters(hubs: list[Hub]) -> Iterator[Metric]:
         late.add_metric([hub.name], hub.observed.late)
         refused.add_metric([hub.name], hub.observed.refused)
         cut.add_metric([hub.name], hub.cut_off_count)
+        differ.add_metric([hub.name], hub.certifier.divergences)
+        gaps.add_metric([hub.name], hub.gaps)
         turns.add_metric([hub.name], hub.turns)
         seconds.add_metric([hub.name], hub.turn_seconds)
-    yield from (received, emitted, late, refused, gone, cut, turns, seconds)
+    yield from (received, emitted, late, refused, gone, cut, differ, gaps, turns, seconds)
 
 
 def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
     live = GaugeMetricFamily("lmerge_live_events", "Events that are not fully frozen", labels=["merge"])
     inputs = GaugeMetricFamily("lmerge_attached_inputs", "Inputs attached", labels=["merge"])
     losses = GaugeMetricFamily("lmerge_survivable_losses", "Inputs that may be lost", labels=["merge"])
+    out = GaugeMetricFamily("lmerge_quarantined_inputs", "Names that may not attach until released", labels=["merge"])
     stable = GaugeMetricFamily("lmerge_stable_point_time", "Stable point of the output", labels=["merge"])
     queued = GaugeMetricFamily("lmerge_queued_elements", "Elements that wait for the merge", labels=["merge"])
     readers = GaugeMetricFamily("lmerge_attached_subscribers", "Subscribers", labels=["merge"])
@@ -90,10 +123,11 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
         inputs.add_metric([hub.name], len(hub.observed.inputs))
         losses.add_metric([hub.name], hub.survives_losses)
         stable.add_metric([hub.name], _time(hub.observed.stable_point))
+        out.add_metric([hub.name], len(hub.certifier.quarantined))
         queued.add_metric([hub.name], hub.queued_elements)
         readers.add_metric([hub.name], len(hub.subscribers))
         backlog.add_metric([hub.name], max((s.queued_bytes for s in hub.subscribers.values()), default=0))
-    yield from (live, inputs, losses, stable, queued, readers, backlog)
+    yield from (live, inputs, losses, out, stable, queued, readers, backlog)
 
 
 def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
@@ -103,6 +137,7 @@ def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
     late = CounterMetricFamily("lmerge_input_late_elements", "Elements that came too late", labels=labels)
     stable = GaugeMetricFamily("lmerge_input_stable_point_time", "The input's own stable point", labels=labels)
     lag = GaugeMetricFamily("lmerge_input_lag_time", "Distance behind the furthest input", labels=labels)
+    equal = GaugeMetricFamily("lmerge_input_equal_intervals", "Intervals in a row equal to the others'", labels=labels)
     joined = GaugeMetricFamily("lmerge_input_joined_bool", "1 if it counts as redundant", labels=labels)
     for hub in hubs:
         statuses = hub.observed.inputs
@@ -112,12 +147,13 @@ def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
             received.add_metric(key, status.inserts + status.adjusts + status.stables)
             won.add_metric(key, status.won)
             late.add_metric(key, status.late)
+            equal.add_metric(key, hub.certifier.equal_in_row(status.name))
             stable.add_metric(key, _time(status.stable_point))
             behind = _time(front) - _time(status.stable_point) if front != status.stable_point else 0.0
             lag.add_metric(key, behind)
             attached = hub.attached(status.name)
             joined.add_metric(key, attached is not None and attached.life.state(status) == JOINED)
-    yield from (received, won, late, stable, lag, joined)
+    yield from (received, won, late, equal, stable, lag, joined)
 
 
 def _time(t: int) -> float:

@@ -17,6 +17,7 @@ from grpc.aio import EOF
 from lmerge.core.inputs import ACTIVE, OBSERVE
 from lmerge.core.properties import parse_properties
 from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, UsageError
+from lmerge.service.guard import attaching
 from lmerge.service.hub import Accepted, AttachRequest, Hub
 from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
@@ -80,6 +81,7 @@ class PublishSession:
         """Serve the stream. Raises the LmergeError that ended it."""
         attach = await self._read_attach()
         request = self._request(attach)
+        attaching(attach.merge, attach.replica)
         hub = self._registry.for_publisher(attach.merge)
         try:
             try:

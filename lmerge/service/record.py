@@ -4,6 +4,9 @@ Written in the order in which the merge was told, so ``lmerge replay`` with the 
 prints what the subscribers got. Of an input that broke its promise the offending element is the last that is
 written; replay finds the same fault. Only what the merge accepted is written: refused attaches and elements of
 fenced incarnations are not. A newer incarnation that takes a live input's place is written as detach and attach.
+
+A merge that begins anew behind a gap (``standstill``) is a fresh one, and so is its session: what follows is in
+``<file>.1``, after the next gap in ``<file>.2``.
 """
 
 from __future__ import annotations
@@ -27,10 +30,19 @@ class Recorder:
 
     def __init__(self, path: Path) -> None:
         """Raises UsageError if the file cannot be written."""
+        self._path = path
+        self._sessions = 1
         try:
             self._file = path.open("w", encoding="utf-8")
         except OSError as problem:
             raise UsageError(f"cannot record to {str(path)!r}: {problem.strerror}") from problem
+
+    def begin_anew(self) -> None:
+        """The merge is a fresh one from here on, and this is another session."""
+        self._file.close()
+        path = self._path.with_name(f"{self._path.name}.{self._sessions}")
+        self._sessions += 1
+        self._file = path.open("w", encoding="utf-8")
 
     def attached(self, name: str, properties: Iterable[str], join_at: int | None, role: str) -> None:
         self._file.write(format_attach(name, properties, join_at, role) + "\n")

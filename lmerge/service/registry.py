@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from lmerge.errors import Draining, LimitExceeded, UnknownMerge, UsageError
 from lmerge.service import log
+from lmerge.service.durable import Durable, Folder, Recovered
 from lmerge.service.hub import Hub
 from lmerge.service.record import Recorder, record_file
 from lmerge.service.settings import Settings
@@ -23,16 +24,23 @@ class Registry:
         self._settings = settings
         self._on_crash = on_crash
         self._pool = ThreadPoolExecutor(settings.merge_threads, "merge")  # starts its threads when they are needed
+        self._folder: Folder | None = None
+        self._disk = ThreadPoolExecutor(settings.store_threads, "store")
         self._awaited: dict[str, list[asyncio.Future[Hub]]] = {}
 
     def declare(self) -> None:
-        """Make the declared merges. Raises UsageError."""
+        """Make the merges that the store has, and the declared ones. Raises UsageError, StoreInUse."""
+        if self._settings.store is not None:
+            self._folder = Folder(self._settings)
+            for recovered, store in self._folder.recover():
+                self._start(recovered.name, Durable(store, recovered.name, self._disk, self._settings), recovered)
         for name in self._settings.merges:
-            if name not in self.hubs:
+            if name not in self.hubs and not self._is_damaged(name):
                 self._create(name)
 
     def get(self, name: str) -> Hub:
-        """Raises UnknownMerge."""
+        """Raises UnknownMerge, StoreDamaged."""
+        self._check_damage(name)
         hub = self.hubs.get(name)
         if hub is None or (not hub.attached_ever and name not in self._settings.merges):
             raise UnknownMerge(f"there is no merge {name!r} on this server")
@@ -92,21 +100,45 @@ class Registry:
     async def close(self) -> None:
         await asyncio.gather(*(hub.close() for hub in self.hubs.values()))
         self._pool.shutdown(wait=False)
+        self._disk.shutdown(wait=False)
+        if self._folder is not None:
+            self._folder.close()
+
+    def _check_damage(self, name: str) -> None:
+        if self._folder is not None:
+            self._folder.check(name)
+
+    def _is_damaged(self, name: str) -> bool:
+        return self._folder is not None and self._folder.path_of(name) in self._folder.damaged
 
     def _create(self, name: str) -> Hub:
         settings = self._settings
+        self._check_damage(name)
         if len(self.hubs) >= settings.merges_max:
             raise LimitExceeded(f"merge {name!r} cannot be made: there are {len(self.hubs)} merges, the limit")
-        recorder = None
-        if settings.record_path is not None:
-            if self.hubs and "{merge}" not in settings.record_path:
-                raise UsageError(
-                    f"merge {name!r} cannot be made: the server records merge {next(iter(self.hubs))!r} to "
-                    f'{settings.record_path!r}; a record path with "{{merge}}" in it takes several'
-                )
-            recorder = Recorder(record_file(settings.record_path, name))
-        hub = Hub(name, settings, recorder, self._pool)
-        hub.start(self._on_crash)
-        self.hubs[name] = hub
+        durable = None
+        if self._folder is not None:
+            durable = Durable(self._folder.store_of(name), name, self._disk, settings)
+        hub = self._start(name, durable)
         log.event(logging.INFO, "merge made", merge=name)
         return hub
+
+    def _start(self, name: str, durable: Durable | None, recovered: Recovered | None = None) -> Hub:
+        hub = Hub(name, self._settings, self._recorder(name), self._pool, durable, recovered)
+        hub.start(self._on_crash)
+        self.hubs[name] = hub
+        if recovered is not None:
+            log.event(logging.INFO, "merge recovered", merge=name, stable_point=hub.merge.stable_point,
+                      live_events=hub.merge.live_count, retained_from=hub.retained_from)
+        return hub
+
+    def _recorder(self, name: str) -> Recorder | None:
+        path = self._settings.record_path
+        if path is None:
+            return None
+        if self.hubs and "{merge}" not in path:
+            raise UsageError(
+                f"merge {name!r} cannot be made: the server records merge {next(iter(self.hubs))!r} to "
+                f'{path!r}; a record path with "{{merge}}" in it takes several'
+            )
+        return Recorder(record_file(path, name))

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -23,13 +23,13 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from lmerge import native_build
-from lmerge.errors import LmergeError
-from lmerge.service import log, status
-from lmerge.service.codes import code_of
+from lmerge.service import admin, log, status
+from lmerge.service.guard import Guard, may_see
 from lmerge.service.http import HttpServer
-from lmerge.service.metrics import MergeCollector
+from lmerge.service.metrics import AccessCollector, MergeCollector
 from lmerge.service.ports import cannot_listen, why_not
 from lmerge.service.publish import PublishSession
+from lmerge.service.quota import GrowthWatch
 from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
 from lmerge.service.subscribe import serve_subscriber
@@ -38,8 +38,8 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Lmerge"].full_name
 # A message above its limit should get our error, which names the input, rather than gRPC's: up to this factor it does.
 _RECEIVE_FACTOR: Final = 2
-
-T = TypeVar("T")
+# File descriptors that connections leave to the rest of the process.
+_OWN_FILES: Final = 128
 
 
 class Server:
@@ -60,6 +60,9 @@ class Server:
     async def start(self) -> None:
         """Listen. Raises AddressInUse, UsageError; nothing is left behind then."""
         self._closed = asyncio.Event()
+        self._guard = Guard(self.settings)
+        self._growth = GrowthWatch(self.settings.live_events_max)
+        self._watch: asyncio.Task[None] | None = None
         self._registry = Registry(self.settings, self._on_crash)
         self._health: Any = health.aio.HealthServicer()
         self._grpc = self._grpc_server()
@@ -68,10 +71,11 @@ class Server:
             self._registry.declare()
             self.port = self._bind()
             if self.settings.http_port is not None:
-                http = HttpServer(self.settings.host, self.settings.http_port, self.metrics, self._is_ready)
+                http = HttpServer(self.settings, self.settings.http_port, self.metrics, self._guard, self._is_ready)
                 await http.start()
                 self._http, self.http_port = http, http.port
             self.metrics.register(MergeCollector(self._registry, self.settings.resolved_engine))
+            self.metrics.register(AccessCollector(self._guard))
             await self._grpc.start()
         except BaseException:
             await self._grpc.stop(None)
@@ -81,11 +85,15 @@ class Server:
             raise
         for service in ("", SERVICE):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        self._watch = asyncio.create_task(self._keep_watch(), name="watch")
         log.event(
             logging.INFO, "engine chosen", engine=self.settings.resolved_engine, asked=self.settings.engine,
             reason=native_build.reason(self.settings.engine),
         )
-        log.event(logging.INFO, "server started", host=self.settings.host, port=self.port, http_port=self.http_port)
+        log.event(
+            logging.INFO, "server started", host=self.settings.host, port=self.port, http_port=self.http_port,
+            transport_security=self.settings.transport_security, callers_identified=self.settings.identifies_callers,
+        )
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Drain: take nothing new, merge and send what was received, end all streams; by force after ``grace_s``."""
@@ -112,6 +120,8 @@ class Server:
         await self._grpc.stop(max(0.0, deadline - time.monotonic()))
         if self._http is not None:
             await self._http.stop()
+        if self._watch is not None:
+            self._watch.cancel()
         await self._registry.close()
         log.event(logging.INFO, "server stopped")
         self._closed.set()
@@ -125,11 +135,27 @@ class Server:
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(1.0))
 
+    async def _keep_watch(self) -> None:
+        """New certificates for new connections; an end to streams that would not be let in now, and to inputs that
+        fill a merge.
+        """
+        try:
+            while True:
+                await asyncio.sleep(self.settings.check_interval_s)
+                renewed = self._guard.check()
+                if renewed and self._http is not None:
+                    await self._http.renew()
+                self._growth.look(self._registry.hubs)
+        except Exception as bug:
+            log.logger.exception("the watch failed")
+            self._on_crash(bug)
+
     # gRPC.
 
     def _grpc_server(self) -> grpc.aio.Server:
         settings = self.settings
-        server = grpc.aio.server(options=[
+        most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OWN_FILES
+        server = grpc.aio.server(interceptors=[self._guard], options=[
             ("grpc.so_reuseport", 0),  # a port in use must be an error, not a lottery
             ("grpc.max_receive_message_length", _RECEIVE_FACTOR * settings.message_bytes),
             ("grpc.max_send_message_length", settings.message_bytes),
@@ -139,16 +165,23 @@ class Server:
             ("grpc.http2.ping_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
             ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # clients may ping us as well
             ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.max_allowed_incoming_connections", max(1, min(settings.connections_max, most_files))),
+            ("grpc.max_concurrent_streams", settings.calls_per_connection),
+            ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_s * 1000)),
+            ("grpc.max_connection_idle_ms", int(settings.idle_connection_s * 1000)),
         ])
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        if settings.reflection if settings.reflection is not None else not settings.identifies_callers:
+            reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
         return server
 
     def _bind(self) -> int:
         host, port = self.settings.host, self.settings.port
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
+            if self._guard.tls is not None:
+                return self._grpc.add_secure_port(address, self._guard.tls.grpc_credentials())
             return self._grpc.add_insecure_port(address)
         except RuntimeError as problem:
             raise cannot_listen(host, port, why_not(host, port) or OSError(str(problem))) from problem
@@ -170,31 +203,49 @@ class Server:
             "DescribeServer": grpc.unary_unary_rpc_method_handler(
                 self._describe_server, pb.DescribeServerRequest.FromString, pb.DescribeServerResponse.SerializeToString
             ),
+            "CertifyMerge": grpc.unary_unary_rpc_method_handler(
+                self._certify_merge, pb.CertifyMergeRequest.FromString, pb.CertifyMergeResponse.SerializeToString
+            ),
+            "DetachInput": grpc.unary_unary_rpc_method_handler(
+                self._detach_input, pb.DetachInputRequest.FromString, pb.DetachInputResponse.SerializeToString
+            ),
+            "ReleaseInput": grpc.unary_unary_rpc_method_handler(
+                self._release_input, pb.ReleaseInputRequest.FromString, pb.ReleaseInputResponse.SerializeToString
+            ),
+            "Cutover": grpc.unary_stream_rpc_method_handler(
+                self._cutover, pb.CutoverRequest.FromString, pb.CutoverProgress.SerializeToString
+            ),
         }
 
+    # The guard, which stands before all of these, answers an error of ours with its status.
+
     async def _publish(self, _requests: Any, context: Any) -> None:
-        await _answered(context, PublishSession(context, self._registry, self.settings).run)
+        await PublishSession(context, self._registry, self.settings).run()
 
     async def _subscribe(self, request: pb.SubscribeRequest, context: Any) -> None:
-        await _answered(context, lambda: serve_subscriber(request, context, self._registry, self.settings))
+        await serve_subscriber(request, context, self._registry, self.settings)
 
     async def _list_merges(self, _request: pb.ListMergesRequest, _context: Any) -> pb.ListMergesResponse:
-        return status.list_merges(self._registry)
+        merges = status.list_merges(self._registry).merges
+        return pb.ListMergesResponse(merges=[merge for merge in merges if may_see(merge.merge)])
 
-    async def _describe_merge(self, request: pb.DescribeMergeRequest, context: Any) -> pb.DescribeMergeResponse:
-        async def describe() -> pb.DescribeMergeResponse:
-            return status.describe_merge(self._registry.get(request.merge))
+    async def _describe_merge(self, request: pb.DescribeMergeRequest, _context: Any) -> pb.DescribeMergeResponse:
+        return status.describe_merge(self._registry.get(request.merge))
 
-        return await _answered(context, describe)
+    async def _certify_merge(self, request: pb.CertifyMergeRequest, _context: Any) -> pb.CertifyMergeResponse:
+        return await admin.certify_merge(self._registry.get(request.merge))
+
+    async def _detach_input(self, request: pb.DetachInputRequest, _context: Any) -> pb.DetachInputResponse:
+        return await admin.detach_input(self._registry.get(request.merge), request)
+
+    async def _release_input(self, request: pb.ReleaseInputRequest, _context: Any) -> pb.ReleaseInputResponse:
+        return await admin.release_input(self._registry.get(request.merge), request)
+
+    async def _cutover(self, request: pb.CutoverRequest, context: Any) -> None:
+        await admin.cut_over(self._registry.get(request.merge), request, context, self.settings)
 
     async def _describe_server(self, _request: pb.DescribeServerRequest, _context: Any) -> pb.DescribeServerResponse:
-        return status.describe_server(self.settings, self._started_at)
-
-
-async def _answered(context: Any, serve: Callable[[], Awaitable[T]]) -> T:
-    """``serve()``; an error of ours becomes the status of this call."""
-    try:
-        return await serve()
-    except LmergeError as error:
-        await context.abort(code_of(error), str(error))
-        raise  # abort has raised already
+        described = status.describe_server(self.settings, self._started_at)
+        described.transport_security = self.settings.transport_security
+        described.tokens_required = self.settings.access_path is not None
+        return described

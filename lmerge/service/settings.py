@@ -6,20 +6,24 @@ Made by the CLI or by tests, read by everything in the service, changed by nobod
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
 from lmerge.core import engines
+from lmerge.core.batch import AnyBatch
 from lmerge.core.merge import Merge
 from lmerge.errors import UsageError
+from lmerge.loopback import is_loopback
 from lmerge.wire import limits
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
 
 MERGE_FIELD: Final = "{merge}"
 PORTS: Final = ("port", "http_port")  # 0: any that is free
-MAY_BE_ZERO: Final = (*PORTS, "feedback_lag")
+DIVERGENCE: Final = ("none", "alarm", "majority", "hold", "quarantine")  # service/certify.py says what they mean
+MAY_BE_ZERO: Final = (*PORTS, "feedback_lag", "evidence_bytes")
 TURN_ELEMENTS: Final = {engines.PYTHON: 4096, engines.NATIVE: 32_768}
 
 
@@ -76,6 +80,9 @@ class Settings:
     turn_elements: int | None = None
     # At a low rate turns start this far apart: a message costs about 0.1 ms, so output costs at most 5 % of a core.
     turn_interval_s: float = 0.002
+    # And this far for each subscriber, as an output is a message to every one of them, at about 0.1 ms: writing takes
+    # at most half a core however many there are; 100 of them wait 20 ms for larger messages and do not fall behind.
+    turn_interval_per_subscriber_s: float = 0.0002
 
     # A publisher that waits for its ack waits no longer than this; an ack costs as much as a batch does.
     ack_interval_s: float = 0.025
@@ -84,10 +91,86 @@ class Settings:
     # V.D: an input that is behind the merge by more than this, in the stream's own units of time, is told to
     # fast-forward. None: nobody is. What makes skipping worth it depends on the replica, so its user says it.
     feedback_lag: int | None = None
-    # A lagging replica is told so at most this often: it cannot react faster than it handles a batch.
-    feedback_interval_s: float = 0.100
+    # A lagging replica is told so at most this often, like an ack. What it does in between is wasted, and where the
+    # plans of a query take turns at being the fast one, each turn waits for it (bench/feedback.py).
+    feedback_interval_s: float = 0.025
+    # What happens when inputs differ: docs/divergence.md. Comparing costs a hash an element (bench/divergence.py).
+    divergence: str = "alarm"
+    # Length of the intervals that are compared, in units of time: long enough that each has events, short enough that
+    # a difference is news when it is found.
+    certify_interval: int = 60_000_000
+    # Recent batches of one merge, kept to name the events that differ. 0: none.
+    evidence_bytes: int = 64 * 2**20
+    # Intervals of one input that are not complete yet, some 64 bytes each: events that end up to 45 days ahead.
+    certify_open_max: int = 65_536
+    # Equal intervals in a row, and time, until a cutover is done, if it does not say so itself.
+    cutover_intervals: int = 3
+    cutover_timeout_s: float = 600.0
     # A subscriber hears something at least this often (twice, to be exact), so that silence means trouble.
     progress_interval_s: float = 1.0
+
+    # Security: docs/security.md. Files in PEM; they are read again when they change.
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    # Whoever connects shows a certificate that one of these signed.
+    tls_client_ca: str | None = None
+    # The access file: tokens and what they allow; see lmerge/service/access_file.py.
+    access_path: str | None = None
+    # Listen beyond this machine without encryption, or for callers that nobody identifies: for networks that do it all.
+    insecure: bool = False
+    # Shows only what is public here anyway, but to strangers; None: on where callers are not identified.
+    reflection: bool | None = None
+    # How often those files are looked at, running streams checked and merges measured: a revoked token ends its streams
+    # within twice this.
+    check_interval_s: float = 1.0
+
+    # Quotas. A publisher that lost its server comes back about once in 1.5 s (client/backoff.py), at first faster; two
+    # that fence each other all the time must not keep a merge busy.
+    attach_rate_per_s: float = 5.0
+    attach_burst: int = 50
+    # All replicas of a machine come back at once when a server was restarted.
+    peer_attach_rate_per_s: float = 100.0
+    peer_attach_burst: int = 500
+    # Wrong credentials, by peer: enough for a mistake in a deployment, too few to fill a log.
+    refusal_rate_per_s: float = 1.0
+    refusal_burst: int = 20
+    # Connections of one peer that carry calls: a machine full of subscribers, or a proxy.
+    connections_per_peer: int = 1024
+    # Calls of one peer at a time through doors that are open to all (health): probes are few and short.
+    open_calls_per_peer: int = 64
+    # Subscriptions of one identity at a time: a client that leaks them must not take all places of a merge.
+    subscribers_per_identity: int = 128
+    # Calls at a time on one connection; a client library needs a handful, a gateway hundreds.
+    calls_per_connection: int = 1024
+    # All connections of the gRPC port, but at most what the process may open: newcomers are dropped, not those inside.
+    connections_max: int = 8192
+    http_connections_max: int = 256
+    # A peer that connects and does not finish its greeting, or is done with its calls, holds a place for nothing.
+    handshake_timeout_s: float = 10.0
+    idle_connection_s: float = 300.0
+    # Live events of one merge, some hundred bytes each: about 2 GiB. Above it, the input that brought the most of late
+    # is ended; measured once per check interval, so it can be exceeded by what comes in that time.
+    live_events_max: int = 5_000_000
+
+    # What a subscriber can resume in: some seconds of a busy merge, hours of a quiet one. Of each merge, in memory or
+    # in its store. ``retain_time``: in the stream's own units of time; None: as much as there is room for.
+    retain_bytes: int = 32 * 2**20
+    retain_time: int | None = None
+    # A resuming reader, and a restart, read at least the newest segment: some tenths of a second.
+    segment_bytes: int = 4 * 2**20
+    # The folder of the store, a file for each merge; None: output is shown at once, and a restart begins anew.
+    store: str | None = None
+    # full: what was shown survives a power failure; normal: it survives the end of the process only, for less waiting.
+    store_sync: str = "full"
+    # What may wait to be committed, of each merge: as much as a slow disk writes in a tenth of a second.
+    store_waiting_bytes: int = 16 * 2**20
+    # A disk that is full, or fails, is tried again so often.
+    store_retry_s: float = 1.0
+    # Threads that wait for disks: merges commit one transaction at a time each.
+    store_threads: int = 4
+    # A merge that only joining inputs have is given so long for somebody who knows the time in between; then its output
+    # goes on with a gap. Longer than a replica takes to connect again.
+    gap_after_s: float = 10.0
 
     # A stream that says nothing at all is not a publisher.
     attach_timeout_s: float = 30.0
@@ -96,6 +179,8 @@ class Settings:
     keepalive_timeout_s: float = 5.0
     # Ended inputs that DescribeMerge still tells of.
     detached_remembered: int = 32
+    # Changes of the algorithm that it tells of: from R0 to R4 there are at most four, and then a restart.
+    switches_remembered: int = 16
 
     @property
     def batch_limits(self) -> BatchLimits:
@@ -105,6 +190,18 @@ class Settings:
     def turn_elements_of(self, engine: str) -> int:
         """``turn_elements`` for a merge on ``engine``."""
         return TURN_ELEMENTS[engine] if self.turn_elements is None else self.turn_elements
+
+    @property
+    def transport_security(self) -> str:
+        """``none``, ``tls`` or ``mtls``."""
+        if self.tls_cert is None:
+            return "none"
+        return "tls" if self.tls_client_ca is None else "mtls"
+
+    @property
+    def identifies_callers(self) -> bool:
+        """Whether a caller must show who it is."""
+        return self.access_path is not None or self.tls_client_ca is not None
 
     def limits_message(self) -> pb.Limits:
         """The limits as peers are told."""
@@ -126,6 +223,15 @@ class Settings:
             shards=self.shards,
         )
 
+    def resumed_merge(
+        self, live: AnyBatch, stable_point: int, running: str, incarnations: Mapping[str, int]
+    ) -> Merge:
+        """One that goes on after a restart. Raises UsageError if these settings do not allow it."""
+        return Merge.resumed(
+            live, stable_point, running, algorithm=self.algorithm, policy=self.policy, closing=self.closing,
+            allow_downgrade=self.allow_downgrade, engine=self.engine, shards=self.shards, incarnations=incarnations,
+        )
+
     def validate(self) -> None:
         """Raise UsageError if a value is impossible, or two of them do not go together."""
         self.new_merge()
@@ -142,12 +248,20 @@ class Settings:
                 raise UsageError(f"{field.name} must be positive, not {value}")
         if self.feedback_lag is not None and self.feedback_lag < 0:
             raise UsageError(f"feedback_lag must be at least 0 units of time, not {self.feedback_lag}")
+        if self.divergence not in DIVERGENCE:
+            raise UsageError(f"unknown divergence policy {self.divergence!r}; it is {', '.join(DIVERGENCE)}")
+        if self.divergence in ("majority", "hold") and self.algorithm in ("r0", "r1", "r2"):
+            raise UsageError(
+                f"divergence {self.divergence} needs r3 or r4: {self.algorithm} shows at once what one input says"
+            )
         self._check_sizes()
         if not self.allow_create and not self.merges:
             raise UsageError("merges must be declared if publishers cannot make them (allow_create is off)")
         if len(self.merges) > self.merges_max:
             raise UsageError(f"{len(self.merges)} declared merges are more than merges_max ({self.merges_max})")
         self._check_record_path()
+        self._check_store()
+        self._check_security()
 
     def _check_sizes(self) -> None:
         if self.payload_bytes + limits.ELEMENT_BYTES + limits.MESSAGE_OVERHEAD_BYTES > self.message_bytes:
@@ -169,3 +283,30 @@ class Settings:
             )
         if not Path(self.record_path).parent.is_dir():
             raise UsageError(f"record_path {self.record_path!r}: there is no such folder")
+
+    def _check_store(self) -> None:
+        if self.store_sync not in ("full", "normal"):
+            raise UsageError(f"store_sync must be full or normal, not {self.store_sync!r}")
+        if self.store is not None and self.algorithm == "r3-":
+            raise UsageError("r3- is kept for comparison and cannot go on after a restart: no store with it")
+
+    def _check_security(self) -> None:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise UsageError("tls_cert and tls_key go together: a certificate, and the key that belongs to it")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise UsageError("tls_client_ca needs tls_cert and tls_key: client certificates are shown over TLS only")
+        for name in ("attach_rate_per_s", "peer_attach_rate_per_s", "refusal_rate_per_s", "check_interval_s"):
+            if getattr(self, name) == 0:
+                raise UsageError(f"{name} must be above 0")
+        if self.insecure or is_loopback(self.host):
+            return
+        lacks = []
+        if self.tls_cert is None:
+            lacks.append("connections would not be encrypted (give tls_cert and tls_key)")
+        if not self.identifies_callers:
+            lacks.append("anybody could publish and read (give access_path or tls_client_ca)")
+        if lacks:
+            raise UsageError(
+                f"cannot listen on {self.host}, which others can reach: {'; '.join(lacks)}; "
+                "or say insecure, if the network takes care of it"
+            )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from importlib.metadata import PackageNotFoundError, version
 
+from lmerge.core.elements import NEG_INF
 from lmerge.core.inputs import OBSERVE
 from lmerge.core.merge import Counts, InputStatus
 from lmerge.service.hub import Hub
@@ -59,6 +61,14 @@ def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
             for s in hub.subscribers.values()
         ],
         schema=hub.schema,
+        retained_from=_unless_beginning(hub.retained_from),
+        complete_from=_unless_beginning(hub.complete_from),
+        store=hub.store_words,
+        gaps=hub.gaps,
+        divergence_policy=hub.certifier.policy,
+        divergences=hub.certifier.divergences,
+        quarantined=sorted(hub.certifier.quarantined),
+        switches=hub.switches,
     )
 
 
@@ -84,10 +94,15 @@ def _input(hub: Hub, status: InputStatus) -> pb.InputStatus:
         received=_counts(Counts(status.inserts, status.adjusts, status.stables)),
         late=status.late,
         won=status.won,
-        attached_seconds=time.monotonic() - attached.attached_at if attached is not None else 0.0,
+        attached_seconds=asyncio.get_running_loop().time() - attached.attached_at if attached is not None else 0.0,
         skipped_until=life.skipped_until,
         fast_forwarded_to=life.fast_forwarded_to,
+        equal_intervals=hub.certifier.equal_in_row(status.name),
     )
+
+
+def _unless_beginning(t: int) -> int | None:
+    return None if t == NEG_INF else t
 
 
 def _counts(counts: Counts) -> pb.Counts:

@@ -1,21 +1,23 @@
-"""One subscriber's stream: snapshot, then deltas and progress (SUBSCRIBE of the wire document).
+"""One subscriber's stream: snapshot or history, then deltas and progress (SUBSCRIBE of the wire document).
 
-The snapshot is taken and the queue registered in one step of the hub; the snapshot is encoded piece by piece while
-it is sent, so a large one costs no queue.
+What comes first is taken and the queue registered at one point of the merge's output; it is encoded, or read from the
+store, piece by piece while it is sent, so a large one costs no queue.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
-from lmerge.core.batch import AnyBatch
-from lmerge.service.fanout import Subscriber, encoded
+from lmerge.service.fanout import Message, Subscriber, encoded
+from lmerge.service.hub import Hub
+from lmerge.service.output import Beginning
 from lmerge.service.publish import check_name
 from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
-from lmerge.wire.frames import Frames
 from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.token import parse_token
 
 
 async def serve_subscriber(
@@ -26,10 +28,13 @@ async def serve_subscriber(
     name = request.subscriber or f"anonymous at {context.peer()}"
     check_name("subscriber", name, settings.name_bytes)
     hub = await registry.wait_for(request.merge) if request.wait_for_merge else registry.get(request.merge)
-    subscriber = Subscriber(name, context.peer(), settings.subscriber_queue_bytes)
+    resume_at = parse_token(request.resume_token, request.merge) if request.resume_token else None
+    subscriber = Subscriber(name, context.peer(), settings.subscriber_queue_bytes, wants_marks=request.marks)
     try:
-        snapshot, stable_point, schema = await hub.subscribe(subscriber)
-        sender = asyncio.create_task(_send(context, subscriber, snapshot, stable_point, schema, hub.frames, settings))
+        beginning = await hub.subscribe(subscriber, resume_at, snapshot_if_too_old=request.snapshot_if_too_old)
+        # First: one that is cut off at once knows that it was let in, and may subscribe again.
+        await context.write(pb.SubscribeResponse(snapshot_begin=_begin(beginning)).SerializeToString())
+        sender = asyncio.create_task(_send(context, subscriber, beginning, hub, settings))
         try:
             await asyncio.wait((sender, subscriber.cut), return_when=asyncio.FIRST_COMPLETED)
             if subscriber.cut.done():
@@ -42,22 +47,38 @@ async def serve_subscriber(
         hub.unsubscribe(subscriber)
 
 
-async def _send(
-    context: Any, subscriber: Subscriber, snapshot: AnyBatch, stable_point: int, schema: pb.Schema | None,
-    frames: Frames, settings: Settings,
-) -> None:
+async def _send(context: Any, subscriber: Subscriber, beginning: Beginning, hub: Hub, settings: Settings) -> None:
     """Until the subscriber is finished: raises LmergeError then."""
     write, take = context.write, subscriber.take
-    begin = pb.SubscribeResponse.SnapshotBegin(stable_point=stable_point, events=snapshot.counts(snapshot.count)[0])
-    if schema is not None:
-        begin.schema.CopyFrom(schema)
-    await write(pb.SubscribeResponse(snapshot_begin=begin).SerializeToString())
-    for message, elements in encoded([snapshot], frames, settings.batch_limits):
-        await write(message)
-        subscriber.sent_elements += elements
-    del snapshot
+    async for message in _past(beginning, hub, settings):
+        await write(message.data)
+        subscriber.sent_elements += message.elements
+    del beginning
     await write(pb.SubscribeResponse(snapshot_end=pb.SubscribeResponse.SnapshotEnd()).SerializeToString())
     while True:
         await write(await take())
 
 
+def _begin(beginning: Beginning) -> pb.SubscribeResponse.SnapshotBegin:
+    begin = pb.SubscribeResponse.SnapshotBegin(
+        stable_point=beginning.stable_point, events=beginning.events, complete_from=beginning.complete_from
+    )
+    if beginning.schema is not None:
+        begin.schema.CopyFrom(beginning.schema)
+    return begin
+
+
+async def _past(beginning: Beginning, hub: Hub, settings: Settings) -> AsyncIterator[Message]:
+    """The live events of now, or those of a time before and all that was said since."""
+    live, history = beginning.live, beginning.history
+    if history is not None:
+        live = history.snapshot
+    if live is not None:
+        for message in encoded([live], hub.frames, settings.batch_limits):
+            yield message
+    if history is not None:
+        for message in history.messages:
+            yield message
+        if history.snapshot is None:
+            async for message in hub.past(history):
+                yield message

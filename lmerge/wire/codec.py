@@ -8,7 +8,8 @@ Every column crosses in one call (``memoryview.cast``, ``array``, ``bytes.transl
 look at each element are one C-level pass, and the element to blame is searched only once it is known that there is
 one. bench/service measures it.
 
-A batch of the native core has the wire's columns already: ``encode_batch`` and ``split_batch`` take it as it is.
+A batch of the native core has the wire's columns already: ``native_frames`` reads and writes it. What is asked here of
+both kinds of batches is their size, and a part of one.
 """
 
 from __future__ import annotations
@@ -64,15 +65,8 @@ def decode_batch(message: pb.Batch, limits: BatchLimits = DEFAULT_LIMITS) -> Bat
     return Batch(kinds, vs, ve, vold, payloads)
 
 
-def encode_batch(batch: AnyBatch) -> pb.Batch:
+def encode_batch(batch: Batch) -> pb.Batch:
     """The wire form of ``batch``. Raises InvalidBatch, naming the column and the element, if it cannot be said."""
-    if not isinstance(batch, Batch):
-        kinds, vs, ve, vold, ends, payloads = _columns(batch).wire()
-        return pb.Batch(kinds=kinds, vs=vs, ve=ve, vold=vold, payload_ends=ends, payloads=payloads)
-    return _encode_lists(batch)
-
-
-def _encode_lists(batch: Batch) -> pb.Batch:
     kinds, vs, ve, vold, payloads = batch.kinds, batch.vs, batch.ve, batch.vold, batch.payloads
     n = len(kinds)
     for name, column in (("vs", vs), ("ve", ve), ("vold", vold), ("payloads", payloads)):
@@ -102,13 +96,10 @@ def split_batch(batch: AnyBatch, limits: BatchLimits = DEFAULT_LIMITS) -> Iterat
     return iter(columns.split(limits.elements, limits.message_bytes - MESSAGE_OVERHEAD_BYTES))
 
 
-def concat_batches(batches: Sequence[AnyBatch]) -> AnyBatch:
-    """The batches as one, in order. They are all of one kind, as those of one merge or one publisher are."""
+def concat_batches(batches: Sequence[Batch]) -> Batch:
+    """The batches as one, in order."""
     if len(batches) == 1:
         return batches[0]
-    if not isinstance(batches[0], Batch):
-        columns = [_columns(batch) for batch in batches]
-        return columns[0].concat(columns)
     vs: list[int] = []
     ve: list[int] = []
     vold: list[int] = []

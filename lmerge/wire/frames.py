@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from lmerge.core.batch import AnyBatch
+from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.engines import NATIVE
 from lmerge.wire.codec import concat_batches, decode_batch, encode_batch, payload_sizes, split_batch
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -94,11 +94,17 @@ class PythonFrames:
         return response if response.WhichOneof("message") != "batch" else ReceivedLists(0, response.batch)
 
     def encode_publish(self, sequence: int, batches: Sequence[AnyBatch]) -> bytes:
-        batch = pb.PublishRequest.SequencedBatch(sequence=sequence, batch=encode_batch(concat_batches(batches)))
+        batch = pb.PublishRequest.SequencedBatch(sequence=sequence, batch=_encoded(batches))
         return pb.PublishRequest(batch=batch).SerializeToString()
 
     def encode_subscribe(self, batches: Sequence[AnyBatch]) -> bytes:
-        return pb.SubscribeResponse(batch=encode_batch(concat_batches(batches))).SerializeToString()
+        return pb.SubscribeResponse(batch=_encoded(batches)).SerializeToString()
 
 
 PYTHON_FRAMES: Final = PythonFrames()
+
+
+def _encoded(batches: Sequence[AnyBatch]) -> pb.Batch:
+    lists = [batch for batch in batches if isinstance(batch, Batch)]
+    assert len(lists) == len(batches), "the Python engine has no other batches"
+    return encode_batch(concat_batches(lists))

@@ -16,16 +16,7 @@ from lmerge.core.native import columns_of
 from lmerge.errors import InvalidBatch, LimitExceeded
 from lmerge.wire.frames import PYTHON_FRAMES, Received
 from lmerge.wire.generated import lmerge_pb2 as pb
-from lmerge.wire.limits import DEFAULT_LIMITS, BatchLimits
-
-
-def decode_columns(message: pb.Batch, limits: BatchLimits = DEFAULT_LIMITS) -> Columns:
-    """The columns that a parsed message holds. Raises InvalidBatch and LimitExceeded as ``decode_batch`` does."""
-    columns = message.kinds, message.vs, message.ve, message.vold, message.payload_ends, message.payloads
-    try:
-        return Columns.decode(*columns, limits.elements, limits.payload_bytes)
-    except _native.DecodeError as problem:
-        raise _in_words(problem) from None
+from lmerge.wire.limits import BatchLimits
 
 
 class ReceivedColumns(NamedTuple):
@@ -38,7 +29,7 @@ class ReceivedColumns(NamedTuple):
         try:
             return self.received.decode(limits.elements, limits.payload_bytes)
         except _native.DecodeError as problem:
-            raise _in_words(problem) from None
+            raise (LimitExceeded if problem.is_limit else InvalidBatch)(str(problem)) from None
 
 
 class NativeFrames:
@@ -67,7 +58,3 @@ NATIVE_FRAMES: Final = NativeFrames()
 
 def _columns(batches: Sequence[AnyBatch]) -> list[Columns]:
     return [columns_of("a message", batch) for batch in batches]
-
-
-def _in_words(problem: _native.DecodeError) -> InvalidBatch | LimitExceeded:
-    return LimitExceeded(str(problem)) if problem.is_limit else InvalidBatch(str(problem))

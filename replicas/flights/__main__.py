@@ -1,6 +1,6 @@
 """The process of one replica: ``python -m replicas.flights STYLE --server HOST:PORT``.
 
-It reads the raw table, asks the server how far the merge has come, attaches as a new incarnation that joins
+It reads the raw table, asks the servers how far the merge has come, attaches as a new incarnation that joins
 there, and replays. It keeps nothing on disk: after a SIGKILL the next process does exactly the same.
 
 With ``--supervised`` a parent drives it by lines of JSON: it writes ``loaded``, reads ``{"start": SECONDS}`` from
@@ -10,6 +10,7 @@ standard input, writes ``joined`` and ``done``, and leaves when standard input e
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import json
 import os
@@ -22,7 +23,7 @@ from datetime import date
 
 from lmerge.client import Publisher, describe_merge
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.errors import LmergeError, UnknownMerge
+from lmerge.errors import LmergeError, ServerGone, UnknownMerge
 from replicas.flights.flight import Flight, read_flights
 from replicas.flights.replay import ReplayClock, first_instant, replay
 from replicas.flights.source import FIRST_DAY, LAST_DAY, Days
@@ -89,12 +90,13 @@ def _publish(
     return True
 
 
-def _stable_point(server: str, merge: str) -> int:
-    """How far the merge has come; a new one has not."""
-    try:
-        return int(describe_merge(server, merge).summary.stable_point)
-    except UnknownMerge:
-        return NEG_INF
+def _stable_point(servers: str, merge: str) -> int:
+    """How far the merge has come at every server that knows it; a new one has not."""
+    points = []
+    for server in servers.split(","):
+        with contextlib.suppress(UnknownMerge, ServerGone):
+            points.append(int(describe_merge(server, merge).summary.stable_point))
+    return min(points, default=NEG_INF)
 
 
 def _tell(**message: object) -> None:
@@ -113,7 +115,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     description = f"One replica of the flights of 2013. {styles}."
     parser = argparse.ArgumentParser(prog="python -m replicas.flights", description=description)
     parser.add_argument("style", choices=STYLES)
-    parser.add_argument("--server", default="127.0.0.1:7171", help="HOST:PORT of the merge server")
+    parser.add_argument("--server", default="127.0.0.1:7171", help="merge servers, HOST:PORT,...")
     parser.add_argument("--merge", default="flights", help="name of the merge")
     parser.add_argument("--replica", help="name of the replica; default: its style")
     parser.add_argument("--first", type=date.fromisoformat, default=FIRST_DAY, help="first day of departure, in 2013")

@@ -48,7 +48,7 @@ def ledger_of(batches: list[Batch]) -> Ledger:
 def verdict_of(judge: Judge, ledger: Ledger, kills: tuple[Kill, ...] = (), kills_planned: int = 0) -> Verdict:
     return Verdict(
         ("2013-02-08", "2013-02-08"), judge.counts(), judge.compare(ledger.events()), Output.of(ledger),
-        ledger.stall(), kills, kills_planned,
+        ledger.stall(), kills, kills_planned, (), 0,
         {"aggressive": ReplicaTotals(1, 10, 5, 2, 0, 9), "open-ended": ReplicaTotals(1, 10, 5, 2, 0, 1)},
         "r3", "all inputs promise key", "lazy", "python", 1.0, 2.0,
     )

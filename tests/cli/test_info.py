@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,6 @@ def lmerge(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "lmerge", *arguments], input=text, capture_output=True, text=True, check=False
     )
-
-
-def require(engine: str) -> None:
-    problem = engines.native_problem() if engine == engines.NATIVE else None
-    if problem:
-        assert not os.environ.get("LMERGE_REQUIRE_NATIVE"), problem
-        pytest.skip(problem)
 
 
 @pytest.mark.parametrize(
@@ -90,8 +83,8 @@ def test_a_missing_native_core_is_explained(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("engine", ["python", "native"])
-def test_replay_runs_on_the_engine_asked_for_and_says_which(engine: str) -> None:
-    require(engine)
+def test_replay_runs_on_the_engine_asked_for_and_says_which(engine: str, demand: Callable[[str], None]) -> None:
+    demand(engine)
     result = lmerge("replay", "-", "--engine", engine, "--stats", text=SESSION)
     assert result.returncode == 0, result.stderr
     assert result.stdout == '{"op":"insert","payload":"A","vs":6,"ve":7}\n'

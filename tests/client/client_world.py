@@ -6,9 +6,11 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from random import Random
 from typing import Any
 
 from lmerge.client import AsyncPublisher, AsyncSubscriber
+from lmerge.core.batch import Batch
 from lmerge.core.elements import Element
 from lmerge.core.tdb import Tdb
 from lmerge.service.server import Server
@@ -72,6 +74,8 @@ class Link:
         self.reads = 0  # pieces that clients have sent
         self._hushed: set[asyncio.StreamWriter] = set()
         self._is_cut = False
+        self._goes_on = asyncio.Event()
+        self._goes_on.set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -94,6 +98,13 @@ class Link:
 
     def mend(self) -> None:
         self._is_cut = False
+
+    def stall(self) -> None:
+        """Nothing is taken from either side any more, as if the far process were stopped."""
+        self._goes_on.clear()
+
+    def go_on(self) -> None:
+        self._goes_on.set()
 
     def hush(self) -> None:
         self._hushed |= self._writers
@@ -118,6 +129,7 @@ class Link:
         try:
             with suppress(OSError):
                 while data := await source.read(65536):
+                    await self._goes_on.wait()
                     self.reads += is_client
                     if sink not in self._hushed:
                         sink.write(data)
@@ -162,12 +174,24 @@ class Reading:
 
     async def begun(self) -> Reading:
         """Return once the snapshot has come: all that happens from here on will be told."""
-        await until(lambda: self.subscriber.follower._since is not None)
+        await until(lambda: self.subscriber.follower.known_to is not None)
         return self
 
     async def stop(self) -> None:
         self.subscriber.close()
         await self.task
+
+
+async def say(publisher: AsyncPublisher, stream: list[Element], random: Random) -> None:
+    """Publish a stream in pieces, and close."""
+    while stream:
+        count = random.randint(1, 9)
+        await publisher.publish(Batch.of(stream[:count]))
+        del stream[:count]
+        if random.random() < 0.4:
+            await publisher.flush()
+        await asyncio.sleep(0)
+    await publisher.close()
 
 
 class ThreadedWorld:
@@ -206,3 +230,40 @@ def threaded_world(**settings: Any) -> Iterator[ThreadedWorld]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+class Cluster:
+    """Servers that know nothing of each other: ``async with Cluster(2) as cluster``. A killed one loses what it has."""
+
+    def __init__(self, count: int, **settings: Any) -> None:
+        self.worlds = [World(**settings) for _ in range(count)]
+
+    async def __aenter__(self) -> Cluster:
+        for world in self.worlds:
+            await world.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for world in self.worlds:
+            await world.__aexit__()
+
+    @property
+    def targets(self) -> str:
+        """Through the links."""
+        return ",".join(world.link.target for world in self.worlds)
+
+    async def kill(self, at: int) -> None:
+        """Connections break first, as when a process is killed: nobody is told anything."""
+        self.worlds[at].link.cut()
+        await self.worlds[at].server.stop(0.0)
+
+    async def revive(self, at: int) -> None:
+        world = self.worlds[at]
+        await world.start()
+        world.link.mend()
+
+    def publisher(self, replica: str = "a", **options: Any) -> AsyncPublisher:
+        return AsyncPublisher(self.targets, MERGE, replica, **options)
+
+    def subscriber(self, **options: Any) -> AsyncSubscriber:
+        return AsyncSubscriber(self.targets, MERGE, **options)

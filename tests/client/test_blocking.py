@@ -9,16 +9,20 @@ import sys
 import threading
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from client_world import MERGE, ThreadedWorld, threaded_world
 
 from lmerge import Publisher, Subscriber
-from lmerge.client import describe_merge, describe_server, list_merges
+from lmerge.client import AsyncSubscriber, describe_merge, describe_server, list_merges
+from lmerge.client.checkpoint import load
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
+from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation, ServerGone, UnknownMerge, UsageError
+from lmerge.wire.token import format_token
 
 
 @pytest.fixture
@@ -257,3 +261,54 @@ def test_ctrl_c_ends_what_waits(world: ThreadedWorld, role: str) -> None:
         os.kill(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, own_words(err)) == (0, "interrupted\n", [])
+
+
+class Guarded:
+    """A merge that nobody but the background thread may touch: the native one says "Already mutably borrowed"."""
+
+    def __init__(self, merge: Any) -> None:
+        self._merge = merge
+
+    def __getattr__(self, name: str) -> Any:
+        assert threading.current_thread().name == "lmerge client", f"{name} of the merge from another thread"
+        return getattr(self._merge, name)
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_reader_of_two_servers_may_ask_anything_while_they_are_merged() -> None:
+    with threaded_world() as one, threaded_world() as other:
+        targets, count = f"{one.target},{other.target}", 1500
+
+        def say() -> None:
+            for at in range(count):
+                publisher.publish(Batch.of([Insert(b"%d" % at, at, at + 5), Stable(at)]))
+            publisher.stable(INF)
+
+        with Publisher(targets, MERGE, "a") as publisher:
+            subscriber = Subscriber(targets, MERGE, resume=f"{MERGE}@-inf")
+            subscriber._async.follower._merge = Guarded(subscriber._async.follower._merge)  # type: ignore[assignment]
+            saying = threading.Thread(target=say)
+            saying.start()
+            told, inserts = Tdb("told"), 0
+            for element in subscriber:
+                told.apply(element)
+                inserts += isinstance(element, Insert)
+                assert subscriber.stable_point == told.stable_point
+                assert subscriber.token == format_token(MERGE, told.stable_point)
+                assert subscriber.gaps == []
+                if inserts % 7 == 0:
+                    assert load(subscriber.checkpoint(), MERGE).stable_point == told.stable_point
+                    assert subscriber.tdb.live_events() == told.live_events()
+                    assert [source.target for source in subscriber.sources] == targets.split(",")
+            saying.join()
+        assert (inserts, told.stable_point) == (count, INF)
+
+
+def test_what_came_with_the_end_is_read_although_the_reader_had_just_found_nothing() -> None:
+    """The reader's thread looks, the background thread is told the rest, the reader's thread asks whether to go on."""
+    subscriber = AsyncSubscriber("h:1", MERGE)
+    assert subscriber.take() is None
+    subscriber.follower.reader.tell(Batch.of([Insert(b"last", 1, 2), Stable(INF)]))
+    assert not subscriber.has_ended()
+    assert subscriber.take() is not None
+    assert subscriber.has_ended()

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lmerge.client.follower import GAPS_MAX, Follower, SubscriptionGap
-from lmerge.core.batch import Batch
+from lmerge.client.reader import Known
+from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
 from lmerge.testing.generate import present, reference
@@ -37,20 +38,40 @@ class Service:
 
 
 class Reader:
-    """Follows a service, and keeps what it was told as a stream of its own, which must be legal."""
+    """Follows one service of an older version, and keeps what it was told as a stream, which must be legal."""
 
     def __init__(self) -> None:
-        self.follower = Follower()
+        self.heard_of: list[SubscriptionGap] = []
+        self.follower = Follower(["server"], on_gap=self.heard_of.append)
         self.told = Tdb("told")
+        self.is_connected = False
 
     def subscribe(self, service: Service) -> SubscriptionGap | None:
-        gap = self.follower.begin(service.tdb.stable_point)
+        """After a break, if there was a connection."""
+        gaps = len(self.heard_of)
+        self.begin(service.tdb.stable_point)
         self.take(service.snapshot())
-        self.told.apply_batch(self.follower.end())
-        return gap
+        self.follower.end("server")
+        self.hear()
+        return self.heard_of[-1] if len(self.heard_of) > gaps else None
 
-    def take(self, batch: Batch) -> None:
-        self.told.apply_batch(self.follower.take(batch))
+    def begin(self, stable_point: int) -> None:
+        if self.is_connected:
+            self.follower.lost("server")
+        self.is_connected = True
+        self.follower.asked("server", self.follower.known_to)
+        self.follower.begin("server", stable_point, None)
+
+    def take(self, batch: Batch) -> list[AnyBatch]:
+        self.follower.take("server", batch)
+        return self.hear()
+
+    def hear(self) -> list[AnyBatch]:
+        batches = []
+        while (batch := self.follower.reader.take()) is not None:
+            self.told.apply_batch(batch)
+            batches.append(batch)
+        return batches
 
 
 def test_without_a_break_the_reader_is_told_what_the_server_says() -> None:
@@ -58,16 +79,16 @@ def test_without_a_break_the_reader_is_told_what_the_server_says() -> None:
     service.say(Insert(b"before", 1, 9))
     assert reader.subscribe(service) is None
     batch = service.say(Insert(b"a", 2, INF), Adjust(b"a", 2, INF, 5), Stable(4))
-    assert reader.follower.take(batch) is batch
+    assert reader.take(batch)[0] is batch
 
 
 def test_a_snapshot_that_says_the_same_again_tells_nothing() -> None:
     service, reader = Service(), Reader()
     reader.subscribe(service)
     reader.take(service.say(Insert(b"a", 2, INF), Insert(b"a", 2, INF), Insert(b"b", 3, 9), Stable(4)))
-    assert reader.follower.begin(4) is None
-    assert reader.follower.take(service.snapshot()).count == 0
-    assert reader.follower.end().count == 0
+    told = reader.told.events()
+    assert reader.subscribe(service) is None
+    assert reader.told.events() == told
 
 
 def test_changes_during_a_break_are_told_as_changes() -> None:
@@ -116,7 +137,7 @@ def test_beyond_the_limit_the_oldest_gaps_become_one_that_covers_them() -> None:
 def test_a_first_snapshot_that_was_cut_short_leaves_a_gap_only_beyond_it() -> None:
     service, reader = Service(), Reader()
     service.say(Insert(b"a", 2, 20), Stable(4))
-    reader.follower.begin(4)
+    reader.begin(4)
     assert reader.subscribe(service) is None
     assert reader.told.events() == [Event(2, b"a", 20)]
 
@@ -159,7 +180,7 @@ def test_any_breaks_lead_to_the_servers_events_but_for_the_gaps(
             reader.take(batch)
         else:
             reader.subscribe(service)
-        reader.follower.table.check()
+        reader.follower.reader.table.check()
     end = service.tdb.stable_point
     gaps = reader.follower.gaps
     told, real = Counter(reader.told.events()), Counter(service.tdb.events())
@@ -169,3 +190,56 @@ def test_any_breaks_lead_to_the_servers_events_but_for_the_gaps(
     assert reader.told.stable_point == end
     for event in wrong:
         assert any(event.ve >= gap.start and event.vs < gap.end for gap in gaps), (event, gaps)
+
+
+@pytest.mark.parametrize(("first", "gaps"), [(4, []), (5, []), (8, [SubscriptionGap(5, 8)])])
+def test_an_older_server_that_was_restarted_empty_joins_at_its_first_stable(
+    first: int, gaps: list[SubscriptionGap]
+) -> None:
+    """It does not say from where it is complete; what it lacks until then must not be taken for removed."""
+    service, reader = Service(), Reader()
+    reader.subscribe(service)
+    reader.take(service.say(Insert(b"A", 1, 20), Insert(b"B", 2, 30), Stable(5)))
+    empty = Service()
+    assert reader.subscribe(empty) is None
+    assert reader.take(empty.say(Insert(b"A", 1, 20))) == []
+    assert reader.follower.sources["server"].state == "joining"
+    reader.take(empty.say(Insert(b"B", 2, 30), Stable(first)))
+    reader.take(empty.say(Insert(b"C", 9, 10), Stable(9)))
+    assert reader.told.events() == [Event(1, b"A", 20), Event(2, b"B", 30), Event(9, b"C", 10)]
+    assert reader.heard_of == gaps
+
+
+def test_a_reader_that_waited_for_its_token_is_told_what_was_frozen_on_the_way() -> None:
+    """The stable point passes the token and the end of an event in one step."""
+    follower = Follower(["server"], known=Known(NEG_INF, 10))
+    follower.asked("server", 10)
+    follower.begin("server", 3, 3)
+    follower.take("server", Batch.of([Insert(b"its own", 1, 7), Insert(b"A", 1, 12), Stable(3)]))
+    follower.end("server")
+    assert follower.reader.take() is None
+    follower.take("server", Batch.of([Insert(b"B", 4, 30), Stable(20)]))
+    told = follower.reader.take()
+    assert told is not None
+    assert list(told.elements()) == [Insert(b"A", 1, 12), Insert(b"B", 4, 30), Stable(20)]
+
+
+def test_a_gap_waits_until_the_source_is_stable_where_it_begins() -> None:
+    """What it has not said before then would be taken for removed."""
+    heard_of: list[SubscriptionGap] = []
+    follower = Follower(["server"], on_gap=heard_of.append)
+    follower.begin("server", NEG_INF, NEG_INF)
+    follower.take("server", Batch.of([Insert(b"C", 2, 11), Stable(3)]))
+    follower.end("server")
+    follower.lost("server")
+    follower.asked("server", 3)
+    follower.begin("server", 2, 6)
+    follower.take("server", Batch.of([Stable(2)]))
+    follower.end("server")
+    assert heard_of == []
+    follower.take("server", Batch.of([Insert(b"C", 2, 11), Insert(b"E", 7, 9), Stable(6)]))
+    assert heard_of == [SubscriptionGap(3, 6)]
+    told = Tdb("told")
+    while (batch := follower.reader.take()) is not None:
+        told.apply_batch(batch)
+    assert told.events() == [Event(2, b"C", 11), Event(7, b"E", 9)]

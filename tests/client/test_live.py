@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lmerge.client.live import LiveEvents, live_events
-from lmerge.client.outbox import Outbox
+from lmerge.client.outbox import Lane, Outbox, Skip, Taken
 from lmerge.core.batch import Batch, Row
 from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, Adjust, Element, Event, Insert, Stable
@@ -134,37 +134,51 @@ def test_trimming_does_not_look_at_what_stays() -> None:
 # Outbox.
 
 
+def elements_of(taken: Taken | None) -> list[Element]:
+    assert taken is not None
+    return [element for batch in taken.items if not isinstance(batch, Skip) for element in batch.elements()]
+
+
+def connected(outbox: Outbox) -> Lane:
+    """A lane with a connection that has said the prelude."""
+    lane = outbox.lane()
+    lane.join_at()
+    assert lane.restart() is not None
+    lane.take()
+    return lane
+
+
 def test_what_is_taken_is_what_was_put_in_its_order(engine: str) -> None:
     outbox = Outbox("a")
+    lane = connected(outbox)
     outbox.put_row((INSERT, 1, 5, 0, b"x"))
     outbox.put_batch(Batch.of([Insert(b"y", 2, 6), Stable(2)]))
     outbox.put_row((INSERT, 3, 7, 0, b"z"))
-    taken = outbox.take()
-    assert taken is not None
-    said = [element for batch in taken[0] for element in batch.elements()]
-    assert said == [Insert(b"x", 1, 5), Insert(b"y", 2, 6), Stable(2), Insert(b"z", 3, 7)]
-    assert taken[1] == outbox.said == 4
-    assert outbox.take() is None
+    assert elements_of(lane.take()) == [Insert(b"x", 1, 5), Insert(b"y", 2, 6), Stable(2), Insert(b"z", 3, 7)]
+    assert outbox.said == 4
+    assert lane.take() is None
 
 
 def test_a_restart_drops_what_waits_because_the_prelude_has_it(engine: str) -> None:
     outbox = Outbox("a")
+    lane = connected(outbox)
     outbox.put_batch(Batch.of([Insert(b"x", 1, 5), Adjust(b"x", 1, 5, 8), Stable(1)]))
-    prelude, said = outbox.restart()
-    assert [list(batch.elements()) for batch in prelude] == [[Insert(b"x", 1, 8), Stable(1)]]
-    assert said == 3
-    assert outbox.take() is None
-    assert outbox.bytes == 0
+    lane.join_at()
+    prelude = lane.restart()
+    assert elements_of(prelude) == [Insert(b"x", 1, 8), Stable(1)]
+    assert prelude is not None
+    assert prelude.said == 3
+    assert lane.take() is None
+    assert outbox.waiting_bytes == 0
 
 
 def test_of_a_batch_with_a_violation_what_stands_before_it_is_said(engine: str) -> None:
     outbox = Outbox("a")
+    lane = connected(outbox)
     with pytest.raises(InputViolation) as caught:
         outbox.put_batch(Batch.of([Insert(b"x", 1, 5), Insert(b"y", 5, 1), Insert(b"z", 2, 5)]))
     assert caught.value.index == 1
-    taken = outbox.take()
-    assert taken is not None
-    assert [list(batch.elements()) for batch in taken[0]] == [[Insert(b"x", 1, 5)]]
+    assert elements_of(lane.take()) == [Insert(b"x", 1, 5)]
 
 
 @pytest.mark.parametrize(("batch", "words"), [
@@ -179,14 +193,15 @@ def test_a_batch_that_cannot_be_sent_is_refused_whole(batch: Batch, words: str, 
     outbox = Outbox("a")
     with pytest.raises(InvalidBatch, match=words):
         outbox.put_batch(batch)
-    assert outbox.take() is None
+    assert connected(outbox).take() is None
+    assert outbox.said == 0
 
 
 def test_a_payload_above_the_limit_is_refused_by_element_and_size(engine: str) -> None:
     outbox = Outbox("a", payload_bytes_max=3)
     with pytest.raises(LimitExceeded, match="element 1: its payload has 4 bytes, above the limit of 3"):
         outbox.put_batch(Batch.of([Insert(b"123", 1, 5), Insert(b"1234", 1, 5)]))
-    assert outbox.take() is None
+    assert outbox.said == 0
 
 
 def test_a_live_table_and_live_events_agree_on_what_a_stream_may_say(engine: str) -> None:

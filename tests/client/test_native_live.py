@@ -220,7 +220,10 @@ def at_work(work: Callable[[], object]) -> threading.Thread:
 def test_what_the_merge_has_frozen_can_be_asked_while_another_thread_says_a_batch() -> None:
     """The connection asks when it attaches again; the caller of a blocking publisher goes on saying."""
     outbox = Outbox("a")
-    outbox.heard(5)
+    lane = outbox.lane()
+    lane.join_at()
+    lane.restart()
+    lane.heard(5)
     batch = outbox.live.own(Batch.of([
         element for vs in range(3000) for element in (*(Insert(b"%d" % at, vs, 5000) for at in range(30)),
                                                       Adjust(b"0", vs, 5000, 4000))
@@ -235,34 +238,38 @@ def test_what_the_merge_has_frozen_can_be_asked_while_another_thread_says_a_batc
 
 
 def test_a_readers_stable_point_can_be_asked_while_another_thread_takes_a_batch() -> None:
-    """The reader of a blocking subscriber asks; the background thread goes on taking."""
-    follower = Follower()
+    """Whoever shows the status asks; the thread that reads goes on taking."""
+    follower = Follower(["server"])
     batch = Batch.of([
         element for vs in range(3000) for element in (*(Insert(b"%d" % at, vs, 5000) for at in range(30)),
                                                       Adjust(b"0", vs, 5000, 4000))
     ] + [Stable(2999)])
-    follower.take(Batch.of([Stable(0)]))
-    taking = at_work(lambda: follower.take(batch))
+    follower.begin("server", 0, None)
+    follower.take("server", Batch.of([Stable(0)]))
+    follower.reader.take()
+    follower.take("server", batch)
+    taking = at_work(follower.reader.take)
     seen = set()
     while taking.is_alive():
-        seen.add(follower.stable_point)
-        assert not follower.is_complete
+        seen.add(follower.reader.stable_point)
     taking.join()
     assert seen <= {0, 2999}
-    assert follower.stable_point == 2999
+    assert follower.reader.stable_point == 2999
 
 
 def test_a_subscribers_table_is_the_definitions_on_either_engine() -> None:
-    followers = [Follower(engine) for engine in (engines.PYTHON, engines.NATIVE)]
+    followers = [Follower(["server"], engine=engine) for engine in (engines.PYTHON, engines.NATIVE)]
     random, tdb = Random(4), Tdb("s")
     stream = present(random, reference(random, 200))
+    for follower in followers:
+        follower.begin("server", NEG_INF, None)
     while stream:
         batch = Batch.of(stream[:40])
         del stream[:40]
         tdb.apply_batch(batch)
         for follower in followers:
-            follower.take(batch)
-            follower.table.check()
-            assert follower.live_events() == tdb.live_events()
-            assert follower.stable_point == tdb.stable_point
+            follower.take("server", batch)
+            follower.reader.take()
+            follower.reader.table.check()
+            assert follower.reader.position() == (tdb.stable_point, tdb.live_events())
     assert isinstance(tdb.events()[0], Event)

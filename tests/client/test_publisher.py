@@ -274,7 +274,7 @@ async def test_a_closed_publisher_says_so() -> None:
 async def test_a_full_buffer_makes_the_caller_wait() -> None:
     async with World() as world, world.publisher(buffer_bytes_max=1000) as publisher:
         world.link.cut()
-        await until(lambda: not publisher._connected.is_set())
+        await until(lambda: not publisher.links[0].is_connected)
         said = 0
 
         async def say() -> None:
@@ -296,7 +296,7 @@ async def test_attempts_that_fail_make_no_room() -> None:
     """In a long outage what was said must not grow by a buffer with each attempt to connect."""
     async with World() as world, world.publisher(buffer_bytes_max=1000) as publisher:
         world.link.cut()
-        await until(lambda: not publisher._connected.is_set())
+        await until(lambda: not publisher.links[0].is_connected)
         for at in range(8):
             await publisher.insert(b"x" * 100, at)
         assert publisher.outbox.is_full
@@ -374,14 +374,14 @@ async def test_closing_waits_for_what_was_said_across_a_cut() -> None:
 
 async def test_a_failing_callback_is_raised_to_the_caller() -> None:
     async with World() as world:
-        publisher = await world.publisher(role="observe").open()
         error = RuntimeError("the user's own")
 
-        def fail(_: object) -> None:
+        def fail() -> int:
             raise error
 
-        publisher._heard = fail  # type: ignore[method-assign, assignment]
-        await publisher.insert("x", 1)
+        publisher = world.publisher(heartbeat=fail, heartbeat_s=0.0)
+        publisher.start()
+        await until(lambda: publisher.failure)
         with pytest.raises(RuntimeError, match="the user's own"):
             await publisher.flush()
 

@@ -79,15 +79,19 @@ class World:
         await publisher.attach(replica, merge, **attach)
         return await publisher.ending()
 
-    async def subscriber(self, merge: str = MERGE, name: str = "", *, wait: bool = False, stub: Any = None) -> Reader:
+    async def subscriber(
+        self, merge: str = MERGE, name: str = "", *, wait: bool = False, stub: Any = None, **request: Any
+    ) -> Reader:
         """A subscriber that has read its snapshot."""
-        reader = Reader(self.subscribe(merge, name, wait=wait, stub=stub))
+        reader = Reader(self.subscribe(merge, name, wait=wait, stub=stub, **request))
         await reader.read_snapshot()
         return reader
 
-    def subscribe(self, merge: str = MERGE, name: str = "", *, wait: bool = False, stub: Any = None) -> Any:
-        request = pb.SubscribeRequest(merge=merge, subscriber=name, wait_for_merge=wait)
-        return (stub or self.stub).Subscribe(request)
+    def subscribe(
+        self, merge: str = MERGE, name: str = "", *, wait: bool = False, stub: Any = None, **request: Any
+    ) -> Any:
+        asked = pb.SubscribeRequest(merge=merge, subscriber=name, wait_for_merge=wait, **request)
+        return (stub or self.stub).Subscribe(asked)
 
     async def describe(self, merge: str = MERGE) -> pb.DescribeMergeResponse:
         return await self.stub.DescribeMerge(pb.DescribeMergeRequest(merge=merge))

@@ -156,6 +156,10 @@ async def test_a_joining_input_is_not_stuck_when_the_first_one_goes_before_its_f
         await late.merged(ins("x", 990, 1_005))
         await first.leave()
         await world.described(lambda merge: [i.state for i in merge.inputs] == ["joined"])
+        ending = await reader.ending()
+        assert (ending.code, "ended before 1000" in ending.details) == (grpc.StatusCode.UNAVAILABLE, True)
+        reader = await world.subscriber()
+        assert reader.begin.complete_from == 1_000
         await late.merged(stable(1_010))
         assert await reader.until_stable(1_010) == [Event(990, b"x", 1_005)]
 

@@ -65,3 +65,17 @@ async def test_one_record_file_takes_one_merge(tmp_path: Path) -> None:
 async def test_a_record_that_cannot_be_written_is_an_error_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot record"):
         await Server(Settings(record_path=str(tmp_path), merges=(MERGE,), http_port=None)).start()
+
+
+async def test_a_merge_that_begins_anew_behind_a_gap_is_another_session(tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    async with World(record_path=str(record), gap_after_s=0.05) as world:
+        a = await world.publisher("a")
+        await a.merged(ins("half frozen", 1), stable(10))
+        b = await world.publisher("b", join_at=50)
+        await a.leave()
+        await b.ending()
+        b = await world.publisher("b", join_at=50, incarnation=2)
+        await b.merged(ins("new", 40, 90), stable(60))
+    assert replayed(record, "lazy") == [ins("half frozen", 1), stable(10)]
+    assert replayed(tmp_path / "record.jsonl.1", "lazy") == [ins("new", 40, 90), stable(60)]

@@ -112,7 +112,7 @@ async def test_a_port_in_use_is_an_error_that_names_it(which: str) -> None:
 
 async def test_a_host_that_is_not_ours_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"cannot listen on 192\.0\.2\.1"):
-        await Server(Settings(host="192.0.2.1", http_port=None)).start()
+        await Server(Settings(host="192.0.2.1", http_port=None, insecure=True)).start()
 
 
 async def test_many_merges_do_not_mix() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from wire_world import COLUMNS, decode, own, per_engine, plain
+from wire_world import COLUMNS, decode, encode, own, per_engine, plain
 
 from lmerge.core.batch import EMPTY, Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable
@@ -32,8 +32,7 @@ SAMPLE: list[Element] = [Insert(b"p", 1, 5), Stable(2), Adjust(b"qq", 3, 4, 6)]
 @per_engine
 @given(batches)
 def test_a_batch_survives_the_wire(engine: str, batch: Batch) -> None:
-    message = pb.Batch.FromString(encode_batch(own(engine, batch)).SerializeToString())
-    assert plain(decode(engine, message)) == batch
+    assert plain(decode(engine, encode(engine, own(engine, batch)))) == batch
 
 
 @per_engine
@@ -45,8 +44,9 @@ def test_pieces_are_within_the_limits_and_make_up_the_whole(engine: str, batch: 
     assert [e for piece in pieces for e in piece.elements()] == list(batch.elements())
     for piece in pieces:
         assert 0 < piece.count <= count
-        assert encode_batch(piece).ByteSize() <= limits.message_bytes
-        decode(engine, encode_batch(piece), limits)
+        message = encode(engine, piece)
+        assert message.ByteSize() <= limits.message_bytes
+        decode(engine, message, limits)
 
 
 def test_a_batch_that_fits_is_not_copied() -> None:
@@ -66,7 +66,7 @@ def test_a_slice_is_all_columns_cut_alike(engine: str) -> None:
 
 
 def test_the_columns_are_little_endian_as_the_document_says(engine: str) -> None:
-    message = encode_batch(own(engine, Batch.of(SAMPLE)))
+    message = encode(engine, own(engine, Batch.of(SAMPLE)))
     assert message.kinds == b"\x00\x02\x01"
     assert message.vs == struct.pack("<3q", 1, 2, 3)
     assert message.ve == struct.pack("<3q", 5, 0, 6)
@@ -76,9 +76,9 @@ def test_the_columns_are_little_endian_as_the_document_says(engine: str) -> None
 
 
 def test_columns_that_say_nothing_are_left_out(engine: str) -> None:
-    stables = encode_batch(own(engine, Batch.of([Stable(1), Stable(2)])))
+    stables = encode(engine, own(engine, Batch.of([Stable(1), Stable(2)])))
     assert stables == pb.Batch(kinds=b"\x02\x02", vs=stables.vs)
-    assert not encode_batch(own(engine, Batch.of([Insert(b"p", 1, 2)]))).vold
+    assert not encode(engine, own(engine, Batch.of([Insert(b"p", 1, 2)]))).vold
 
 
 def column(name: str, value: bytes) -> Callable[[pb.Batch], None]:

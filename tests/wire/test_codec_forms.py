@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from wire_world import decode, own, plain
+from wire_world import decode, encode, own, plain
 
 from lmerge.core.batch import EMPTY, Batch
 from lmerge.core.elements import Adjust, Insert, Stable
@@ -13,7 +13,7 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 
 
 def test_the_empty_batch_is_no_bytes(engine: str) -> None:
-    assert encode_batch(own(engine, EMPTY)).SerializeToString() == b""
+    assert encode(engine, own(engine, EMPTY)).SerializeToString() == b""
     assert plain(decode(engine, pb.Batch())) == EMPTY
 
 

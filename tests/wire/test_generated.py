@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,9 @@ def test_the_generated_package_does_not_demand_the_generators_own_release() -> N
 def test_the_service_is_the_documented_one() -> None:
     service = pb.DESCRIPTOR.services_by_name["Lmerge"]
     assert service.full_name == "lmerge.v1.Lmerge"
-    methods = ["Publish", "Subscribe", "ListMerges", "DescribeMerge", "DescribeServer"]
+    document = (ROOT / "proto" / "lmerge" / "v1" / "lmerge.proto").read_text(encoding="utf-8")
+    methods = re.findall(r"^  rpc (\w+)\(", document, re.MULTILINE)
+    assert {"Publish", "Subscribe", "ListMerges", "DescribeMerge", "DescribeServer"} <= set(methods)
     assert [method.name for method in service.methods] == methods
     assert all(hasattr(pb_grpc.LmergeServicer, name) for name in methods)
 

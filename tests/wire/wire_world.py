@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lmerge.core import engines
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
-from lmerge.wire.codec import decode_batch
+from lmerge.wire.frames import ReceivedLists, frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import DEFAULT_LIMITS, BatchLimits
 
@@ -31,11 +31,15 @@ def own(engine: str, batch: Batch) -> AnyBatch:
 
 def decode(engine: str, message: pb.Batch, limits: BatchLimits = DEFAULT_LIMITS) -> AnyBatch:
     """The engine's batch that ``message`` holds."""
-    if engine != engines.NATIVE:
-        return decode_batch(message, limits)
-    from lmerge.wire.native_frames import decode_columns
+    received = frames_of(engine).read_subscribe(pb.SubscribeResponse(batch=message).SerializeToString())
+    assert isinstance(received, ReceivedLists) is (engine == engines.PYTHON), "the engine reads its own batches"
+    assert not isinstance(received, pb.SubscribeResponse)
+    return received.decode(limits)
 
-    return decode_columns(message, limits)
+
+def encode(engine: str, batch: AnyBatch) -> pb.Batch:
+    """What the engine writes of its own batch."""
+    return pb.SubscribeResponse.FromString(frames_of(engine).encode_subscribe([batch])).batch
 
 
 def plain(batch: AnyBatch) -> Batch:

@@ -49,6 +49,8 @@ SUBSCRIBE, stages
     server of the merge, whichever wrote it. The answer is a snapshot that holds every event with Ve >= T, frozen
     ones among them (in place of the live events as of now), then deltas as always. Where T is older than what the server
     retains: OUT_OF_RANGE, with the retained range, or, if the request allows it, a snapshot that begins later.
+  * When complete_from changes, because the merge could not be told everything, subscriptions end with UNAVAILABLE: the
+    next snapshot says where it is complete from.
   * A subscriber may read several servers at once and merge their streams, each an input that joins at its
     complete_from: servers know nothing of each other.
   * `marks` follow the batch that they belong to, if they were asked for.
@@ -572,7 +574,9 @@ class SubscribeResponse(_message.Message):
         stable_point: _builtins.int
         events: _builtins.int
         complete_from: _builtins.int
-        """What follows is right for every event with Ve >= complete_from. Absent: for every event."""
+        """What follows is right for every event with Ve >= complete_from; minus infinity: for every event. Absent: the
+        server does not know resume tokens, and it is right from stable_point on.
+        """
         @_builtins.property
         def schema(self) -> Global___Schema: ...
         def __init__(

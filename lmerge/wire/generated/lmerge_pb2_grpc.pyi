@@ -49,6 +49,8 @@ SUBSCRIBE, stages
     server of the merge, whichever wrote it. The answer is a snapshot that holds every event with Ve >= T, frozen
     ones among them (in place of the live events as of now), then deltas as always. Where T is older than what the server
     retains: OUT_OF_RANGE, with the retained range, or, if the request allows it, a snapshot that begins later.
+  * When complete_from changes, because the merge could not be told everything, subscriptions end with UNAVAILABLE: the
+    next snapshot says where it is complete from.
   * A subscriber may read several servers at once and merge their streams, each an input that joins at its
     complete_from: servers know nothing of each other.
   * `marks` follow the batch that they belong to, if they were asked for.

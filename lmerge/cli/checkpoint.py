@@ -1,0 +1,53 @@
+"""``lmerge checkpoint``: the live events of a merge at a stable point, as a stream in JSON lines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lmerge.cli.connection import secured
+from lmerge.cli.publish import DEFAULT_SERVER, Servers
+from lmerge.core.elements import INSERT, NEG_INF, STABLE, show_time
+from lmerge.core.session import format_row
+from lmerge.errors import UsageError
+
+
+@secured
+def checkpoint(
+    merge: Annotated[str, typer.Argument(help="Name of the merge.")],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="- for standard output.")] = "-",
+    server: Servers = DEFAULT_SERVER,
+    give_up_after: Annotated[
+        float, typer.Option(help="Seconds without a server after which to give up.", min=0.0)
+    ] = 10.0,
+    *,
+    security: Any,
+) -> None:
+    """Write the live events of a merge as inserts, and then the stable point at which they are live.
+
+    Example: lmerge checkpoint flights -o flights.jsonl
+
+    A new replica starts from it with lmerge jumpstart. Waits for the first stable point of a merge that has none.
+    """
+    from lmerge.client import Subscriber
+
+    with Subscriber(
+        server, merge, name="checkpoint", wait_for_merge=False, give_up_after_s=give_up_after, security=security
+    ) as subscriber:
+        for _ in subscriber.batches():
+            if subscriber.stable_point > NEG_INF:
+                break
+        table = subscriber.tdb
+    rows = [format_row((INSERT, vs, ve, 0, payload)) for vs, payload, ve in table.live_events()]
+    text = "\n".join([*rows, format_row((STABLE, table.stable_point, 0, 0, b""))]) + "\n"
+    if output == "-":
+        sys.stdout.buffer.write(text.encode())
+        return
+    try:
+        Path(output).write_bytes(text.encode())
+    except OSError as problem:
+        raise UsageError(f"cannot write the checkpoint {output!r}: {problem.strerror}") from None
+    sys.stderr.write(f"{len(rows)} live events of {merge} at {show_time(table.stable_point)}\n")

@@ -1,0 +1,39 @@
+"""``lmerge cutover``: replace a replica by another while the merge goes on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from lmerge.cli.connection import secured
+from lmerge.cli.publish import DEFAULT_SERVER, Server
+
+DONE = "done"
+
+
+@secured
+def cutover(
+    merge: Annotated[str, typer.Argument(help="Name of the merge.")],
+    leaves: Annotated[str, typer.Option("--from", help="The replica that leaves.")],
+    to: Annotated[str, typer.Option("--to", help="The replica that takes over; it may observe until then.")],
+    intervals: Annotated[int, typer.Option(help="Equal intervals in a row that certify it; 0: the server's.")] = 0,
+    timeout: Annotated[float, typer.Option(help="Seconds after which nothing has changed; 0: the server's.")] = 0.0,
+    server: Server = DEFAULT_SERVER,
+    *,
+    security: Any,
+) -> None:
+    """Wait for the new replica, certify that it says what the old one says, promote it, and let the old one go.
+
+    Example: lmerge cutover flights --from v1 --to v2 --intervals 5
+
+    Exit code 1: it was rolled back, and nothing has changed. The old name is refused until `lmerge release`.
+    """
+    from lmerge.client.admin import cutover as cut_over
+
+    stage = ""
+    for progress in cut_over(server, merge, leaves, to, intervals=intervals, security=security, timeout_s=timeout):
+        stage = progress.stage
+        typer.echo(f"{stage:<12} {progress.words}")
+    if stage != DONE:
+        raise typer.Exit(1)

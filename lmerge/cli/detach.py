@@ -1,0 +1,45 @@
+"""``lmerge detach`` and ``lmerge release``: put a replica out of a merge, and let it in again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from lmerge.cli.connection import secured
+from lmerge.cli.publish import DEFAULT_SERVER, Server
+
+Merge = Annotated[str, typer.Argument(help="Name of the merge.")]
+Replica = Annotated[str, typer.Argument(help="Name of the replica.")]
+
+
+@secured
+def detach(
+    merge: Merge,
+    replica: Replica,
+    quarantine: Annotated[bool, typer.Option("--quarantine", help="Refuse its name until it is released.")] = False,
+    reason: Annotated[str, typer.Option(help="Said to the replica, and shown in status.")] = "",
+    server: Server = DEFAULT_SERVER,
+    *,
+    security: Any,
+) -> None:
+    """End a replica's input; what it has said stands as far as it is frozen. Its publisher fails for good.
+
+    Example: lmerge detach flights b --quarantine --reason "wrong prices"
+    """
+    from lmerge.client.admin import detach_input
+
+    detach_input(server, merge, replica, reason=reason, quarantine=quarantine, security=security)
+    typer.echo(f"{replica} is detached from {merge}" + (" and quarantined" if quarantine else ""))
+
+
+@secured
+def release(merge: Merge, replica: Replica, server: Server = DEFAULT_SERVER, *, security: Any) -> None:
+    """Let a quarantined replica attach again.
+
+    Example: lmerge release flights b
+    """
+    from lmerge.client.admin import release_input
+
+    release_input(server, merge, replica, security=security)
+    typer.echo(f"{replica} may attach to {merge} again")

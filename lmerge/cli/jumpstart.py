@@ -1,0 +1,64 @@
+"""``lmerge jumpstart``: a replica that starts from a checkpoint instead of from the beginning (II.4)."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from lmerge.cli.connection import secured
+from lmerge.cli.lines import opened, read_lines
+from lmerge.cli.publish import DEFAULT_SERVER, Servers, publish_stream
+from lmerge.core.batch import AnyBatch, BatchBuilder
+from lmerge.core.elements import INSERT, STABLE
+from lmerge.core.session import ElementLine
+from lmerge.errors import MalformedLine, UsageError
+
+
+@secured
+def jumpstart(
+    merge: Annotated[str, typer.Argument(help="Name of the merge.")],
+    stream: Annotated[
+        str, typer.Argument(metavar="[FILE]", help="Elements from the checkpoint on; - for standard input.")
+    ] = "-",
+    checkpoint: Annotated[
+        str, typer.Option("--checkpoint", "-c", metavar="FILE", help="What lmerge checkpoint wrote.")
+    ] = "",
+    replica: Annotated[str, typer.Option("--replica", "-r", help="Name of this replica.")] = "cli",
+    property_: Annotated[list[str] | None, typer.Option("--property", "-p", help="A promise, such as key.")] = None,
+    server: Servers = DEFAULT_SERVER,
+    give_up_after: Annotated[
+        float, typer.Option(help="Seconds without a server after which to give up.", min=0.0)
+    ] = 10.0,
+    *,
+    security: Any,
+) -> None:
+    """Publish a checkpoint's live events and then a stream that goes on from there, as one input.
+
+    Example: lmerge jumpstart flights rest.jsonl --replica c --checkpoint flights.jsonl
+
+    The input joins at the checkpoint's stable point: the merge does not wait for it, and takes nothing earlier from it.
+    """
+    if not checkpoint:
+        raise UsageError("a checkpoint is needed: lmerge jumpstart MERGE --checkpoint FILE")
+    with opened(checkpoint, "checkpoint") as source:
+        seed = read_checkpoint(source)
+    sent, algorithm = publish_stream(
+        server, merge, replica, stream, property_ or (), give_up_after, security, seed=seed
+    )
+    sys.stderr.write(f"published {seed.count} and {sent} elements to {merge}; it runs {algorithm}\n")
+
+
+def read_checkpoint(source: Any) -> AnyBatch:
+    """Inserts, and then one stable. Raises MalformedLine and UsageError."""
+    builder = BatchBuilder()
+    for number, line in read_lines(source):
+        if builder.rows and builder.rows[-1][0] == STABLE:
+            raise MalformedLine(number, "a checkpoint ends with its stable")
+        if not isinstance(line, ElementLine) or line.input is not None or line.row[0] not in (INSERT, STABLE):
+            raise MalformedLine(number, "a checkpoint has only inserts and then one stable, without inputs")
+        builder.rows.append(line.row)
+    if not builder.rows or builder.rows[-1][0] != STABLE:
+        raise UsageError("the checkpoint is cut short: it does not end with a stable")
+    return builder.build()

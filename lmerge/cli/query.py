@@ -1,0 +1,77 @@
+"""``lmerge query``: SQL on the live events of a merge, as of one stable point."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from lmerge.cli.connection import secured
+from lmerge.cli.lines import quiet_when_closed
+from lmerge.cli.publish import DEFAULT_SERVER, Servers
+from lmerge.core.elements import NEG_INF, show_time
+
+
+class Output(str, Enum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+@secured
+def query(
+    merge: Annotated[str, typer.Argument(help="Name of the merge.")],
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="The table is named as the merge, and events.")],
+    server: Servers = DEFAULT_SERVER,
+    output: Annotated[Output, typer.Option("--output", "-o", help="table: for people; json: one line a row.")] = (
+        Output.TABLE),
+    at: Annotated[int | None, typer.Option(help="Wait until the stable point is here.")] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for a stable point.", min=0.0)] = 10.0,
+    *,
+    security: Any,
+) -> None:
+    """Ask a merge in SQL: its events as of its stable point, with the columns of their schema, vs, ve and is_final.
+
+    Example: lmerge query flights "select carrier, count(*) from flights group by 1"
+
+    Needs the extra 'sql'. Exit code 1: there was no stable point within the time.
+    """
+    from lmerge.client import View
+    from lmerge.client.view import import_duckdb
+
+    import_duckdb()
+    with View(merge, server, name="query", wait_for_merge=False, give_up_after_s=timeout, security=security) as view:
+        view.wait_until(NEG_INF + 1 if at is None else at, timeout_s=timeout)
+        point = view.at
+        answer = view.sql(sql)
+    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+    with quiet_when_closed():
+        write(answer, output, f"{answer.num_rows} rows as of {show_time(point)}")
+
+
+def write(answer: Any, output: Output, title: str) -> None:
+    """Print an Arrow table."""
+    rows = answer.to_pylist()
+    if output is Output.JSON:
+        from lmerge.cli.enveloped import plain
+
+        for row in rows:
+            sys.stdout.write(json.dumps(row, default=plain, ensure_ascii=False, separators=(",", ":")) + "\n")
+    elif output is Output.CSV:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(answer.column_names)
+        writer.writerows(row.values() for row in rows)
+    else:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(*answer.column_names, caption=title)
+        for row in rows:
+            table.add_row(*("" if value is None else str(value) for value in row.values()))
+        Console(soft_wrap=not sys.stdout.isatty()).print(table, markup=False)

@@ -1,0 +1,43 @@
+"""``lmerge relay``: a merge as an input of another."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from lmerge.cli.connection import secured
+
+
+@secured
+def relay(
+    sources: Annotated[str, typer.Option("--from", metavar="HOST:PORT,...", help="Servers to read.")],
+    merge: Annotated[str, typer.Option("--merge", "-m", help="The merge to read.")],
+    targets: Annotated[str, typer.Option("--to", metavar="HOST:PORT,...", help="Servers to publish to.")],
+    replica: Annotated[str, typer.Option("--as", metavar="NAME", help="Name of the replica that it is there.")],
+    to_merge: Annotated[str | None, typer.Option(help="The merge to publish into, if it has another name.")] = None,
+    property_: Annotated[
+        list[str] | None, typer.Option("--property", "-p", help="A promise of the merged stream, such as key.")
+    ] = None,
+    give_up_after: Annotated[
+        float | None, typer.Option(help="Seconds without a server after which to give up; without it, never.", min=0.0)
+    ] = None,
+    *,
+    security: Any,
+) -> None:
+    """Read a merge and publish it into another one, as one of its replicas.
+
+    Example: lmerge relay --from h1:7171,h2:7171 --merge flights --to h3:7171,h4:7171 --as east
+
+    Keeps nothing; run two of them, under two names, and either can be killed.
+    """
+    from lmerge.client.relay import Relay
+
+    async def run() -> None:
+        await Relay(
+            sources, merge, targets, replica, to_merge=to_merge, properties=property_ or (),
+            give_up_after_s=give_up_after, security=security,
+        ).run()
+
+    asyncio.run(run())

@@ -1,0 +1,306 @@
+"""One publisher's connection to one server: attach, prelude, batches up, acks down, and again after a loss.
+
+The publisher has one for each of its servers; each has its lane of the outbox, its incarnation and its role, and none
+waits for another. A connection always begins with the prelude: the live events as they are now. What is said
+afterwards follows in order. See ``outbox`` for what is kept, and for whom.
+
+How a connection ends, and what then:
+
+    lost: the server or the network has gone        attach again after a while (``backoff``), for as long as it takes
+    the server drains                               the same
+    dropped: too slow, or it must join elsewhere    attach again, as a newer incarnation
+    told to change its role                         attach again at once, in that role
+    a status that no other attempt can change       the publisher fails, whatever its other links do: a broken promise
+                                                    is one on every server, and a name is fenced by its owner
+    left                                            the publisher was closed, and the server has merged everything
+
+An incarnation is the time in microseconds at which the publisher was made, plus one for each attempt: a process that
+starts later fences one that started before, on machines whose clocks agree to within the time a restart takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import grpc
+import grpc.aio
+
+from lmerge.client import streams
+from lmerge.client.backoff import Backoff
+from lmerge.client.encode import RowEncoder
+from lmerge.client.faults import error_of, is_retryable, naming, violation_of
+from lmerge.client.outbox import Lane, Outbox, Skip, Taken
+from lmerge.client.streams import Connector
+from lmerge.core.batch import AnyBatch
+from lmerge.core.elements import NEG_INF
+from lmerge.core.inputs import ACTIVE, OBSERVE
+from lmerge.errors import LmergeError, ServerGone
+from lmerge.wire.frames import Frames, groups
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.limits import BatchLimits
+
+# A lone element waits this long for company: less than anybody notices, and it makes messages 10-100 times rarer.
+LINGER_S: Final = 0.002
+# What one message holds at most: large enough to amortise gRPC, small enough for the server's turns.
+BATCH_LIMITS: Final = BatchLimits(elements=8192)
+# What a server may take to say its last words, or to take the publisher's.
+CLOSE_S: Final = 30.0
+
+_ROLES: Final = {ACTIVE: pb.ROLE_ACTIVE, OBSERVE: pb.ROLE_OBSERVE}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who publishes what, the same on every server."""
+
+    merge: str
+    replica: str
+    properties: frozenset[str]
+    encoder: RowEncoder
+    join_at: int | None
+
+    def __str__(self) -> str:
+        return f"publisher {self.replica!r} of merge {self.merge!r}"
+
+
+class Owner(Protocol):
+    """What a link tells its publisher."""
+
+    @property
+    def is_closing(self) -> bool: ...
+    def moved(self) -> None:
+        """Something was sent, acked, accepted or lost."""
+    def limits_are_told(self) -> None:
+        """A server has said what a payload may weigh."""
+    def wanted(self) -> None:
+        """A server has said what is of no interest any more."""
+    def role_is(self, role: str) -> None:
+        """A server has given the input another role."""
+    def gives_up(self) -> bool:
+        """Whether no server has been there for too long."""
+
+
+class Link:
+    """The connection to ``target``. ``run`` ends when it has left, and raises the LmergeError that is final."""
+
+    def __init__(
+        self, target: str, identity: Identity, outbox: Outbox, frames: Frames, connector: Connector, owner: Owner,
+        *, role: str, incarnation: int,
+    ) -> None:
+        self.target = target
+        self.role = role
+        self.incarnation = incarnation
+        self.algorithm = ""
+        self.algorithm_reason = ""
+        self.joined = False
+        self.is_connected = False  # accepted, and not lost since
+        self.was_tried = False  # an attempt has come to an end, good or bad
+        self.sessions = 0  # connections that were accepted
+        self.payload_bytes_max: int | None = None  # of the server, once it has said so
+        self.wants_from = NEG_INF  # nothing that ends before is of interest to this server
+        self.away_since_s = asyncio.get_running_loop().time()
+        self.lane: Lane = outbox.lane()
+        self._identity = identity
+        self._outbox = outbox
+        self._frames = frames
+        self._connector = connector
+        self._owner = owner
+        self._limits = BATCH_LIMITS
+        self._wake = asyncio.Event()  # there may be something to send
+        self._again = asyncio.Event()  # the connection must start again
+        self._at_once = False
+        self._in_flight: deque[tuple[int, int]] = deque()  # (sequence, said)
+        self._sequence = 0
+
+    def nudge(self) -> None:
+        """There may be something to send, or to do."""
+        self._wake.set()
+        if self.lane.was_dropped:
+            self._again.set()
+
+    async def run(self) -> None:
+        """Connect, and connect again, until the publisher has left. Raises LmergeError."""
+        backoff = Backoff()
+        async with self._connector.channel(self.target) as channel:
+            while True:
+                error = await self._session(channel)
+                was_connected, self.was_tried = self.is_connected, True
+                self._lost()
+                if error is None:
+                    return
+                if was_connected:
+                    backoff.reset()
+                if self._owner.gives_up():
+                    raise error
+                self.incarnation += 1
+                if not self._at_once:
+                    await asyncio.sleep(backoff.next_s())
+
+    def _lost(self) -> None:
+        if self.is_connected:
+            self.away_since_s = asyncio.get_running_loop().time()
+        self.is_connected = self.joined = False
+        self.wants_from = NEG_INF
+        self.lane.down()
+        self._owner.moved()
+
+    async def _session(self, channel: Any) -> LmergeError | None:
+        """One connection, until it is lost (the error) or left (None). Raises a final LmergeError."""
+        self._again.clear()
+        self._at_once = False
+        call = streams.publish(channel)
+        try:
+            prelude = await self._attach(call)
+            if prelude is None:
+                return self._gone("it took too long to accept")
+            await self._talk(call, prelude)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # the status says why
+        finally:
+            call.cancel()
+        if self._again.is_set():
+            return self._gone("the connection starts again")
+        code, details = await call.code(), await call.details()
+        if code is grpc.StatusCode.OK and self._owner.is_closing:
+            return None
+        error = error_of(code, details, self.target, attached=self.is_connected)
+        if code is grpc.StatusCode.OK or is_retryable(code, was_let_in=self.is_connected):
+            return error if isinstance(error, ServerGone) else self._gone("the server ended the stream")
+        raise naming(error, self.target)
+
+    def _gone(self, why: str) -> ServerGone:
+        return ServerGone(f"{self._identity}, server {self.target}: {why}")
+
+    async def _attach(self, call: Any) -> Taken | None:
+        """Attach and wait for the answer. What must be said first; None: attach again."""
+        identity, lane = self._identity, self.lane
+        join_at = max(lane.join_at(), NEG_INF if identity.join_at is None else identity.join_at)
+        attach = pb.Attach(
+            merge=identity.merge, replica=identity.replica, incarnation=self.incarnation,
+            properties=sorted(identity.properties), role=_ROLES[self.role], schema=identity.encoder.message,
+        )
+        if join_at > NEG_INF:
+            attach.join_at = join_at
+        self._sequence = 0
+        self._in_flight.clear()
+        await call.write(pb.PublishRequest(attach=attach).SerializeToString())
+        response = await call.read()
+        if response is grpc.aio.EOF:
+            raise asyncio.InvalidStateError
+        accepted = response.accepted
+        self.incarnation = accepted.incarnation
+        prelude = lane.restart()
+        if prelude is None:
+            return None
+        self.algorithm, self.algorithm_reason = accepted.algorithm, accepted.algorithm_reason
+        self.joined = accepted.joined
+        self._keep_to(accepted.limits)
+        lane.heard(accepted.stable_point)
+        self.sessions += 1
+        self.is_connected = self.was_tried = True
+        self._owner.moved()
+        return prelude
+
+    async def _talk(self, call: Any, prelude: Taken) -> None:
+        """Write and read, until either ends or the connection must start again. Raises what ended it."""
+        reader = asyncio.ensure_future(self._read(call))
+        writer = asyncio.ensure_future(self._write(call, prelude))
+        again = asyncio.ensure_future(self._again.wait())
+        try:
+            await asyncio.wait((reader, writer, again), return_when=asyncio.FIRST_COMPLETED)
+            if writer.done() and not isinstance(writer.exception(), LmergeError):
+                # It has left, or the stream is broken: what the server said last, such as why, is still to be read.
+                await asyncio.wait((reader, again), timeout=CLOSE_S, return_when=asyncio.FIRST_COMPLETED)
+            for task in (reader, writer):
+                if task.done():
+                    task.result()
+        finally:
+            for waiting in (reader, writer, again):
+                waiting.cancel()
+            await asyncio.gather(reader, writer, again, return_exceptions=True)
+
+    async def _write(self, call: Any, prelude: Taken) -> None:
+        """Send what there is, then leave if the publisher closes."""
+        await self._send(call, prelude)
+        while True:
+            taken = self.lane.take()
+            self._owner.moved()  # there is room
+            if taken is not None:
+                await self._send(call, taken)
+                continue
+            if self._owner.is_closing:
+                await call.write(pb.PublishRequest(leave=pb.PublishRequest.Leave()).SerializeToString())
+                await call.done_writing()
+                return
+            self._wake.clear()
+            if not self.lane.waits:
+                await self._wake.wait()
+                if not self._owner.is_closing:
+                    await asyncio.sleep(LINGER_S)
+
+    async def _send(self, call: Any, taken: Taken) -> None:
+        batches: list[AnyBatch] = []
+        for item in taken.items:
+            if isinstance(item, Skip):
+                await self._send_batches(call, batches)
+                batches = []
+                skip = pb.PublishRequest.Skip(until=item.until)
+                await call.write(pb.PublishRequest(skip=skip).SerializeToString())
+            else:
+                batches.append(item)
+        await self._send_batches(call, batches, taken.said)
+
+    async def _send_batches(self, call: Any, batches: Iterable[AnyBatch], said: int | None = None) -> None:
+        pieces = list(groups(list(batches), self._limits))
+        if said is not None:
+            if not pieces and not self._in_flight:
+                self._acked_to(said)
+                return
+            # First: the ack can overtake the write's return.
+            self._in_flight.append((self._sequence + len(pieces), said))
+        for piece in pieces:
+            self._sequence += 1
+            await call.write(self._frames.encode_publish(self._sequence, piece))
+
+    async def _read(self, call: Any) -> None:
+        """Acks, feedback, and the end."""
+        while True:
+            response = await call.read()
+            if response is grpc.aio.EOF:
+                return
+            kind = response.WhichOneof("message")
+            if kind == "ack":
+                self.joined = response.ack.joined
+                self.lane.heard(response.ack.stable_point)
+                while self._in_flight and self._in_flight[0][0] <= response.ack.sequence:
+                    self._acked_to(self._in_flight.popleft()[1])
+                self._owner.moved()
+            elif kind == "fast_forward":
+                self.wants_from = max(self.wants_from, response.fast_forward.until)
+                self._owner.wanted()
+            elif kind == "change_role":
+                self.role = OBSERVE if response.change_role.role == pb.ROLE_OBSERVE else ACTIVE
+                self._owner.role_is(self.role)
+                self._at_once = True
+                self._again.set()
+            elif kind == "detached":
+                raise naming(violation_of(self._identity.replica, response.detached), self.target)
+
+    def _keep_to(self, limits: pb.Limits) -> None:
+        """The server's limits, where it has told them."""
+        mine = BATCH_LIMITS
+        self._limits = BatchLimits(
+            elements=min(mine.elements, limits.batch_elements or mine.elements),
+            payload_bytes=limits.payload_bytes or mine.payload_bytes,
+            message_bytes=limits.message_bytes or mine.message_bytes,
+        )
+        self.payload_bytes_max = self._limits.payload_bytes
+        self._owner.limits_are_told()
+
+    def _acked_to(self, said: int) -> None:
+        self.lane.acked = max(self.lane.acked, said)
+        self._owner.moved()

@@ -1,0 +1,36 @@
+"""Which addresses never leave this machine: there, and only there, nothing has to be encrypted.
+
+Asked by the server before it listens and by the client before it sends a secret.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import unquote
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is this machine and nobody else's; a name is not looked up, only ``localhost`` is known."""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def host_of(address: str) -> str:
+    """The host in ``host:port``, ``[host]:port``, ``dns:///host:port``, or a peer as gRPC names it
+    (``ipv4:127.0.0.1:5``, ``ipv6:%5B::1%5D:5``); a UNIX socket is ``localhost``.
+    """
+    text = unquote(address)
+    scheme, colon, rest = text.partition(":")
+    if colon and scheme in ("unix", "unix-abstract"):
+        return "localhost"
+    if colon and scheme in ("ipv4", "ipv6", "dns"):
+        text = rest.rpartition("/")[2]
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.rpartition(":")[0] if text.count(":") == 1 else text

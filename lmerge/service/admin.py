@@ -1,0 +1,98 @@
+"""What administrators ask of a merge: what differs, put an input out, let it in again, replace it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lmerge.core.divergence import Divergence, DivergenceMonitor
+from lmerge.errors import UnknownInput, UsageError
+from lmerge.service.certify import DETACHED, counted, report_words
+from lmerge.service.cutover import Cutover, Progress
+from lmerge.service.hub import Hub
+from lmerge.service.settings import Settings
+from lmerge.wire.generated import lmerge_pb2 as pb
+
+# An answer stays below the limit of a message: 64 intervals of 16 differences with short payloads are some 100 KB.
+DIVERGENT_TOLD = 64
+# A reason is a sentence, and is repeated in every status.
+REASON_BYTES_MAX = 1000
+# A payload is shown to be recognized.
+_PAYLOAD_BYTES_TOLD = 1024
+
+
+async def certify_merge(hub: Hub) -> pb.CertifyMergeResponse:
+    """How far the inputs have been found equal, and where they differ."""
+    return await hub.call(lambda: _certified(hub))
+
+
+async def detach_input(hub: Hub, request: pb.DetachInputRequest) -> pb.DetachInputResponse:
+    """End an input; with ``quarantine`` its name is refused from now on, whether it is attached or not.
+
+    Raises UnknownInput, UsageError.
+    """
+    if len(request.reason.encode()) > REASON_BYTES_MAX or not (request.reason.isprintable() or not request.reason):
+        raise UsageError(f"the reason must be printable and have at most {REASON_BYTES_MAX} bytes")
+    await hub.settled(lambda: _detach(hub, request))
+    return pb.DetachInputResponse()
+
+
+async def release_input(hub: Hub, request: pb.ReleaseInputRequest) -> pb.ReleaseInputResponse:
+    """Let a quarantined name attach again. Raises UsageError."""
+    await hub.settled(lambda: hub.certifier.release(request.replica))
+    return pb.ReleaseInputResponse()
+
+
+async def cut_over(hub: Hub, request: pb.CutoverRequest, context: Any, settings: Settings) -> None:
+    """Replace one input by another, and tell how it goes. Raises UsageError, UnknownInput, Draining."""
+    timeout_s = request.timeout_seconds or settings.cutover_timeout_s
+    if not 0 < timeout_s < float("inf"):
+        raise UsageError(f"the time-out of a cutover must be a number of seconds above 0, not {timeout_s}")
+    leaves = getattr(request, "from")  # a word of Python
+    cutover = Cutover(hub, leaves, request.to, request.intervals or settings.cutover_intervals, timeout_s)
+
+    async def tell(progress: Progress) -> None:
+        await context.write(pb.CutoverProgress(
+            stage=progress.stage, words=progress.words, equal_intervals=progress.equal_intervals
+        ))
+
+    await cutover.run(tell)
+
+
+def _detach(hub: Hub, request: pb.DetachInputRequest) -> None:
+    name, why = request.replica, request.reason or "asked for by an administrator"
+    is_attached = hub.attached(name) is not None
+    if not is_attached and not request.quarantine:
+        raise UnknownInput(f"input {name!r} of merge {hub.name!r} cannot be detached: it is not attached")
+    if not name:
+        raise UsageError("the name of a replica must not be empty")
+    reason = hub.certifier.quarantine(name, why) if request.quarantine else DETACHED + why
+    if is_attached:
+        hub.expel(name, reason)
+
+
+def _certified(hub: Hub) -> pb.CertifyMergeResponse:
+    certifier = hub.certifier
+    monitor = certifier.monitor
+    response = pb.CertifyMergeResponse(policy=certifier.policy)
+    if monitor is None:
+        return response
+    response.interval = monitor.interval
+    for report in monitor.reports():
+        response.inputs.add(
+            replica=report.name, compared=report.compared, equal=report.equal, equal_in_row=report.in_row,
+            words=report_words(report),
+        )
+    response.divergent.extend(_interval(d, monitor) for d in monitor.divergent()[:DIVERGENT_TOLD])
+    return response
+
+
+def _interval(divergence: Divergence, monitor: DivergenceMonitor) -> pb.IntervalReport:
+    report = pb.IntervalReport(start=divergence.start, end=divergence.end, missing=divergence.findings.missing)
+    for name, digest in divergence.digests.items():
+        report.digests.add(replica=name, events=max(0, digest.events), digest=digest.words(monitor.hash_name))
+    for found in divergence.findings.differences:
+        report.differences.add(
+            payload=found.event.payload[:_PAYLOAD_BYTES_TOLD], vs=found.event.vs, ve=found.event.ve,
+            present=counted(found.present), absent=found.absent,
+        )
+    return report

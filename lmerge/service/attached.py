@@ -1,0 +1,98 @@
+"""What a hub and the session of a publisher tell each other, and what the hub remembers of an attached input."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from lmerge.core.batch import AnyBatch
+from lmerge.core.merge import InputDetached, Outcome
+from lmerge.errors import InputViolation, LmergeError, StaleIncarnation, UsageError
+from lmerge.service.inbox import Session, Work
+from lmerge.service.lifecycle import Life
+from lmerge.wire.generated import lmerge_pb2 as pb
+
+
+class AttachRequest(NamedTuple):
+    """What a replica asks for. ``incarnation`` None: the next one."""
+
+    name: str
+    incarnation: int | None
+    properties: frozenset[str]
+    join_at: int | None
+    role: str
+    schema: pb.Schema | None
+
+
+class Accepted(NamedTuple):
+    """What it gets."""
+
+    incarnation: int
+    stable_point: int
+    joined: bool
+    algorithm: str
+    algorithm_reason: str
+
+
+class Attached:
+    """The hub's record of one attached input. ``attached_at``: of the loop's clock."""
+
+    __slots__ = (
+        "acked", "acked_stable", "attached_at", "incarnation", "joined", "life", "merged", "name", "session", "unacked",
+    )
+
+    def __init__(self, name: str, incarnation: int, session: Session, joined: bool, stable_point: int) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.session = session
+        self.joined = joined
+        self.merged = 0  # the last sequence merged
+        self.acked = 0  # the last sequence acked
+        self.unacked = False
+        self.acked_stable = stable_point
+        self.attached_at = asyncio.get_running_loop().time()
+        self.life = Life()
+
+
+def told(outcome: Outcome, name: str, batch: AnyBatch) -> int:
+    """How many elements of ``batch`` the merge looked at: all, or up to the one that broke a promise."""
+    for gone in outcome.detached:
+        if gone.input == name and gone.violation is not None:
+            return min(gone.violation.index + 1, batch.count)
+    return batch.count
+
+
+def columns_of(schema: pb.Schema) -> str:
+    """For people."""
+    return ", ".join(f"{column.name} {column.type}" for column in schema.columns) or "none"
+
+
+def detached_message(violation: InputViolation, sequence: int, index_base: int) -> pb.PublishResponse.Detached:
+    """What a publisher is told last. ``index_base``: of the piece of the batch in which the violation is."""
+    return pb.PublishResponse.Detached(
+        code=violation.code, message=str(violation), sequence=sequence, index=index_base + violation.index
+    )
+
+
+def ending(
+    merge: str, gone: InputDetached, inp: Attached, work: Work | None
+) -> tuple[LmergeError, pb.PublishResponse.Detached | None] | None:
+    """How the stream of an input ends that broke a promise by ``work``, or was replaced; None: neither."""
+    if gone.violation is not None:
+        is_own = work is not None and work.session is inp.session
+        number, base = (work.number, work.index_base) if work is not None and is_own else (inp.merged, 0)
+        return gone.violation, detached_message(gone.violation, number, base)
+    if gone.reason.startswith("replaced"):
+        return StaleIncarnation(
+            f"input {gone.input!r} of merge {merge!r} is fenced: incarnation {gone.incarnation} was {gone.reason}"
+        ), None
+    return None
+
+
+def check_schema(merge: str, request: AttachRequest, schema: pb.Schema | None) -> None:
+    """Raises UsageError if the input declares other columns than the merge has."""
+    if request.schema is not None and schema is not None and request.schema != schema:
+        raise UsageError(
+            f"input {request.name!r} cannot attach to merge {merge!r}: it declares columns "
+            f"{columns_of(request.schema)}, but the merge has {columns_of(schema)}"
+        )

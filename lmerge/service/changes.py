@@ -1,0 +1,45 @@
+"""What must be in a store before the output that it belongs to is shown: a turn's, written in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from lmerge.core.batch import AnyBatch
+
+NewMessage: TypeAlias = tuple[int, int, bytes, int, int]
+"""Its number, the number of its segment, the encoded batch, its elements, its inserts."""
+
+
+class NewSegment(NamedTuple):
+    """A segment of the journal. ``first``: the number of its first message; ``live``: its snapshot."""
+
+    number: int
+    first: int
+    stable_point: int
+    complete_from: int
+    bytes: int
+    events: int
+    live: AnyBatch
+
+
+@dataclass
+class Changes:
+    """In one transaction. ``forgotten``: numbers of segments; ``facts``: by name, see ``store``; ``bytes``: about."""
+
+    segments: list[NewSegment] = field(default_factory=list)
+    messages: list[NewMessage] = field(default_factory=list)
+    forgotten: list[int] = field(default_factory=list)
+    incarnations: dict[str, int] = field(default_factory=dict)
+    facts: dict[str, bytes] = field(default_factory=dict)
+    bytes: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.segments or self.messages or self.forgotten or self.incarnations or self.facts)
+
+    def take(self) -> Changes:
+        """What was collected; nothing is left here."""
+        taken = Changes(self.segments, self.messages, self.forgotten, self.incarnations, self.facts, self.bytes)
+        self.segments, self.messages, self.forgotten = [], [], []
+        self.incarnations, self.facts, self.bytes = {}, {}, 0
+        return taken

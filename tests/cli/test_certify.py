@@ -1,0 +1,97 @@
+"""``lmerge certify``, ``cutover``, ``detach`` and ``release`` against a server in the same process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from lmerge.cli.main import app
+from lmerge.client import Publisher
+from lmerge.errors import PermissionDenied
+from lmerge.service.server import Server
+from lmerge.service.settings import Settings
+
+INTERVAL = 10
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def target() -> Iterator[str]:
+    """A server in a thread of its own."""
+    started, ports, stops = threading.Event(), [], []
+
+    async def serve() -> None:
+        server, stop = Server(Settings(http_port=None, certify_interval=INTERVAL)), asyncio.Event()
+        await server.start()
+        ports.append(server.port)
+        stops.append((asyncio.get_running_loop(), stop))
+        started.set()
+        await stop.wait()
+        await server.stop(1.0)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert started.wait(60)
+    yield f"127.0.0.1:{ports[0]}"
+    loop, stop = stops[0]
+    loop.call_soon_threadsafe(stop.set)
+    thread.join(60)
+
+
+def say(publisher: Publisher, start: int, payload: str = "A") -> None:
+    publisher.insert(payload, start, start + 5)
+    publisher.stable(start + INTERVAL)
+    publisher.flush()
+
+
+def test_certify_shows_the_event_that_one_replica_lacks(target: str) -> None:
+    with Publisher(target, "m", "a") as a, Publisher(target, "m", "b") as b:
+        say(a, 0)
+        say(b, 0)
+        result = run("certify", "m", "--server", target)
+        assert result.exit_code == 0, result.output
+        assert "a equal over 1 interval" in result.output
+        assert "no differences" in result.output
+        say(a, 10, "QF12")
+        b.stable(20)
+        b.flush()
+        result = run("certify", "m", "--server", target)
+        assert result.exit_code == 1
+        assert "they differ in [10, 20): a 1 events, b 0 events" in result.output
+        assert "QF12" in result.output
+        told = json.loads(run("certify", "m", "--json", "--server", target).output)
+        assert told["divergent"][0]["differences"][0]["absent"] == ["b"]
+
+
+def test_cutover_prints_its_steps_and_its_exit_code_says_how_it_ended(target: str) -> None:
+    gone = pytest.raises(PermissionDenied, match="v2 has taken its place")
+    with Publisher(target, "m", "v2") as v2, gone, Publisher(target, "m", "v1") as v1:
+        for start in (0, 10):
+            say(v1, start)
+            say(v2, start)
+        result = run("cutover", "m", "--from", "v1", "--to", "nobody", "--timeout", "0.05", "--server", target)
+        assert result.exit_code == 1
+        assert "rolled-back  not done within 0.05 s; nothing has changed" in result.output
+        result = run("cutover", "m", "--from", "v1", "--to", "v2", "--intervals", "2", "--server", target)
+        assert result.exit_code == 0, result.output
+        assert result.output.splitlines()[-1].startswith("done         v2 has taken over from v1")
+
+
+def test_detach_and_release_say_what_they_have_done(target: str) -> None:
+    gone = pytest.raises(PermissionDenied, match="wrong prices")
+    with Publisher(target, "m", "a") as a, gone, Publisher(target, "m", "b"):
+        say(a, 0)
+        result = run("detach", "m", "b", "--quarantine", "--reason", "wrong prices", "--server", target)
+        assert result.output == "b is detached from m and quarantined\n"
+        result = run("release", "m", "b", "--server", target)
+        assert result.output == "b may attach to m again\n"
+        result = run("release", "m", "b", "--server", target)
+        assert "it is not quarantined" in str(result.exception)

@@ -1,0 +1,109 @@
+"""A subscriber with a script instead of a server: every stream that a merge may say, from any token, at any pace.
+
+As a program it is a sink in a process of its own, to be killed: ``python scripted.py parquet|postgres TARGET SEED``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from random import Random
+
+from lmerge.client.follower import SubscriptionGap
+from lmerge.client.sinks import Progress, Source
+from lmerge.core.batch import Batch
+from lmerge.core.elements import NEG_INF, Element, Event, Insert, Stable
+from lmerge.core.tdb import Tdb
+from lmerge.testing.generate import Shape, present, reference
+from lmerge.wire.schema import Schema
+from lmerge.wire.token import parse_token
+
+MERGE = "flights"
+PROCESS_EVENTS = 800
+PROCESS_SERVERS = 3
+
+
+class Scripted:
+    """Plays ``elements`` in batches cut by ``random``. ``before_batch`` is awaited before each."""
+
+    def __init__(
+        self, elements: Sequence[Element], *, schema: Schema | None = None, gaps: Sequence[SubscriptionGap] = (),
+        random: Random | None = None, before_batch: Callable[[int], object] | None = None,
+    ) -> None:
+        self.schema = schema
+        self.gaps = list(gaps)
+        self._elements = elements
+        self._random = random or Random(1)
+        self._before_batch = before_batch
+        self._open = True
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        at = number = 0
+        while at < len(self._elements) and self._open:
+            size = self._random.randint(1, 40)
+            await asyncio.sleep(0.001)  # time for a transaction or two
+            if self._before_batch is not None:
+                awaited = self._before_batch(number)
+                if asyncio.iscoroutine(awaited):
+                    await awaited
+            yield Batch.of(self._elements[at : at + size])
+            at += size
+            number += 1
+
+    def close(self) -> None:
+        self._open = False
+
+
+def resumed(elements: Sequence[Element], since: int, random: Random) -> list[Element]:
+    """What a server says to a reader that comes back: a snapshot of a time up to ``since`` and all that followed."""
+    starts = [at for at, e in enumerate(elements) if isinstance(e, Stable) and e.vc <= since]
+    if not starts:
+        return list(elements)
+    start = random.choice(starts[-5:])
+    table = Tdb()
+    for element in elements[: start + 1]:
+        table.apply(element)
+    snapshot: list[Element] = [Insert(payload, vs, ve) for vs, payload, ve in table.live_events()]
+    return [*snapshot, *elements[start:]]
+
+
+def world(seed: int, count: int = PROCESS_EVENTS) -> tuple[list[Event], list[list[Element]]]:
+    """A TDB with duplicates and the streams of several servers."""
+    random = Random(seed)
+    events = reference(random, count, duplicates=True)
+    return events, [present(random, events, Shape(spurious=0.2)) for _ in range(PROCESS_SERVERS)]
+
+
+def subscribing(servers: list[list[Element]], random: Random) -> Callable[[str | None], Source]:
+    """Subscribes to any of the servers."""
+
+    def subscribe(token: str | None) -> Source:
+        since = NEG_INF if token is None else parse_token(token, MERGE)
+        return Scripted(resumed(random.choice(servers), since, random), random=random)
+
+    return subscribe
+
+
+def tell(progress: Progress) -> None:
+    """For the killer to count."""
+    sys.stdout.write(f"{progress.token}\n")
+    sys.stdout.flush()
+
+
+def main(kind: str, target: str, seed: int) -> None:
+    """Run a sink to the end of the stream."""
+    _, servers = world(seed)
+    subscribe = subscribing(servers, Random())
+    if kind == "postgres":
+        from lmerge.client.sinks.postgres import PostgresSink
+
+        asyncio.run(PostgresSink(target, "flights", MERGE, on_progress=tell).run(subscribe))
+    else:
+        from lmerge.client.sinks.parquet import ParquetSink
+
+        asyncio.run(ParquetSink(target, MERGE, file_events_max=100, on_progress=tell).run(subscribe))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,81 @@
+"""How far turns are apart, in virtual time: two milliseconds, and more where every output goes to many subscribers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from lmerge.core.batch import Batch
+from lmerge.core.elements import Insert
+from lmerge.core.inputs import ACTIVE
+from lmerge.service.fanout import Subscriber
+from lmerge.service.hub import AttachRequest, Hub
+from lmerge.service.settings import Settings
+from lmerge.testing.sim.loop import VirtualLoop
+
+BATCHES = 1_000  # one every millisecond
+
+
+class Silent:
+    """A session that is told what it does not need."""
+
+    def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
+        assert sequence > 0
+
+    def end(self, error: Exception, detached: Any = None) -> None:
+        raise AssertionError(error)
+
+    def fast_forward(self, until: int) -> None:
+        raise AssertionError("nobody asked for feedback")
+
+    def change_role(self, role: str) -> None:
+        raise AssertionError("nobody asked for another role")
+
+
+async def turns_with(subscribers: int) -> tuple[int, list[int]]:
+    """Turns of a second in which a batch comes every millisecond, and the messages that each subscriber was sent."""
+    hub = Hub("flights", Settings(http_port=None))
+    crashes: list[BaseException] = []
+    hub.start(crashes.append)
+    readers = [Subscriber(f"r{at}", "here", 2**25) for at in range(subscribers)]
+    for reader in readers:
+        await hub.subscribe(reader)
+    session = Silent()
+    await hub.attach(session, AttachRequest("a", None, frozenset(), None, ACTIVE, None))
+    before = hub.turns
+    for at in range(BATCHES):
+        await hub.put(session, at + 1, Batch.of([Insert(b"%d" % at, at, at + 10)]), 64)
+        await later(0.001)
+    turns = hub.turns - before
+    await later(0.2)
+    messages = []
+    for reader in readers:
+        count = 0
+        while reader.queued_bytes:
+            await reader.take()
+            count += 1
+        messages.append(count)
+        assert reader.sent_elements == BATCHES
+    await hub.close()
+    assert not crashes
+    return turns, messages
+
+
+async def later(seconds: float) -> None:
+    """Return after so much virtual time."""
+    reached = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, reached.set)
+    await reached.wait()
+
+
+@pytest.mark.parametrize(("subscribers", "apart_ms"), [(1, 2), (10, 2), (50, 10), (100, 20), (200, 40)])
+def test_turns_are_apart_by_what_their_messages_cost(subscribers: int, apart_ms: int) -> None:
+    loop = VirtualLoop()
+    try:
+        turns, messages = loop.run_until_complete(turns_with(subscribers))
+    finally:
+        loop.close()
+    assert turns == pytest.approx(BATCHES / apart_ms, rel=0.05)
+    assert all(count == pytest.approx(turns, abs=2) for count in messages)
