@@ -1,0 +1,61 @@
+"""``python -m lmerge.testing.sim --seed N``: run seeds of the simulation."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+from lmerge.testing.sim.world import Result, run
+
+
+def main() -> int:
+    """The command. 1 if a seed has failed."""
+    parser = argparse.ArgumentParser(prog="python -m lmerge.testing.sim", description=main.__doc__)
+    parser.add_argument("--seed", type=int, help="run one seed")
+    parser.add_argument("--seeds", help="run many: FIRST:END")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--verbose", action="store_true", help="print the whole trace")
+    options = parser.parse_args()
+    if options.seeds:
+        first, end = map(int, options.seeds.split(":"))
+        return _many(range(first, end), options.jobs)
+    result = run(options.seed or 0, _say if options.verbose else None)
+    _say(_summary(result) if result.is_good else result.report())
+    return 0 if result.is_good else 1
+
+
+def _many(seeds: range, jobs: int) -> int:
+    started = time.perf_counter()
+    failed = done = 0
+    with ProcessPoolExecutor(jobs) as pool:
+        for result in pool.map(run, seeds, chunksize=8):
+            done += 1
+            if not result.is_good:
+                failed += 1
+                _say(f"seed {result.scenario.seed}: {result.problems[0]}")
+            if done % 500 == 0:
+                _say(f"{done} of {len(seeds)} seeds, {failed} failed, {_ms_each(started, done):.0f} ms each")
+    _say(f"{done} seeds, {failed} failed, {_ms_each(started, done):.0f} ms each")
+    return 1 if failed else 0
+
+
+def _ms_each(started: float, done: int) -> float:
+    return 1000 * (time.perf_counter() - started) / max(1, done)
+
+
+def _summary(result: Result) -> str:
+    return (
+        f"seed {result.scenario.seed} is good: {result.scenario}\n"
+        f"{result.virtual_s:.1f} virtual seconds, {result.steps} steps, {result.gaps} gaps, trace {result.digest}"
+    )
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""The outside world as the code under test sees it during a run: wall clock, randomness, channels, log.
+
+Everything is put back when the run is over. One run at a time in a process.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from random import Random
+from typing import Any, Final
+
+import grpc.aio
+
+from lmerge import clock
+from lmerge.testing.sim import disk
+from lmerge.testing.sim.calls import Channel
+from lmerge.testing.sim.loop import PROCESS
+from lmerge.testing.sim.network import Network
+from lmerge.testing.sim.processes import Process
+from lmerge.testing.sim.trace import Trace
+
+#: The wall clock at the beginning of every run, in microseconds since the epoch.
+EPOCH_US: Final = 1_700_000_000_000_000
+
+
+class Blocks(Exception):
+    """The code under test would block for real."""
+
+
+@contextmanager
+def simulated(network: Network, random: Random, trace: Trace) -> Iterator[None]:
+    """The code under test sees the simulation instead of the machine."""
+    loop = network.loop
+
+    def wall_us() -> int:
+        process = PROCESS.get()
+        skew = process.skew_us if isinstance(process, Process) else 0
+        return EPOCH_US + int(loop.time() * 1e6) + skew
+
+    def channel(target: str, *_args: Any, **_options: Any) -> Channel:
+        process = PROCESS.get()
+        assert isinstance(process, Process), "only a process can connect"
+        return Channel(network, process, target)
+
+    with ExitStack() as stack:
+        for module in _users_of(clock.wall_us):
+            stack.enter_context(replaced(module, "wall_us", wall_us))
+        stack.enter_context(replaced(grpc.aio, "insecure_channel", channel))
+        stack.enter_context(replaced(sqlite3, "connect", disk.connect))
+        stack.enter_context(replaced(time, "sleep", _refusing(time.sleep)))
+        stack.enter_context(_log_to(trace))
+        clock.random.seed(random.getrandbits(64))
+        yield
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """``owner.name`` is ``value`` inside."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def _users_of(function: Any) -> list[Any]:
+    """The modules of lmerge that have bound a name to the wall clock."""
+    return [
+        module for name, module in list(sys.modules.items())
+        if name.partition(".")[0] == "lmerge" and getattr(module, "wall_us", None) is function
+    ]
+
+
+def _refusing(sleep: Any) -> Any:
+    """``sleep`` for other threads; for this one it is a fault."""
+    mine = threading.get_ident()
+
+    def refuse(seconds: float) -> None:
+        if threading.get_ident() == mine:
+            raise Blocks("time.sleep blocks; wait with asyncio")
+        sleep(seconds)
+
+    return refuse
+
+
+class _TraceHandler(logging.Handler):
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(logging.INFO)
+        self.trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        process = PROCESS.get()
+        words = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            words += f": {record.exc_info[1]!r}"
+        self.trace.say(process if process is not None else "-", words)
+
+
+@contextmanager
+def _log_to(trace: Trace) -> Iterator[None]:
+    """What lmerge logs goes to the trace and nowhere else."""
+    logger = logging.getLogger("lmerge")
+    before = logger.propagate, logger.level, logger.handlers[:], logger.disabled
+    logger.propagate, logger.handlers[:] = False, [_TraceHandler(trace)]
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.propagate, level, logger.handlers[:], logger.disabled = before
+        logger.setLevel(level)

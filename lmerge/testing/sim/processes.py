@@ -1,0 +1,96 @@
+"""Processes of a simulation: what can be paused and killed, with a clock and a disk of its own.
+
+A process is all tasks and callbacks that began in its context. Killing it is SIGKILL: no step of it runs any more,
+no ``finally`` and no destructor, and nothing is flushed. Pausing it is SIGSTOP: its steps wait, in their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from random import Random
+from typing import Any, Final
+
+from lmerge.testing.sim.disk import Disk
+from lmerge.testing.sim.loop import PROCESS, VirtualLoop
+
+RUNNING: Final = "running"
+PAUSED: Final = "paused"
+DEAD: Final = "dead"
+
+
+class Process:
+    """One life of one process. ``host`` is its machine: partitions are between hosts."""
+
+    def __init__(self, loop: VirtualLoop, host: str, name: str, random: Random) -> None:
+        self.loop = loop
+        self.host = host
+        self.name = name
+        self.state = RUNNING
+        self.skew_us = 0  # what its wall clock is wrong by
+        self.disk_s = (0.0001, 0.002)  # what a function in a thread takes, at least and at most
+        self.disk: Disk | None = None
+        self.when_dead: dict[Callable[[], None], None] = {}  # called when it is killed
+        self._random = random
+        self._held: list[asyncio.Handle] = []
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def is_alive(self) -> bool:
+        """Running or paused."""
+        return self.state != DEAD
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str = "") -> asyncio.Task[Any]:
+        """Run a coroutine as a task of this process."""
+        context = copy_context()
+        context.run(PROCESS.set, self)
+        task: asyncio.Task[Any] = context.run(self.loop.create_task, coroutine)
+        task.set_name(f"{self.name}: {name or task.get_name()}")
+        return task
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self.state == DEAD:
+            return
+        self.state = DEAD
+        for callback in list(self.when_dead):
+            callback()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self.state == RUNNING:
+            self.state = PAUSED
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        if self.state == PAUSED:
+            self.state = RUNNING
+            held, self._held = self._held, []
+            self.loop.release(held)
+
+    def unwind(self) -> None:
+        """The run is over: let what is held be cancelled."""
+        held, self._held = self._held, []
+        self.loop.release(held)
+
+    # The loop's side.
+
+    def holds(self, handle: asyncio.Handle) -> bool:
+        if self.state == RUNNING:
+            return False
+        self._held.append(handle)
+        return True
+
+    def executor_delay_s(self) -> float:
+        return self._random.uniform(*self.disk_s)
+
+    def function_begins(self) -> None:
+        if self.disk is not None:
+            self.disk.function_begins()
+
+    def function_ends(self) -> None:
+        if self.disk is not None and self.is_alive:
+            self.disk.function_ends()

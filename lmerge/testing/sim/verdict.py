@@ -1,0 +1,136 @@
+"""What every stream of a run is measured against: the reference TDB.
+
+All replicas present one reference, so a stream that is stable at S must hold exactly the reference's events with
+``complete_from <= Ve < S``, and of those that have begun before S and end later, every one, with any end from S on.
+That is more than legality and C1-C3: it finds a lost, doubled or wrong event at the first stable that freezes it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+
+from lmerge.core.batch import AnyBatch
+from lmerge.core.elements import INF, NEG_INF, STABLE, Event
+from lmerge.core.tdb import Tdb
+
+
+class Contradiction(Exception):
+    """A check of the simulation has failed."""
+
+
+class Reference:
+    """The events that every replica presents."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = sorted(events)
+        self._by_end = sorted(events, key=lambda event: event.ve)
+        self._ends = [event.ve for event in self._by_end]
+
+    def ending(self, start: int, end: int) -> list[Event]:
+        """Events with ``start <= Ve < end``."""
+        return self._by_end[bisect_left(self._ends, start):bisect_left(self._ends, end)]
+
+    def open_at(self, stable_point: int) -> Counter[tuple[int, bytes]]:
+        """(Vs, payload) of the events that are half frozen there."""
+        later = self._by_end[bisect_left(self._ends, stable_point):]
+        return Counter((event.vs, event.payload) for event in later if event.vs < stable_point)
+
+
+class Told(Tdb):
+    """A Tdb that keeps frozen events and can say which are new."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._remembered: list[Event] = []
+
+    def newly_frozen(self) -> list[Event]:
+        """Those since the last call."""
+        frozen = self.take_frozen()
+        self._remembered += frozen
+        return frozen
+
+    def events(self) -> list[Event]:
+        return sorted(self._remembered + super().events())
+
+
+class Checked:
+    """One stream, checked at each of its stables. ``doubtful``: stretches [start, end) of Ve of which nothing is known.
+
+    ``complete_from``: the stream is right for events with ``Ve >= complete_from``.
+    """
+
+    def __init__(self, name: str, reference: Reference, complete_from: int = NEG_INF) -> None:
+        self.name = name
+        self.reference = reference
+        self.complete_from = complete_from
+        self.doubtful: list[tuple[int, int]] = []
+        self.tdb = Told(name)
+        self.elements = 0
+        self._checked_to = complete_from
+
+    @property
+    def stable_point(self) -> int:
+        return self.tdb.stable_point
+
+    @property
+    def is_complete(self) -> bool:
+        """Everything was said."""
+        return self.tdb.stable_point == INF
+
+    def take(self, batch: AnyBatch) -> None:
+        """The stream says a batch. Raises InputViolation if it may not, Contradiction if it is wrong."""
+        has_stable = False
+        for row in batch.rows():
+            self.tdb.apply_row(row)
+            self.elements += 1
+            if row[0] == STABLE:
+                has_stable = True
+                self._check_frozen()
+        if has_stable:
+            self._check_open()
+
+    def begin_from(self, complete_from: int) -> None:
+        """From here on the stream is right for events with ``Ve >= complete_from`` only."""
+        self.complete_from = max(self.complete_from, complete_from)
+        self._checked_to = max(self._checked_to, complete_from)
+
+    def goes_on_at(self, stable_point: int) -> None:
+        """What ended before was said, and is not looked at here."""
+        self._checked_to = max(self._checked_to, stable_point)
+
+    def copied(self) -> Checked:
+        """What a reader writes down."""
+        return deepcopy(self, {id(self.reference): self.reference})
+
+    def doubt(self, start: int, end: int) -> None:
+        """The stream may be wrong about events that end in ``[start, end)``."""
+        self.doubtful.append((start, end))
+
+    def _check_frozen(self) -> None:
+        stable = self.tdb.stable_point
+        said = Counter(e for e in self.tdb.newly_frozen() if self._is_certain(e.ve))
+        due = Counter(e for e in self.reference.ending(self._checked_to, stable) if self._is_certain(e.ve))
+        self._checked_to = max(self._checked_to, stable)
+        if said != due:
+            lost, extra = sorted((due - said).elements()), sorted((said - due).elements())
+            raise Contradiction(f"{self.name} is stable at {stable}: lost {_list(lost)}; wrong {_list(extra)}")
+
+    def _check_open(self) -> None:
+        stable = self.tdb.stable_point
+        if stable < max([self.complete_from, *(end for _, end in self.doubtful)]):
+            return
+        said = Counter((e.vs, e.payload) for e in self.tdb.live_events() if e.vs < stable)
+        due = self.reference.open_at(stable)
+        if said != due:
+            lost, extra = sorted((due - said).elements()), sorted((said - due).elements())
+            raise Contradiction(f"{self.name} is stable at {stable}: of what goes on it lacks {lost} and has {extra}")
+
+    def _is_certain(self, ve: int) -> bool:
+        return ve >= self.complete_from and not any(start <= ve < end for start, end in self.doubtful)
+
+
+def _list(events: Iterable[Event]) -> str:
+    return ", ".join(map(str, events)) or "nothing"

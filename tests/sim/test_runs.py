@@ -1,0 +1,72 @@
+"""Whole systems, one seed each: what was published is what every subscriber has read, whatever went wrong meanwhile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lmerge.testing.sim.scenario import FAULTS, scenario
+from lmerge.testing.sim.world import run
+
+SEEDS = 240
+CHUNK = 20
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+
+def kept_seeds() -> list[int]:
+    """Of seeds.txt: a number, then words."""
+    lines = (HERE / "seeds.txt").read_text().splitlines()
+    return [int(line.split()[0]) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def assert_good(seeds: list[int] | range) -> None:
+    reports = [result.report() for result in map(run, seeds) if not result.is_good]
+    assert not reports, "\n\n".join(reports[:2])
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_nothing_is_lost_or_doubled_or_contradicted(first: int) -> None:
+    assert_good(range(first, first + CHUNK))
+
+
+def test_seeds_that_have_found_something_find_nothing_any_more() -> None:
+    assert_good(kept_seeds())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(8))
+def test_nothing_goes_wrong_over_many_seeds(part: int) -> None:
+    count = int(os.environ.get("LMERGE_SEEDS", "1000"))
+    assert_good(range(1_000_000 + part, 1_000_000 + count, 8))
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    for seed in (3, 5, 8):
+        assert run(seed).digest == run(seed).digest
+
+
+def test_a_run_does_not_depend_on_the_hash_seed_or_the_process() -> None:
+    code = "import sys; from lmerge.testing.sim.world import run; print([run(int(s)).digest for s in sys.argv[1:]])"
+    seeds = [str(seed) for seed in range(12)]
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code, *seeds], check=True, capture_output=True, text=True, cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(said) == 1
+
+
+def test_the_seeds_of_the_suite_use_every_fault_case_and_engine() -> None:
+    plans = [scenario(seed) for seed in range(SEEDS)]
+    assert {kind for plan in plans for kind in (fault.kind for fault in plan.faults)} == set(FAULTS)
+    assert {plan.case for plan in plans} == {"r0", "r1", "r2", "r3", "r4"}
+    assert {plan.servers for plan in plans} == {1, 2}
+    assert {durable for plan in plans for durable in plan.durable} == {True, False}
+    assert {plan.feedback_lag is None for plan in plans} == {True, False}
