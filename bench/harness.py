@@ -79,6 +79,7 @@ class Panel:
     y: str
     lines: dict[str, dict[float, Measured]] = field(default_factory=dict)
     log: str = ""  # axes with a logarithmic scale: "", "x", "y" or "xy"
+    is_plain: bool = False  # lines without marks: for many points
 
     def add(self, line: str, x: float, measured: Measured) -> None:
         self.lines.setdefault(line, {})[x] = measured
@@ -111,8 +112,9 @@ def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
             above = [max(measured.values) - measured.median for _, measured in points]
             color, marker = looks[label]
             axis.errorbar(
-                [x for x, _ in points], middle, [below, above], label=label, color=color, marker=marker, markersize=5,
-                fillstyle="none", linewidth=1.2, capsize=2, linestyle="--" if "Python" in label else "-",
+                [x for x, _ in points], middle, [below, above], label=label, color=color,
+                marker="" if panel.is_plain else marker, markersize=5, fillstyle="none", linewidth=1.2,
+                capsize=0 if panel.is_plain else 2, linestyle="--" if "Python" in label else "-",
             )
         axis.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
         axis.set_xscale("log" if "x" in panel.log else "linear")

@@ -1,4 +1,4 @@
-"""`lmerge demo`: a merged stream of real flights survives the death of its replicas, and a judge says so.
+"""`lmerge demo`: a merged stream of real flights survives the death of replicas and servers, and a judge says so.
 
 Mounted by `main`. Exit code 0: the merged table is what DuckDB computes from the raw one, nothing is lost, twice or
 contradicted, and every replica that was killed came back. 1: it is not so, or something did not work. 2: a usage
@@ -34,18 +34,22 @@ def demo(
     days: Annotated[int | None, typer.Option(help="Only the first so many days of those months.", min=1)] = None,
     seconds: Annotated[float, typer.Option(help="How long the replay takes.", min=2.0, max=3600.0)] = REPLAY_S,
     kills: Annotated[int, typer.Option(help="How often the winning replica is killed.", min=0, max=2)] = 2,
+    server_kills: Annotated[int, typer.Option(help="How often one of the two servers is killed.", min=0, max=1)] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Print lines, also in a terminal.")] = False,
     picture: Annotated[
         Path | None, typer.Option(help="Save the view after the first kill, and the verdict, as SVG.", dir_okay=False)
     ] = None,
 ) -> None:
-    """Merge three replicas of a year of flights, kill the winner, twice, and compare with what must come out."""
+    """Merge three replicas of a year of flights on two servers; kill the winner, twice, and a server; judge the output.
+
+    Exit code 0: nothing is lost, twice or wrong, and all that was killed came back.
+    """
     console = Console(stderr=as_json)
     view = View(console, is_live=console.is_terminal and not plain)
     require_packages()
     with view:
-        verdict = run_demo(Options(parse_days(months, days), seconds, kills), view)
+        verdict = run_demo(Options(parse_days(months, days), seconds, kills, server_kills), view)
     _show(verdict, console, view)
     if as_json:
         typer.echo(json.dumps(verdict.as_json()))

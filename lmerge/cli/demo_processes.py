@@ -1,14 +1,13 @@
-"""The processes of `lmerge demo`: a real server, real replicas, started, killed, and never left behind.
+"""The processes of `lmerge demo`: real servers, real replicas, started, killed, and never left behind.
 
-Called by `demo_run`. Children run in sessions of their own, so that Ctrl-C in the terminal reaches the demo alone,
-which then ends them in order. Should the demo itself be killed, replicas leave because their standard input ends,
-and the server because Linux tells it of its parent's death.
+Called by `demo_servers` and `demo_fleet`. Children run in sessions of their own, so that Ctrl-C in the terminal
+reaches the demo alone, which then ends them in order. Should the demo itself be killed, replicas leave because their
+standard input ends, and servers because Linux tells them of their parent's death.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import queue
 import signal
@@ -25,7 +24,13 @@ from lmerge.errors import Unavailable
 READY_S_MAX = 30.0  # importing gRPC takes under a second; a loaded CI machine may need many times that
 END_S_MAX = 10.0  # a drain takes well under a second; then the process is killed
 STDERR_LINES_SHOWN = 12
-POLL_S = 0.02
+# PR_SET_PDEATHSIG, SIGTERM: it outlives exec. Said by the child itself, because a hook between fork and exec would fork
+# the parent with gRPC's threads in it.
+_TIE = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); "
+    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+)
+_BOUND = ("-c", _TIE) if sys.platform == "linux" else ()
 
 
 class Child:
@@ -36,8 +41,8 @@ class Child:
         self.messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._stderr = (folder / f"{name}.log").open("ab+")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._stderr, start_new_session=True, preexec_fn=_die_with_parent if bound else None,
+            [sys.executable, *(_BOUND if bound else ()), "-m", module, *arguments], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True,
         )
         threading.Thread(target=self._read, name=f"output of {name}", daemon=True).start()
 
@@ -105,40 +110,5 @@ class Child:
                     stream.close()
 
 
-def start_server(folder: Path) -> tuple[Child, str]:
-    """``lmerge serve`` on free ports: the process, and its address. Raises Unavailable with its log."""
-    ready = folder / "ready.json"
-    arguments = ["serve", "--host", "127.0.0.1", "--port", "0", "--http-port", "0", "--ready-file", str(ready)]
-    server = Child("server", "lmerge", arguments, folder, bound=True)
-    deadline = time.monotonic() + READY_S_MAX
-    try:
-        while time.monotonic() < deadline:
-            if server.exit_code is not None:
-                raise server.failure("did not start")
-            address = _address(ready)
-            if address is not None:
-                return server, address
-            time.sleep(POLL_S)
-        raise server.failure(f"was not ready after {READY_S_MAX:.0f} s")
-    except BaseException:
-        server.end(at_s=time.monotonic())
-        raise
-
-
-def _address(ready: Path) -> str | None:
-    """The address in the server's ready file; None while that is not there, or not whole."""
-    try:
-        ports = json.loads(ready.read_text())
-    except (OSError, ValueError):
-        return None
-    return f"127.0.0.1:{ports['port']}"
-
-
 def _how_it_ended(code: int) -> str:
     return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-
-
-def _die_with_parent() -> None:
-    """Between fork and exec: SIGTERM when the parent dies. The one caller is single-threaded then."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG

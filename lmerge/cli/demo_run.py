@@ -1,4 +1,4 @@
-"""The run of `lmerge demo`: server, replicas, subscriber, two murders, and the judge.
+"""The run of `lmerge demo`: servers, replicas, subscriber, three murders, and the judge.
 
 Called by `demo`. The main thread conducts: it looks at processes and counters ten times a second, kills, restarts,
 draws. A second thread does nothing but read the subscription into the ledger, so that the gaps which it measures
@@ -21,10 +21,12 @@ from lmerge.cli.demo_fleet import MERGE, Fleet
 from lmerge.cli.demo_judge import Judge
 from lmerge.cli.demo_ledger import Ledger
 from lmerge.cli.demo_observe import Observation, observe
-from lmerge.cli.demo_processes import END_S_MAX, READY_S_MAX, start_server
+from lmerge.cli.demo_processes import END_S_MAX, READY_S_MAX
+from lmerge.cli.demo_servers import SERVERS, Servers
 from lmerge.cli.demo_verdict import Kill, Output, Verdict
 from lmerge.cli.demo_view import Scene, View
 from lmerge.client import Subscriber
+from lmerge.client.follower import JOINED
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import Unavailable
 from replicas.flights.flight import DAY
@@ -39,6 +41,9 @@ LOAD_S_MAX = 60.0  # the year takes 3 s on a free core
 KILL_WINDOW_S = 2.0  # the stall "around a kill" is looked for in this time after it
 # At these parts of the way the winner is killed, and its next life starts: on a slow machine it loads for a while.
 KILLS = ((0.20, 0.34), (0.55, 0.68))
+# And one of the two servers.
+SERVER_KILL = (0.40, 0.48)
+VICTIM = SERVERS - 1  # the first is asked how the merge fares
 
 
 class Options(NamedTuple):
@@ -47,6 +52,7 @@ class Options(NamedTuple):
     days: Days
     seconds: float
     kills: int = len(KILLS)
+    server_kills: int = 1
 
     @property
     def speed(self) -> float:
@@ -57,9 +63,11 @@ class Options(NamedTuple):
 class Race:
     """One replay in progress: the acts of the play, and what the view and the verdict need to know."""
 
-    def __init__(self, options: Options, address: str, fleet: Fleet, ledger: Ledger) -> None:
-        self.options, self.address, self.fleet, self.ledger = options, address, fleet, ledger
+    def __init__(self, options: Options, servers: Servers, fleet: Fleet, ledger: Ledger) -> None:
+        self.options, self.servers, self.fleet, self.ledger = options, servers, fleet, ledger
         self.kills: list[Kill] = []
+        self.server_kills: list[Kill] = []
+        self.joined_servers = 0  # that the subscriber counts on
         self.news: list[tuple[float, str]] = []
         self.began_s = time.monotonic()
         self.observation = Observation()
@@ -89,6 +97,8 @@ class Race:
         """Look, and act where it is time to."""
         for name in self.fleet.listen():
             self._joined(name)
+        self.servers.check()
+        self._look_for_server()
         now = time.monotonic()
         if now >= self._next_observation_s:
             self._next_observation_s = now + OBSERVE_S
@@ -99,7 +109,7 @@ class Race:
 
     def look(self) -> None:
         """Ask the server."""
-        self.observation = observe(self.address, MERGE)
+        self.observation = observe(self.servers.first, MERGE)
         self.fleet.observe(self.observation.inputs)
 
     def scene(self) -> Scene:
@@ -115,13 +125,14 @@ class Race:
             self.elapsed_s, self.fleet.flights, self.progress, self.ledger.stable_point, self.ledger.elements, rate,
             seen.live_events, seen.survives_losses, seen.algorithm, self.ledger.idle_s(now) * 1e3,
             self.ledger.longest_gap_s * 1e3, self.fleet.scenes(self.ledger.stable_point), tuple(self.news),
+            self.servers.up, SERVERS,
         )
 
-    def finished_kills(self) -> tuple[Kill, ...]:
+    def finished(self, kills: list[Kill]) -> tuple[Kill, ...]:
         """The kills, each with the stall around it."""
         return tuple(
             kill._replace(stall_ms=self.ledger.stall(since, since + KILL_WINDOW_S).longest_ms)
-            for kill in self.kills for since in [self.began_s + kill.at_s]
+            for kill in kills for since in [self.began_s + kill.at_s]
         )
 
     def _act(self) -> None:
@@ -133,6 +144,23 @@ class Race:
             if self.fleet.replicas[kill.replica].state == "killed" and self.progress >= back_at:
                 self.tell(f"{kill.replica} starts again: a new process, with nothing but the raw table")
                 self.fleet.launch(kill.replica)
+        self._act_on_server()
+
+    def _act_on_server(self) -> None:
+        if not self.server_kills and self.options.server_kills and self.progress >= SERVER_KILL[0]:
+            pid = self.servers.kill(VICTIM)
+            self.server_kills.append(Kill(f"server {VICTIM + 1}", pid, self.elapsed_s, 0.0))
+            self.tell(f"SIGKILL to server {VICTIM + 1} (process {pid}), one of the {SERVERS} that everybody talks to")
+        elif self.server_kills and self.servers.up < SERVERS and self.progress >= SERVER_KILL[1]:
+            self.tell(f"server {VICTIM + 1} starts again, with nothing but its port")
+            self.servers.start(VICTIM)
+
+    def _look_for_server(self) -> None:
+        """Whether the server that was killed counts again for the subscriber."""
+        for i, kill in enumerate(self.server_kills):
+            if kill.rejoined_s is None and self.servers.up == SERVERS and self.joined_servers == SERVERS:
+                self.server_kills[i] = kill._replace(rejoined_s=self.elapsed_s)
+                self.tell(f"{kill.replica} has joined again")
 
     def _kill(self) -> None:
         name, share = self.fleet.winner(spared={kill.replica for kill in self.kills})
@@ -153,13 +181,13 @@ def run_demo(options: Options, view: View) -> Verdict:
     total_began_s = time.monotonic()
     with _signals_as_exceptions(), tempfile.TemporaryDirectory(prefix="lmerge-demo-") as scratch:
         folder = Path(scratch)
-        server, address = start_server(folder)
-        fleet = Fleet(address, options.days, options.speed, folder)
+        servers = Servers(folder)
+        fleet = Fleet(servers.addresses, options.days, options.speed, folder)
         ledger = Ledger()
         gc.freeze()  # what is loaded by now stays: looking through it again and again would only pause the reader
         try:
-            race = Race(options, address, fleet, ledger)
-            failures = _subscribe(address, ledger)
+            race = Race(options, servers, fleet, ledger)
+            failures = _subscribe(race)
             _load(race, view)
             _replay(race, view, failures)
             replay_s = race.elapsed_s
@@ -169,14 +197,15 @@ def run_demo(options: Options, view: View) -> Verdict:
             with _deaf():
                 deadline = time.monotonic() + END_S_MAX
                 fleet.end(at_s=deadline)
-                server.end(at_s=deadline)
+                servers.end(at_s=deadline)
     with Judge(options.days) as judge:
         raw, comparison = judge.counts(), judge.compare(ledger.events())
     seen = race.observation
     return Verdict(
         (options.days.first.isoformat(), options.days.last.isoformat()), raw, comparison,
         Output.of(ledger),
-        ledger.stall(), race.finished_kills(), options.kills,
+        ledger.stall(), race.finished(race.kills), options.kills, race.finished(race.server_kills),
+        options.server_kills,
         {name: replica.totals for name, replica in fleet.replicas.items()},
         seen.algorithm, seen.algorithm_reason, seen.policy, seen.engine, replay_s, time.monotonic() - total_began_s,
     )
@@ -211,17 +240,23 @@ def _replay(race: Race, view: View, failures: list[BaseException]) -> None:
     view.show(race.scene())
 
 
-def _subscribe(address: str, ledger: Ledger) -> list[BaseException]:
-    """Start the thread that reads the merged stream into ``ledger``; what went wrong in it, if anything."""
+def _subscribe(race: Race) -> list[BaseException]:
+    """Start the thread that reads the merged stream into the ledger; what went wrong in it, if anything."""
+    ledger = race.ledger
     failures: list[BaseException] = []
     attached = threading.Event()
 
     def read() -> None:
         try:
-            with Subscriber(address, MERGE, name="demo") as subscriber:
+            with Subscriber(race.servers.addresses, MERGE, name="demo") as subscriber:
                 attached.set()
+                next_look_s = 0.0
                 for batch in subscriber.batches():
-                    ledger.take(batch, time.monotonic())
+                    now = time.monotonic()
+                    ledger.take(batch, now)
+                    if now >= next_look_s:
+                        next_look_s = now + OBSERVE_S
+                        race.joined_servers = sum(source.state == JOINED for source in subscriber.sources)
                     if ledger.is_complete:
                         return
         except BaseException as error:

@@ -37,10 +37,10 @@ class ReplicaTotals(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """One SIGKILL. Times in seconds since the replay began; ``rejoined_s`` None: it never came back.
+    """One SIGKILL, of a replica or a server. Times in seconds since the replay began.
 
-    ``share``: of the output at that time, how much the victim was causing. ``stall_ms``: the longest pause of the
-    output in the two seconds from the kill.
+    ``rejoined_s`` None: it never came back. ``share``: of the output at that time, how much the victim was causing; 0
+    for a server. ``stall_ms``: the longest pause of the output in the two seconds from the kill.
     """
 
     replica: str
@@ -82,6 +82,8 @@ class Verdict(NamedTuple):
     stall: Stall
     kills: tuple[Kill, ...]
     kills_planned: int
+    server_kills: tuple[Kill, ...]
+    server_kills_planned: int
     replicas: dict[str, ReplicaTotals]
     algorithm: str
     algorithm_reason: str
@@ -102,15 +104,21 @@ class Verdict(NamedTuple):
             problems.append(f"{c.merged:,} events merged, {c.expected:,} expected")
         if c.expected == 0:
             problems.append("no flights on those days: nothing was shown")
-        if len(self.kills) < self.kills_planned:
-            problems.append(f"only {len(self.kills)} of {self.kills_planned} kills took place")
-        problems += [f"{kill.replica} did not join again" for kill in self.kills if kill.rejoined_s is None]
+        done, planned = len(self.all_kills), self.kills_planned + self.server_kills_planned
+        if done < planned:
+            problems.append(f"only {done} of {planned} kills took place")
+        problems += [f"{kill.replica} did not join again" for kill in self.all_kills if kill.rejoined_s is None]
         return problems
 
     @property
     def is_good(self) -> bool:
         """The exit code says the same."""
         return not self.problems()
+
+    @property
+    def all_kills(self) -> tuple[Kill, ...]:
+        """Of replicas and servers, in the order of time."""
+        return tuple(sorted((*self.kills, *self.server_kills), key=lambda kill: kill.at_s))
 
     @property
     def elements_in(self) -> int:
@@ -145,6 +153,10 @@ class Verdict(NamedTuple):
             "longest_stall_ms": round(self.stall.longest_ms, 1),
             "median_gap_ms": round(self.stall.median_ms, 1),
             "kills": [_rounded(kill._asdict()) for kill in self.kills],
+            "server_kills": [
+                {("server" if name == "replica" else name): value for name, value in _rounded(kill._asdict()).items()}
+                for kill in self.server_kills
+            ],
             "replicas": {
                 name: {**totals._asdict(), "share": round(self.share(name), 4)}
                 for name, totals in self.replicas.items()

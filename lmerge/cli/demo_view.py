@@ -60,6 +60,8 @@ class Scene(NamedTuple):
     longest_gap_ms: float
     replicas: tuple[ReplicaScene, ...]
     news: tuple[tuple[float, str], ...]
+    servers_up: int = 1
+    servers: int = 1
 
 
 class View:
@@ -125,7 +127,8 @@ def draw(scene: Scene) -> RenderableType:
     news = Text("\n").join(Text.assemble((f"{at_s:6.1f} s  ", "dim"), text) for at_s, text in scene.news[-NEWS_SHOWN:])
     return Panel(
         Group(head, Text(), _replica_table(scene), Text(), _output_lines(scene), Text(), news),
-        title="lmerge demo: three replicas, one stream", title_align="left", border_style="blue", padding=(1, 2),
+        title="lmerge demo: three replicas, two servers, one stream", title_align="left", border_style="blue",
+        padding=(1, 2),
     )
 
 
@@ -158,6 +161,8 @@ def _output_lines(scene: Scene) -> Table:
         Text("output", style="bold"), f"{scene.output_rate:,.0f} elements/s", f"{scene.output_elements:,} in all",
         f"{scene.live_events:,} live events",
     )
+    servers = Text(f"{scene.servers_up} of {scene.servers} up", style="green" if scene.servers_up > 1 else "bold red")
+    lines.add_row(Text("servers", style="bold"), servers, "", "")
     lines.add_row(
         Text("pause", style="bold"), f"{scene.last_gap_ms:.0f} ms now", f"{scene.longest_gap_ms:.0f} ms longest",
         Text(f"survives {redundancy} {losses}", style="green" if redundancy else "bold red"),
@@ -178,7 +183,7 @@ def draw_verdict(verdict: Verdict) -> RenderableType:
         (f"{c.duplicates:,}", "duplicates"),
         (f"{v.contradictions:,}", "contradictions"),
         (f"{v.stall.longest_ms:.0f} ms", f"longest output stall (median gap {v.stall.median_ms:.0f} ms)"),
-        *((f"{kill.stall_ms:.0f} ms", _kill_text(kill)) for kill in v.kills),
+        *((f"{kill.stall_ms:.0f} ms", _kill_text(kill)) for kill in v.all_kills),
         (f"{v.elements_in:,}", f"elements in, {v.output.elements:,} out, in {v.replay_s:.0f} s of replay"),
     ):
         facts.add_row(number, text)
@@ -199,7 +204,8 @@ def _raw_text(verdict: Verdict) -> str:
 
 def _kill_text(kill: Kill) -> str:
     back = "never came back" if kill.rejoined_s is None else f"back at {kill.rejoined_s:.1f} s"
-    return f"around the kill of {kill.replica} at {kill.at_s:.1f} s, which made {kill.share:.0%} of the output; {back}"
+    made = f", which made {kill.share:.0%} of the output" if kill.share else ""
+    return f"around the kill of {kill.replica} at {kill.at_s:.1f} s{made}; {back}"
 
 
 def _totals_table(verdict: Verdict) -> Table:
@@ -225,7 +231,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         f"expected by DuckDB: {c.expected:,} events; merged: {c.merged:,}",
         f"lost {c.lost:,}, duplicates {c.duplicates:,}, contradictions {v.contradictions:,}",
         f"longest output stall {v.stall.longest_ms:.0f} ms (median gap {v.stall.median_ms:.0f} ms)",
-        *(f"longest output stall {kill.stall_ms:.0f} ms {_kill_text(kill)}" for kill in v.kills),
+        *(f"longest output stall {kill.stall_ms:.0f} ms {_kill_text(kill)}" for kill in v.all_kills),
         *(f"{name}: {t.elements:,} elements in, {t.late:,} late, {v.share(name):.0%} of the output"
           for name, t in v.replicas.items()),
         f"output: {v.output.elements:,} elements in {v.replay_s:.0f} s",

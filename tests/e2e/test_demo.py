@@ -53,8 +53,8 @@ def descendants(pid: int) -> set[int]:
 
 
 def test_a_killed_winner_costs_nothing_and_the_verdict_says_so() -> None:
-    with demo("--seconds", "15", "--kills", "1", "--json") as process:
-        stdout, stderr = process.communicate(timeout=120)
+    with demo("--seconds", "24", "--kills", "1", "--server-kills", "1", "--json") as process:
+        stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 0, stderr
     verdict = json.loads(stdout)
     assert verdict["ok"] is True
@@ -64,6 +64,9 @@ def test_a_killed_winner_costs_nothing_and_the_verdict_says_so() -> None:
     assert verdict["longest_stall_ms"] > 0
     (kill,) = verdict["kills"]
     assert kill["rejoined_s"] > kill["at_s"] > 0
+    (server_kill,) = verdict["server_kills"]
+    assert server_kill["server"] == "server 2"
+    assert server_kill["rejoined_s"] > server_kill["at_s"] > 0
     assert verdict["replicas"][kill["replica"]]["incarnations"] == 2
     assert all(totals["inserts"] > 0 for totals in verdict["replicas"].values())
     assert "SIGKILL" in stderr
@@ -77,7 +80,7 @@ def test_an_interrupted_demo_leaves_no_process_behind(number: signal.Signals) ->
             if "the replay begins" in line:
                 break
         children = descendants(process.pid)
-        assert len(children) == 4, "a server and three replicas"
+        assert len(children) == 5, "two servers and three replicas"
         os.kill(process.pid, number)
         assert process.wait(30) == 130
         assert not [child for child in children if is_running(child)]
@@ -90,7 +93,7 @@ def test_a_killed_demo_takes_its_processes_with_it() -> None:
             if "the replay begins" in line:
                 break
         children = descendants(process.pid)
-        assert len(children) == 4
+        assert len(children) == 5
         process.kill()
         process.wait()
         gone = threading.Event()

@@ -1,0 +1,15 @@
+"""``lmerge`` with its CPU seconds printed at the end: ``python -m bench.cpu_of READY_FILE serve ...``."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from lmerge.cli.main import main
+
+if __name__ == "__main__":
+    ready, *arguments = sys.argv[1:]
+    try:
+        main([*arguments, "--ready-file", ready])
+    finally:
+        print(time.process_time(), flush=True)

@@ -1,0 +1,238 @@
+"""How much faster do two plans with opposite strengths finish if the merge tells the slower one what nobody needs?
+
+Figure 10 of the paper (VI.E.3). Two plans of one query, each a process with a core to itself at best, select events by
+a function of a field x. Plan 0 computes it expensively for small x, plan 1 for large x; both come to the same result.
+200,000 events come in batches of small and of large x, by turns, 10,000 to 30,000 in each. The ratio of the costs is
+the paper's: by its 176 and 163 s for a plan alone, and 34 s for the merge with feedback, an expensive element took
+about nine times as long as a cheap one. The work is real: rounds of a hash.
+
+Compared, in one run, seconds from the first element to the end of the merged output: each plan alone, the merge of both
+without feedback, the merge of both with it. The output must be the same in all of them. Target: at least 4 times faster
+than without feedback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import hashlib
+import os
+import tempfile
+import time
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from random import Random
+
+from bench.harness import Measured, Panel, begin, plot
+from bench.rig.fleet import MERGE, import_all, serve
+from bench.rig.processes import forked
+from bench.rig.stream import mixed
+from lmerge.core.batch import BatchBuilder
+from lmerge.core.elements import INF, INSERT, NEG_INF, Event
+from lmerge.core.tdb import Tdb
+from lmerge.wire.token import format_token
+
+COUNT = 200_000
+BATCH = (10_000, 30_000)
+CHEAP_US, EXPENSIVE_US = 40.0, 360.0
+STEP, LIFE = 100, 1_000  # of the stream's time
+STABLE_EVERY = 50  # elements; also what a plan hands over in one go
+LAG = 200 * STEP  # an input that is further behind is told
+TARGET = 4.0
+REPEATS = 3
+POINTS = 200
+RUNS = {"plan 0 alone": (0,), "plan 1 alone": (1,), "merge of both": (0, 1), "merge of both, feedback": (0, 1)}
+
+
+@dataclass(frozen=True)
+class Query:
+    """The source and the function. ``turns``: the numbers of events at which x goes from small to large or back."""
+
+    count: int
+    turns: tuple[int, ...]
+    cheap_rounds: int
+    expensive_rounds: int
+
+    def x(self, at: int) -> int:
+        """Small: below 1000; large: from 1000 on."""
+        return mixed(at) % 1000 + 1000 * (bisect_right(self.turns, at) % 2)
+
+    def is_expensive(self, plan: int, x: int) -> bool:
+        return (x < 1000) == (plan == 0)
+
+    def selects(self, at: int, x: int, plan: int) -> bool:
+        """Four of five events. Both plans work it out; one takes longer."""
+        work(self.expensive_rounds if self.is_expensive(plan, x) else self.cheap_rounds)
+        return (x * 31 + at) % 5 != 0
+
+    def expected(self) -> list[Event]:
+        """What the output must be."""
+        return [
+            Event(at * STEP, b"%d" % x, at * STEP + LIFE)
+            for at in range(self.count) for x in [self.x(at)] if (x * 31 + at) % 5 != 0
+        ]
+
+
+def work(rounds: int) -> None:
+    """So many rounds of a hash; other threads of the process go on meanwhile."""
+    hashlib.pbkdf2_hmac("sha256", b"x", b"salt", rounds)
+
+
+def round_us() -> float:
+    """What a round takes here."""
+    took = []
+    for _ in range(7):
+        began = time.perf_counter()
+        work(20_000)
+        took.append(time.perf_counter() - began)
+    return min(took) / 20_000 * 1e6
+
+
+def query(count: int, batch: tuple[int, int], seed: int = 10) -> Query:
+    """Batches of random sizes until there are enough events."""
+    random, turns = Random(seed), [0]
+    while turns[-1] < count:
+        turns.append(turns[-1] + random.randint(*batch))
+    one_us = round_us()
+    return Query(count, tuple(turns[1:]), round(CHEAP_US / one_us), round(EXPENSIVE_US / one_us))
+
+
+def plan(target: str, which: int, asked: Query, told: Connection) -> None:
+    """The process of one plan. It waits for a word, works, and tells how many elements it left out."""
+    from lmerge import FastForward, Publisher
+
+    forward = FastForward()
+    with Publisher(
+        target, MERGE, f"plan {which}", properties=("key",), on_fast_forward=forward, buffer_bytes_max=64 * 1024,
+    ) as publisher:
+        told.send("ready")
+        told.recv()
+        builder = BatchBuilder()
+        for at in range(asked.count):
+            vs = at * STEP
+            if forward.wants(vs + LIFE):
+                x = asked.x(at)
+                if asked.selects(at, x, which):
+                    builder.insert(b"%d" % x, vs, vs + LIFE)
+            if at % STABLE_EVERY == STABLE_EVERY - 1:
+                builder.stable(vs)
+                publisher.publish(builder.build())
+                builder = BatchBuilder()
+        builder.stable(INF)
+        publisher.publish(builder.build())
+        publisher.flush()
+        told.send(forward.count)
+        told.recv()  # attached until the output is complete: an input that leaves would be another thing to measure
+
+
+def read(target: str, told: Connection) -> None:
+    """The reader's process: it tells (moments, inserts, events) of the whole output, whenever it connects."""
+    gc.disable()
+    told.send(asyncio.run(_read(target)))
+
+
+async def _read(target: str) -> tuple[array[float], array[int], list[Event]]:
+    from lmerge.client import AsyncSubscriber
+
+    tdb, moments, inserts = Tdb("output"), array("d"), array("I")
+    async for batch in AsyncSubscriber(target, MERGE, resume=format_token(MERGE, NEG_INF)).batches():
+        tdb.apply_batch(batch)
+        moments.append(time.monotonic())
+        inserts.append(batch.kinds.count(INSERT))
+        if tdb.stable_point == INF:
+            break
+    return moments, inserts, tdb.events()
+
+
+@dataclass
+class Run:
+    """One run: seconds, the output over time, and what the plans left out."""
+
+    seconds: float
+    moments: list[float]
+    inserts: list[int]
+    is_right: bool
+    left_out: list[int]
+
+
+def run(name: str, asked: Query, expected: list[Event]) -> Run:
+    """Plans, one server, one reader, all processes."""
+    closing = ("--closing", "any")  # the end of the faster plan is the end
+    options = (*closing, "--feedback", str(LAG)) if "feedback" in name else closing
+    with tempfile.TemporaryDirectory(prefix="lmerge-feedback-", ignore_cleanup_errors=True) as scratch:
+        folder = Path(scratch)
+        server, port = serve("server", folder, *options)
+        target = f"127.0.0.1:{port}"
+        processes = [server]
+        try:
+            plans = [forked(f"plan {which}", folder, plan, target, which, asked) for which in RUNS[name]]
+            processes += plans
+            for process in plans:
+                assert process.hear() == "ready"
+            reader = forked("reader", folder, read, target)
+            processes.append(reader)
+            began_s = time.monotonic()
+            for process in plans:
+                process.say("go")
+            moments, inserts, events = reader.hear()
+            left_out = [
+                process.hear() for process in plans if process.told is not None and process.told.poll(1.0)
+            ]
+        finally:
+            for process in processes:
+                process.kill()
+    return Run(
+        moments[-1] - began_s, [moment - began_s for moment in moments], list(inserts), events == expected, left_out,
+    )
+
+
+
+
+def add_curve(panel: Panel, name: str, found: Run) -> None:
+    """Elements out over time."""
+    total, following = 0, 0.0
+    for moment, inserts in zip(found.moments, found.inserts):
+        total += inserts
+        if moment >= following or moment == found.moments[-1]:
+            panel.add(name, moment, Measured(name, [total / 1e3], ""))
+            following = moment + found.seconds / POINTS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.feedback")
+    parser.add_argument("--quick", action="store_true", help="20,000 events, once; nothing is written")
+    options = parser.parse_args()
+    import_all()
+    report = begin((__doc__ or "").splitlines()[0])
+    part = 10 if options.quick else 1
+    asked = query(COUNT // part, (BATCH[0] // part, BATCH[1] // part))
+    expected = asked.expected()
+    report.note(
+        f"{asked.count:,} events, {sum(turn < asked.count for turn in asked.turns)} turns; a cheap element "
+        f"{CHEAP_US:g} us of hashing, an expensive one {EXPENSIVE_US:g} us"
+    )
+    panel = Panel("elements of the merged output", "s", "thousands of events", is_plain=True)
+    rows = {}
+    for name in RUNS:
+        runs = [run(name, asked, expected) for _ in range(1 if options.quick else REPEATS)]
+        rows[name] = report.add(name, [found.seconds for found in runs], "s")
+        right = all(found.is_right for found in runs)
+        report.note(
+            f"{name}: output {'as expected' if right else 'WRONG'}; left out by the plans {runs[0].left_out}; "
+            f"load {os.getloadavg()[0]:.1f}"
+        )
+        add_curve(panel, name, runs[0])
+    without, with_it = rows["merge of both"].median, rows["merge of both, feedback"].median
+    ratio = without / with_it
+    report.note(f"target {TARGET:g} times faster: {'reached' if ratio >= TARGET else 'MISSED'} ({ratio:.1f} times)")
+    if not options.quick:
+        report.save("feedback")
+        plot("feedback", "Two plans of opposite strengths, merged with and without feedback", [panel], columns=1)
+
+
+if __name__ == "__main__":
+    main()

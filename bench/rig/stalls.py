@@ -1,0 +1,89 @@
+"""From the moments of output and of faults to distributions of stalls.
+
+The stall of a fault is the longest time without output that begins in the window from the fault to one second after it,
+or to the next fault if that comes sooner; of the one that the fault itself falls into, what comes after the fault. So
+each stall belongs to one fault. ``CONTROL`` is a fault that breaks nothing: what its windows show is the machine.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+from bench.harness import Measured, Panel, Report
+
+WINDOW_S = 1.0
+CONTROL = "nothing (control)"
+POINTS = 60  # of a plotted distribution
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What was broken at monotonic time ``at_s``, and how long until everybody had joined again."""
+
+    kind: str
+    victim: str
+    at_s: float
+    whole_s: float = 0.0
+
+
+def stall_ms(arrivals: Sequence[float], since_s: float, until_s: float) -> float:
+    """The longest time without an arrival that begins in the window; arrivals ascend."""
+    first, last = bisect_left(arrivals, since_s), bisect_left(arrivals, until_s)
+    return max((after - before for before, after in pairwise([since_s, *arrivals[first:last + 1]])), default=0.0) * 1e3
+
+
+def stalls_of(arrivals: Sequence[float], faults: Sequence[Fault], window_s: float = WINDOW_S) -> dict[str, list[float]]:
+    """Milliseconds by kind of fault, in order of time."""
+    found: dict[str, list[float]] = {}
+    for fault, following in zip(faults, [*faults[1:], None]):
+        until_s = fault.at_s + window_s
+        if following is not None:
+            until_s = min(until_s, following.at_s)
+        found.setdefault(fault.kind, []).append(stall_ms(arrivals, fault.at_s, until_s))
+    return found
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    """The smallest value that ``part`` of all do not exceed."""
+    return sorted(values)[min(int(len(values) * part), len(values) - 1)]
+
+
+def add_rows(report: Report, what: str, values: list[float]) -> None:
+    """p50, p99 and the largest of a distribution."""
+    report.add(f"{what} ({len(values):,}): p50", [median(values)], "ms")
+    report.add(f"{what} ({len(values):,}): p99", [percentile(values, 0.99)], "ms")
+    report.add(f"{what} ({len(values):,}): largest", [max(values)], "ms")
+
+
+def add_distribution(panel: Panel, line: str, values: Sequence[float]) -> None:
+    """The part of the values that exceed x, so that the rare long ones can be seen."""
+    ordered = sorted(values)
+    count = len(ordered)
+    steps = sorted({min(int(count * (1 - 10 ** (-3.2 * at / POINTS))), count - 1) for at in range(POINTS + 1)})
+    for at in (*steps, count - 1):
+        panel.add(line, max(ordered[at], 0.1), Measured(line, [(count - at) / count], ""))
+
+
+def verdict(report: Report, what: str, values: Sequence[float], target_ms: float) -> bool:
+    """Whether the p99 is within the target, as a note."""
+    reached = percentile(values, 0.99)
+    report.note(
+        f"target {what}: p99 <= {target_ms:g} ms: {'reached' if reached <= target_ms else 'MISSED'} "
+        f"({reached:.1f} ms over {len(values):,})"
+    )
+    return reached <= target_ms
+
+
+def cpu_seconds() -> tuple[float, float]:
+    """Seconds of all cores since the start of the machine: (all, idle). (0, 0) where it is not known."""
+    try:
+        fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    except OSError:
+        return 0.0, 0.0
+    return sum(fields) / os.sysconf("SC_CLK_TCK"), (fields[3] + fields[4]) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,102 @@
+"""What benchmarks decide by: slopes of memory, the two plans' query, the shape of bursts and congestion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bench.bursty import bursts, delay_ms
+from bench.congestion import CONGESTED, congested
+from bench.feedback import Query, query
+from bench.rig import wan
+from bench.soak import Slope, slope
+
+
+def memory(rise_mb_per_h: float, noise_mb: float, minutes: int = 48) -> list[tuple[float, float]]:
+    random = Random(3)
+    return [(at * 5.0, 100 + rise_mb_per_h * at * 5 / 3600 + random.gauss(0, noise_mb)) for at in range(minutes * 12)]
+
+
+def test_a_leak_is_found_under_noise() -> None:
+    found = slope(memory(5.0, 0.5))
+    assert found.mb_per_h == pytest.approx(5.0, abs=0.6)
+    assert not found.is_flat
+
+
+def test_noise_alone_is_flat() -> None:
+    assert slope(memory(0.0, 2.0)).is_flat
+    assert slope(memory(0.0, 0.0)) == pytest.approx(Slope(0.0, 0.0))
+
+
+def test_less_than_a_megabyte_an_hour_and_shrinking_are_flat() -> None:
+    assert slope(memory(0.9, 0.0)).is_flat
+    assert not slope(memory(1.1, 0.0)).is_flat
+    assert slope(memory(-50.0, 0.0)).is_flat
+
+
+def test_a_step_in_the_warm_part_is_no_steady_rise() -> None:
+    samples = [(second, mb + (4.0 if second > 2000 else 0.0)) for second, mb in memory(0.0, 0.3)]
+    found = slope(samples)
+    assert found.half_width > 0.5, "one step is a wide interval"
+
+
+# Two plans of opposite strengths.
+
+
+@pytest.fixture(scope="module")
+def asked() -> Query:
+    return query(20_000, (1_000, 3_000))
+
+
+def test_small_and_large_values_come_by_turns(asked: Query) -> None:
+    starts = (0, *(turn for turn in asked.turns if turn < asked.count))
+    assert 6 <= len(starts) <= 21
+    for number, start in enumerate(starts):
+        assert (asked.x(start) < 1000) == (number % 2 == 0)
+    sizes = [b - a for a, b in zip(starts, asked.turns, strict=False)]
+    assert all(1_000 <= size <= 3_000 for size in sizes)
+
+
+def test_the_plans_are_expensive_where_the_other_is_cheap_and_agree(asked: Query) -> None:
+    for at in range(0, asked.count, 997):
+        x = asked.x(at)
+        assert asked.is_expensive(0, x) != asked.is_expensive(1, x)
+        cheap = Query(asked.count, asked.turns, 1, 1)
+        assert cheap.selects(at, x, 0) == cheap.selects(at, x, 1)
+    assert asked.expensive_rounds == pytest.approx(9 * asked.cheap_rounds, rel=0.1)
+    assert len(asked.expected()) == pytest.approx(0.8 * asked.count, rel=0.05)
+
+
+# Bursts and congestion.
+
+
+def test_delays_are_those_of_the_paper() -> None:
+    random = Random(1)
+    values = [delay_ms(random) for _ in range(5_000)]
+    assert 0 <= min(values) <= max(values) <= 40
+    assert sum(values) / len(values) == pytest.approx(20, abs=0.5)
+    delay = bursts(0.004, 7)
+    hit = [value for value in (delay(0.0) for _ in range(50_000)) if value]
+    assert len(hit) / 50_000 == pytest.approx(0.004, abs=0.001)
+
+
+def test_two_streams_are_congested_at_once_and_one_never_is() -> None:
+    at_18 = [any(start <= 18.0 < end for start, end in periods) for periods in CONGESTED]
+    assert at_18 == [False, True, True, False]
+    assert CONGESTED[3] == ()
+    delay = congested(CONGESTED[1], lambda _: 0.0, 5)
+    assert delay(18.0) > 0 == delay(5.0)
+
+
+# The network.
+
+
+def test_a_line_with_delay_and_loss_says_why_it_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert wan.problem() is not None
+    monkeypatch.undo()
+    why = wan.problem()
+    assert why is None or "root" in why or "tun" in why or "Linux" in why or "ip" in why
+    assert Path("/dev/net/tun").exists() or why is not None
