@@ -23,6 +23,9 @@ from lmerge.wire.limits import ELEMENT_BYTES
 
 # A segment grows to so many times its snapshot: what snapshots may cost of the output.
 SNAPSHOTS_PER_SEGMENT: Final = 2
+# At a low rate messages are small, and each costs a resuming reader about 0.1 ms however few bytes it has: 4 MiB of
+# them would take it two seconds.
+MESSAGES_PER_SEGMENT: Final = 1_000
 
 
 class Segment:
@@ -155,7 +158,8 @@ class Journal:
         ):
             return True
         enough = SNAPSHOTS_PER_SEGMENT * segment.snapshot_bytes
-        if segment.message_bytes >= max(self._segment_bytes, enough):
+        is_long = segment.next - segment.first >= MESSAGES_PER_SEGMENT
+        if segment.message_bytes >= enough and (is_long or segment.message_bytes >= self._segment_bytes):
             return True
         is_old = self._retain_time is not None and stable_point - segment.stable_point >= self._retain_time
         return is_old and stable_point > NEG_INF and segment.message_bytes > enough

@@ -8,7 +8,7 @@ from lmerge.core.batch import EMPTY, Batch
 from lmerge.core.elements import NEG_INF, Insert, Stable
 from lmerge.service.changes import Changes
 from lmerge.service.fanout import Message
-from lmerge.service.journal import Journal
+from lmerge.service.journal import MESSAGES_PER_SEGMENT, Journal
 
 
 def live(count: int, stable_point: int) -> Batch:
@@ -50,6 +50,15 @@ def test_what_is_said_after_a_history_was_taken_is_not_in_it() -> None:
     history = journal.history(segment)
     journal.append(message(6))
     assert len(history.messages) == 5
+
+
+def test_a_segment_of_many_small_messages_ends_long_before_it_is_large() -> None:
+    """A reader that resumes takes as long for each, however small it is."""
+    journal = filled(Journal(10**9, None, 10**8), 3 * MESSAGES_PER_SEGMENT + 5)
+    assert len(journal) == 4
+    segment = journal.find(3 * MESSAGES_PER_SEGMENT + 5)
+    assert segment is not None
+    assert len(journal.history(segment).messages) == 5
 
 
 def test_bytes_are_bounded_and_the_oldest_go_first() -> None:
