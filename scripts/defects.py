@@ -25,6 +25,8 @@ from defect_list import defects_below
 from seeded import NEEDS_NATIVE, ROOT, Defect, main, seeded
 
 TEST_S_MAX = 180.0
+# A defect can make its test wait for ever: that is red too, and need not take long. Green, one takes some seconds.
+HANG_S = 30
 COPIED = ("lmerge", "replicas", "tests", "proto")
 REQUIRE_NATIVE = ("CI", "LMERGE_REQUIRE_NATIVE")  # what makes a missing native core a failure
 
@@ -41,7 +43,7 @@ def run(defect: Defect) -> str | None:
         if problem is not None:
             return problem
         try:
-            result = _pytest(copy, [defect.test], TEST_S_MAX)
+            result = _pytest(copy, [defect.test, "--timeout", str(HANG_S)], TEST_S_MAX)
         except subprocess.TimeoutExpired:
             return "the test did not end"
     if result.returncode == 1:
