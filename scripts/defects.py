@@ -25,8 +25,8 @@ from defect_list import defects_below
 from seeded import NEEDS_NATIVE, ROOT, Defect, main, seeded
 
 TEST_S_MAX = 180.0
-# A defect can make its test wait for ever: that is red too, and need not take long. Green, one takes some seconds.
-HANG_S = 30
+# A defect can make its test wait for ever: that is red too. Without the defect it ends, which is checked first.
+HANG_S = 60.0
 COPIED = ("lmerge", "replicas", "tests", "proto")
 REQUIRE_NATIVE = ("CI", "LMERGE_REQUIRE_NATIVE")  # what makes a missing native core a failure
 
@@ -38,14 +38,14 @@ def run_all(defects: list[Defect], jobs: int) -> Iterable[str | None]:
 
 
 def run(defect: Defect) -> str | None:
-    """Apply a defect and run its test. None if the test turned red, else what is wrong."""
+    """Apply a defect and run its test. None if the test turned red, or never ended, else what is wrong."""
     with copied(with_native=not _is_of_the_python_core(defect)) as copy, seeded(defect, copy) as problem:
         if problem is not None:
             return problem
         try:
-            result = _pytest(copy, [defect.test, "--timeout", str(HANG_S)], TEST_S_MAX)
+            result = _pytest(copy, [defect.test], HANG_S)
         except subprocess.TimeoutExpired:
-            return "the test did not end"
+            return None
     if result.returncode == 1:
         return None
     last = (result.stdout.strip().splitlines() or ["nothing printed"])[-1]

@@ -18,12 +18,6 @@ DEFECTS = (
         SETTLED + "::test_nothing_is_shown_or_promised_before_it_is_committed[native]",
     ),
     Defect(
-        "acks carry a stable point that is not durable", "lmerge/service/acks.py",
-        "        release.then(partial(self._acked, inp, inp.merged, inp.joined, release))\n",
-        "        self._acked(inp, inp.merged, inp.joined, release)\n",
-        SETTLED + "::test_nothing_is_shown_or_promised_before_it_is_committed[native]",
-    ),
-    Defect(
         "a subscriber is in the fan-out before its snapshot is released", OUTPUT,
         "        self.then(lambda: self.fanout.add(subscriber))\n",
         "        self.fanout.add(subscriber)\n",
@@ -82,12 +76,6 @@ DEFECTS = (
         "        if marked > self._commits:\n",
         "        if False:\n",
         "tests/service/test_store.py::test_a_log_that_has_lost_its_end_is_refused_as_output_was_shown_from_it[truncated]",
-    ),
-    Defect(
-        "checksums are not looked at", STORE,
-        "        if not isinstance(data, bytes) or crc != _crc(data, *values):\n",
-        "        if not isinstance(data, bytes):\n",
-        "tests/service/test_store.py::test_a_damaged_merge_is_refused_and_the_others_go_on",
     ),
     Defect(
         "final-only says an event once more after a restart", RESUME,
