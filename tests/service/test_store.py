@@ -156,6 +156,18 @@ def test_missing_messages_are_found(path: Path) -> None:
             Store(path).load()
 
 
+@pytest.mark.parametrize("change", ["elements = elements + 1", "data = substr(data, 2)", "crc = crc + 1"])
+def test_a_row_that_does_not_fit_its_checksum_is_refused(path: Path, change: str) -> None:
+    store = Store(path)
+    write(store, 20)
+    store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE message SET {change} WHERE number = 5")
+        connection.commit()
+    with pytest.raises(StoreDamaged, match="message 5: wrong checksum"):
+        Store(path).load()
+
+
 async def test_a_past_that_was_forgotten_while_it_was_read_ends_the_reader_instead_of_skipping(path: Path) -> None:
     store = Store(path)
     write(store, 60)
