@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lmerge.client.describe import TIMEOUT_S, _stub
+from lmerge.client.describe import TIMEOUT_S, stub_of
 from lmerge.client.security import Security
 from lmerge.wire.generated import lmerge_pb2 as pb
 
@@ -17,7 +17,7 @@ def certify_merge(
     target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
 ) -> Any:
     """How far the inputs of a merge have been found equal, and where they differ, as the wire document lists it."""
-    with _stub(target, security) as stub:
+    with stub_of(target, security) as stub:
         return stub.CertifyMerge(pb.CertifyMergeRequest(merge=merge), timeout=timeout_s)
 
 
@@ -27,7 +27,7 @@ def detach_input(
 ) -> None:
     """End an input; its publisher fails for good. ``quarantine``: refuse its name until it is released."""
     request = pb.DetachInputRequest(merge=merge, replica=replica, reason=reason, quarantine=quarantine)
-    with _stub(target, security) as stub:
+    with stub_of(target, security) as stub:
         stub.DetachInput(request, timeout=timeout_s)
 
 
@@ -35,7 +35,7 @@ def release_input(
     target: str, merge: str, replica: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
 ) -> None:
     """Let a quarantined name attach again."""
-    with _stub(target, security) as stub:
+    with stub_of(target, security) as stub:
         stub.ReleaseInput(pb.ReleaseInputRequest(merge=merge, replica=replica), timeout=timeout_s)
 
 
@@ -49,5 +49,5 @@ def cutover(
     """
     request = pb.CutoverRequest(merge=merge, to=to, intervals=intervals, timeout_seconds=timeout_s)
     setattr(request, "from", leaves)  # a word of Python
-    with _stub(target, security) as stub:
+    with stub_of(target, security) as stub:
         yield from stub.Cutover(request)

@@ -23,7 +23,7 @@ def list_merges(
     target: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
 ) -> list[pb.MergeSummary]:
     """The merges of a server, by name."""
-    with _stub(target, security) as stub:
+    with stub_of(target, security) as stub:
         return list(stub.ListMerges(pb.ListMergesRequest(), timeout=timeout_s).merges)
 
 
@@ -31,7 +31,7 @@ def describe_merge(
     target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
 ) -> Any:
     """Everything about one merge, as the wire document lists it; ``stable_point`` is in its ``summary``."""
-    with _stub(target, security) as stub:
+    with stub_of(target, security) as stub:
         return stub.DescribeMerge(pb.DescribeMergeRequest(merge=merge), timeout=timeout_s)
 
 
@@ -39,12 +39,13 @@ def describe_server(
     target: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
 ) -> pb.DescribeServerResponse:
     """Version, engine and limits of a server."""
-    with _stub(target, security) as stub:
+    with stub_of(target, security) as stub:
         return stub.DescribeServer(pb.DescribeServerRequest(), timeout=timeout_s)  # type: ignore[no-any-return]
 
 
 @contextmanager
-def _stub(target: str, security: Security | None = None) -> Iterator[Any]:
+def stub_of(target: str, security: Security | None = None) -> Iterator[Any]:
+    """One connection for a question or a verb. Raises as the module says."""
     with grpc.insecure_channel(target) if security is None else security.blocking_channel(target) as channel:
         try:
             yield pb_grpc.LmergeStub(channel)

@@ -20,12 +20,10 @@ from lmerge.core.elements import INSERT
 from lmerge.wire.frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
-from lmerge.wire.limits import BatchLimits
+from lmerge.wire.limits import UNLIMITED
 
 # A server that has not answered for so long is taken to be away; the attempt goes on.
 ANSWER_S: Final = 3.0
-
-_LIMITS: Final = BatchLimits(elements=2**31, payload_bytes=2**31, message_bytes=2**31)  # the server's limits hold
 
 
 class Owner(Protocol):
@@ -137,7 +135,7 @@ class SourceLink:
             self.refusal = None
             self.sessions += 1
         if not isinstance(response, pb.SubscribeResponse):
-            batch = response.decode(_LIMITS)
+            batch = response.decode(UNLIMITED)
             if self._owner.lacks_schema and not self._asked_schema and INSERT in batch.kinds:
                 await self._ask_schema(channel)
             self._hear(batch)

@@ -7,11 +7,11 @@ Without a schema there is one binary column, ``payload``. A column of the schema
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Final
 
 import msgpack
 
+from lmerge.client.extras import extra
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema
@@ -22,14 +22,9 @@ _OWN: Final = frozenset((*TIME_COLUMNS, FINAL_COLUMN))
 _DIRECT: Final = frozenset(("bool", "int", "float", "string", "bytes"))
 
 
-@cache
 def import_pyarrow() -> Any:
     """pyarrow. Raises UsageError, naming the extra, if it is not installed."""
-    try:
-        import pyarrow
-    except ImportError as problem:
-        raise UsageError(f"tables of events need the extra 'arrow': pip install 'lmerge[arrow]' ({problem})") from None
-    return pyarrow
+    return extra("pyarrow", "arrow", "tables of events need")
 
 
 def payload_schema(schema: Schema | None) -> Any:

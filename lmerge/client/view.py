@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
 from types import TracebackType
 from typing import Any, Final
 
 from lmerge.client.blocking import background_loop, run_blocking
 from lmerge.client.envelopes import AnySubscriber
+from lmerge.client.extras import extra
 from lmerge.client.follower import SubscriptionGap
 from lmerge.client.subscriber import AsyncSubscriber
 from lmerge.client.view_table import ViewTable
@@ -31,14 +31,9 @@ DEFAULT_TARGET: Final = "127.0.0.1:7171"
 KEEP_EVENTS_MAX: Final = 1_000_000
 
 
-@cache
 def import_duckdb() -> Any:
     """duckdb. Raises UsageError, naming the extra, if it is not installed."""
-    try:
-        import duckdb
-    except ImportError as problem:
-        raise UsageError(f"SQL on a view needs the extra 'sql': pip install 'lmerge[sql]' ({problem})") from None
-    return duckdb
+    return extra("duckdb", "sql", "SQL on a view needs")
 
 
 class AsyncView:

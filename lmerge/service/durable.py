@@ -32,7 +32,7 @@ from lmerge.service.settings import Settings
 from lmerge.service.store import Store
 from lmerge.wire.frames import Frames, frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
-from lmerge.wire.limits import BatchLimits
+from lmerge.wire.limits import UNLIMITED
 
 SUFFIX: Final = ".lmerge"
 LOCK: Final = "lock"
@@ -40,8 +40,6 @@ MEMORY: Final = "memory"
 DURABLE: Final = "durable"
 # A resuming reader is sent pieces of the past of about this size.
 _READ_BYTES: Final = 2**20
-# Older messages may be above the limits of this start of the server.
-_LIMITS: Final = BatchLimits(elements=2**31, payload_bytes=2**31, message_bytes=2**31)
 
 
 class Recovered(NamedTuple):
@@ -219,4 +217,4 @@ def _batch(frames: Frames, data: bytes) -> AnyBatch:
     received = frames.read_subscribe(data)
     if isinstance(received, pb.SubscribeResponse):
         raise ValueError("a message without a batch")
-    return received.decode(_LIMITS)
+    return received.decode(UNLIMITED)  # it may have been said under other limits than today's

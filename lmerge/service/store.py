@@ -28,8 +28,9 @@ from lmerge.wire.limits import BatchLimits
 VERSION: Final = 1
 SYNC: Final = ("full", "normal")
 _APPLICATION: Final = 0x6C6D7267  # "lmrg"
-# Messages are some kilobytes each.
-_PAGE_BYTES: Final = 8192
+# Messages are up to a megabyte where it matters: with pages of 8 KiB, writing and forgetting them took twice the CPU
+# (5.6 ms a megabyte, and 2.7 with these); small ones cost the same.
+_PAGE_BYTES: Final = 32_768
 # Free pages are used again; only when so many more than used ones are free, the file shrinks.
 _FREE_FACTOR: Final = 2
 

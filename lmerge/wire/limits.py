@@ -35,3 +35,5 @@ class BatchLimits:
 
 
 DEFAULT_LIMITS: Final = BatchLimits()
+# For what a server has let through already, under limits of its own.
+UNLIMITED: Final = BatchLimits(elements=2**31, payload_bytes=2**31, message_bytes=2**31)

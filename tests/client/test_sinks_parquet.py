@@ -20,7 +20,7 @@ from scripted import MERGE, Scripted, subscribing, world
 from lmerge.client.follower import SubscriptionGap
 from lmerge.client.sinks import Progress
 from lmerge.client.sinks.parquet import ParquetSink, pieces, token_in
-from lmerge.client.tabular import event_table, import_pyarrow
+from lmerge.client.tabular import event_table
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Insert, Stable
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.wire.rows import RowCodec
@@ -189,12 +189,9 @@ def test_a_limit_that_makes_no_sense_is_refused(tmp_path: Path, limits: dict[str
 
 
 def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import_pyarrow.cache_clear()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"pip install 'lmerge\[arrow\]'"):
         ParquetSink(tmp_path, MERGE)
-    monkeypatch.undo()
-    import_pyarrow.cache_clear()
 
 
 async def test_a_sink_that_is_stopped_before_it_runs_does_nothing(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from scripted import MERGE, Scripted, resumed, subscribing, world
 
 from lmerge.client.follower import SubscriptionGap
 from lmerge.client.sinks import Progress
-from lmerge.client.sinks.pgtable import PgTable, import_psycopg
+from lmerge.client.sinks.pgtable import PgTable
 from lmerge.client.sinks.postgres import PostgresSink
 from lmerge.client.sinks.rows import Leftovers
 from lmerge.core.elements import INF, Element, Event, Insert, Stable
@@ -304,9 +304,6 @@ def test_leftovers_are_settled_when_their_start_is_passed() -> None:
 
 
 def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import_psycopg.cache_clear()
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(UsageError, match=r"pip install 'lmerge\[postgres\]'"):
         PostgresSink("", "flights", MERGE)
-    monkeypatch.undo()
-    import_psycopg.cache_clear()

@@ -84,8 +84,8 @@ def test_a_flipped_bit_anywhere_is_found_or_changes_nothing(path: Path) -> None:
     store.close()
     whole, reference = path.read_bytes(), loaded(path)
     random, found = Random(1), []
-    for _ in range(60):
-        at = random.randrange(len(whole))
+    used = [at for at, byte in enumerate(whole) if byte]  # pages have free room, where no bit matters
+    for at in random.sample(used, 60):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << random.randrange(8))]) + whole[at + 1 :])
         try:
             store = Store(path)
@@ -96,7 +96,7 @@ def test_a_flipped_bit_anywhere_is_found_or_changes_nothing(path: Path) -> None:
             assert (now.facts, now.incarnations, now.last) == (reference.facts, reference.incarnations, reference.last)
         finally:
             store.close()
-    assert len(found) > 8  # the rest is in pages' free room
+    assert len(found) > 30  # the rest is what SQLite keeps for itself
     assert all(str(path) in words and "put a copy back" in words for words in found)
 
 
@@ -188,7 +188,7 @@ async def test_a_past_that_was_forgotten_while_it_was_read_ends_the_reader_inste
 
 
 def test_a_full_file_takes_nothing_of_a_commit_and_goes_on_when_there_is_room(path: Path) -> None:
-    store = Store(path, pages_max=40)
+    store = Store(path, pages_max=20)
     with pytest.raises(StoreFull, match="the disk is full"):
         write(store, 5_000, each=100)
     store.close()
@@ -207,10 +207,10 @@ from test_store import write
 from lmerge.errors import StoreFull
 from lmerge.service.store import Store
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_600_000, resource.RLIM_INFINITY))
 store = Store(Path(sys.argv[1]))
 try:
-    write(store, 10_000, each=100)
+    write(store, 40_000, each=100)
 except StoreFull as full:
     print(full)
 else:
@@ -268,7 +268,7 @@ write(folder.store_of("flights"), 1)
 
 def test_a_disk_that_is_full_from_the_first_file_on_is_no_damage_over_restarts(tmp_path: Path) -> None:
     """A server cannot even make the file, is killed, and finds what it has left while the disk is still full."""
-    rooms = ["0", "1", "4096", "8192", "8200", "16384", "24576"]
+    rooms = ["0", "1", "4096", "32768", "32800", "65536", "98304"]
     done = subprocess.run(
         [sys.executable, "-c", FULL_AT_FIRST, str(tmp_path), str(Path(__file__).parent), *rooms],
         capture_output=True, text=True, timeout=100, check=False,

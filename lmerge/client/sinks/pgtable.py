@@ -6,10 +6,10 @@ Rows go as arrays, one per column, so a statement writes thousands of rows in on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any, Final
 
 from lmerge.client.envelopes import Upsert
+from lmerge.client.extras import extra
 from lmerge.client.sinks.rows import (
     IDENTIFIER_BYTES_MAX,
     PAYLOAD_COLUMN,
@@ -65,16 +65,9 @@ _END: Final = (
 )
 
 
-@cache
 def import_psycopg() -> Any:
     """The driver. Raises UsageError, naming the extra, if it is not installed."""
-    try:
-        import psycopg
-    except ImportError as problem:
-        raise UsageError(
-            f"a PostgreSQL sink needs the extra 'postgres': pip install 'lmerge[postgres]' ({problem})"
-        ) from None
-    return psycopg
+    return extra("psycopg", "postgres", "a PostgreSQL sink needs")
 
 
 def is_passing(problem: Exception) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import grpc.aio
 
@@ -18,13 +18,11 @@ from lmerge.testing.sim.processes import Process
 from lmerge.testing.sim.verdict import Checked, Contradiction
 from lmerge.wire.codec import decode_batch
 from lmerge.wire.generated import lmerge_pb2 as pb
-from lmerge.wire.limits import BatchLimits
+from lmerge.wire.limits import UNLIMITED
 from lmerge.wire.token import format_token, parse_token
 
 if TYPE_CHECKING:
     from lmerge.testing.sim.world import World
-
-LIMITS: Final = BatchLimits(elements=2**31, payload_bytes=2**31, message_bytes=2**31)
 
 
 class SubscriberMachine(Machine):
@@ -139,7 +137,7 @@ class Witness(Machine):
                 if kind == "snapshot_begin":
                     stream = self._begin(response.snapshot_begin, from_t)
                 elif kind == "batch" and stream is not None:
-                    stream.take(decode_batch(response.batch, LIMITS))
+                    stream.take(decode_batch(response.batch, UNLIMITED))
                     if self._era == self._present_era():
                         self.shown = max(self.shown, stream.stable_point)
                 elif kind == "progress" and stream is not None and response.progress.stable_point < stream.stable_point:
