@@ -243,3 +243,22 @@ def test_a_gap_waits_until_the_source_is_stable_where_it_begins() -> None:
     while (batch := follower.reader.take()) is not None:
         told.apply_batch(batch)
     assert told.events() == [Event(2, b"C", 11), Event(7, b"E", 9)]
+
+
+@pytest.mark.parametrize("policy", ["lazy", "lazy+lag:5", "eager+lag:5", "quorum:1+lag:5", "final-only+lag:5"])
+def test_a_checkpoint_of_a_reader_whose_stables_lag_is_gone_on_from_where_it_was_told(policy: str) -> None:
+    known = Known(10, NEG_INF, [Event(1, b"x", 20)])
+    follower = Follower(["a", "b"], policy=policy, known=known)
+    told = Tdb("told")
+    told.apply_batch(Batch.of([Insert(b"x", 1, 20), Stable(10)]))
+    for name in ("a", "b"):
+        follower.asked(name, follower.known_to)
+        follower.begin(name, 10, 10)
+        follower.take(name, Batch.of([Insert(b"x", 1, 20), Stable(10)]))
+        follower.end(name)
+        follower.take(name, Batch.of([Stable(12)]))
+        follower.take(name, Batch.of([Stable(30)]))
+    while (batch := follower.reader.take()) is not None:
+        told.apply_batch(batch)
+    assert told.stable_point == (30 if "lag" not in policy else 25)
+    assert told.events() == [Event(1, b"x", 20)]
