@@ -190,6 +190,8 @@ class Indexed(Algorithm):
                 node[DUE] = self.next_due(node, self.max_stable)
                 if self.final_only and not node[OUT]:
                     self.hold(node)
+                    if node[DUE] == INF:  # perhaps nobody says it any more: the next stable looks
+                        node[DUE] = self.max_stable
             if node[DUE] < INF:
                 self.calendar.add(node)
 

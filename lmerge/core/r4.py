@@ -167,20 +167,21 @@ class R4(Indexed):
 
     def adopt(self, event: Event, copies: int, delivered: dict[int, int]) -> None:
         """Enter equal output events on a switch from another algorithm; ``delivered``: copies by slot."""
-        key = (event.vs, event.payload)
-        node = self.nodes.get(key)
-        if node is None:
-            node = self.nodes[key] = [event.vs, key, None, *([None] * self.slots)]
+        node = self.node((event.vs, event.payload))
         for at, count in ((OUT, copies), *((IN + slot, count) for slot, count in delivered.items())):
             if count:
                 node[at] = sorted((node[at] or []) + [event.ve] * count)
 
     def adopt_said(self, key: tuple[int, bytes], slot: int, ve: int) -> None:
         """Enter what an input says about an event on a switch from R3."""
+        self.node(key)[IN + slot] = [ve]
+
+    def node(self, key: tuple[int, bytes]) -> Node:
+        """The node of a key, made on a switch if it is not there."""
         node = self.nodes.get(key)
         if node is None:
             node = self.nodes[key] = [key[0], key, None, *([None] * self.slots)]
-        node[IN + slot] = [ve]
+        return node
 
     def _heard(
         self, node: Node, inp: Input, slot: int, ve: int | None, vold: int | None, out: BatchBuilder

@@ -60,6 +60,8 @@ def merge_waiting(new: Indexed, out: BatchBuilder) -> None:
 def _from_r3(old: R3, new: R3 | R4) -> None:
     assert isinstance(new, R4)
     for key, node in old.nodes.items():
+        if key[0] < old.max_stable:  # final-only: it was promised, even if who did has left; others may still say it
+            new.node(key)
         if node[OUT] is not None:
             new.adopt(Event(*key, node[OUT]), 1, {})
         for inp in old.inputs.values():

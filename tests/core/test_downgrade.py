@@ -8,7 +8,7 @@ import pytest
 from helpers import R0_WORDS, R1_WORDS, R2_WORDS, WORDS, a, f, m
 
 from lmerge.core.batch import Batch
-from lmerge.core.elements import INF, Element
+from lmerge.core.elements import INF, Element, Event
 from lmerge.core.merge import Merge
 from lmerge.core.properties import Case
 from lmerge.errors import PropertiesTooWeak
@@ -180,3 +180,16 @@ def test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_said(
     assert [(switched.before, switched.after) for switched in outcome.switched] == [("r1", "r2")]
     follow.say("1", f(INF))
     assert len(follow.events()) == 3
+
+
+def test_final_only_keeps_what_was_promised_though_who_did_has_left() -> None:
+    """Its stable froze that the event is there; nothing was shown yet, and the merge switches to R4 meanwhile."""
+    follow = Follow(Merge(policy="final-only"))
+    for name in "12":
+        follow.attach(name, WORDS["r3"])
+    follow.say("1", a("B", 2, 7), f(3), m("B", 2, 7, 4))
+    follow.detach("1")
+    follow.attach("3", ())
+    assert follow.merge.algorithm == "r4"
+    follow.say("3", a("B", 2, 4), a("C", 5, 9), f(13))
+    assert follow.events() == [Event(2, b"B", 4), Event(5, b"C", 9)]

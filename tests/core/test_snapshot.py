@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from helpers import WORDS
+from helpers import WORDS, a, f
 
 from lmerge.core import engines
 from lmerge.core.batch import Batch
@@ -102,3 +102,18 @@ def damaged(part: str, field: str, value: object) -> bytes:
     fields = document[part][0] if part == "inputs" else document[part]
     fields[field] = value
     return json.dumps(document).encode()
+
+
+@pytest.mark.parametrize("algorithm", ["r3", "r4"])
+def test_a_restored_final_only_merge_does_not_wait_for_what_nobody_says_any_more(algorithm: str) -> None:
+    """Who has promised the event has left, and the others go on without it (V.C)."""
+    merge = Merge(algorithm, "final-only")
+    merge.attach("1", WORDS["r3"])
+    merge.attach("2", WORDS["r3"])
+    merge.apply("1", Batch.of([a("B", 2, 7), f(3)]))
+    merge.detach("1")
+    merge = Merge.restore(merge.snapshot())
+    merge.check()
+    merge.apply("2", Batch.of([a("C", 5, 9), f(20)]))
+    merge.check()
+    assert merge.stable_point == 20

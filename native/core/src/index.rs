@@ -313,6 +313,9 @@ impl<S: Spill> Index<S> {
                 due = next_due(self, id);
                 if self.final_only && self.store.nodes.get(id).out == NONE {
                     self.hold(id);
+                    if due == INF {
+                        due = max_stable; // perhaps nobody says it any more: the next stable looks
+                    }
                 }
             }
             self.store.enter(id, due);

@@ -145,7 +145,8 @@ fn r4_from_r3(old: &R3, new: &mut R4, shell: &Shell) {
         let out = old.index.store.nodes.get(id).out;
         let said = shell.inputs.order().iter().map(|&slot| (slot, old.end(id, slot)));
         let said: Vec<(usize, i64)> = said.filter(|&(_, ve)| ve != NONE).collect();
-        if out == NONE && said.is_empty() {
+        // Final-only: a half-frozen event was promised, even if who did has left; others may still say it.
+        if out == NONE && said.is_empty() && vs >= shell.max_stable {
             continue;
         }
         let copy = new.index.adopt(vs, payload);
