@@ -11,8 +11,13 @@ import os
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from lmerge.core import engines
+
+# How fast a machine draws examples and runs them decides nothing.
+settings.register_profile("lmerge", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("lmerge")
 
 DEADLINE_S = 60.0  # far above what any test needs: a wait for what never comes must end
 

@@ -20,6 +20,7 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import INF, INSERT, NEG_INF, Event
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
+from lmerge.wire.token import format_token
 
 SHOWN_MAX = 5
 CONTRADICTED = "contradicted"
@@ -162,7 +163,9 @@ def run(
     ("end", N). ``events_max``: room for so many from the start, and no arrivals are kept: memory does not grow."""
     gc.freeze()  # what is loaded by now stays
     judge = Judge(reference, events_max=events_max, keeps_arrivals=not events_max)
-    verdict = asyncio.run(_read(judge, AsyncSubscriber(target, merge, name="judge"), epoch_s, told))
+    # From the beginning, however late it connects: on a busy machine the first events are frozen by then.
+    subscriber = AsyncSubscriber(target, merge, name="judge", resume=format_token(merge, NEG_INF))
+    verdict = asyncio.run(_read(judge, subscriber, epoch_s, told))
     told.send(("verdict", verdict))
 
 

@@ -164,7 +164,7 @@ def test_a_server_that_starts_again_from_nothing_contradicts_nothing() -> None:
     assert reader.told.stable_point == 8
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(st.integers(0, 2**32), st.booleans(), st.lists(st.tuples(st.booleans(), st.integers(1, 6)), max_size=20))
 def test_any_breaks_lead_to_the_servers_events_but_for_the_gaps(
     seed: int, duplicates: bool, steps: list[tuple[bool, int]]

@@ -46,7 +46,7 @@ class NaiveLiveEvents:
         return [*inserts, *([Stable(self.stable)] if self.stable > NEG_INF else [])]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_the_prelude_is_that_of_the_naive_twin_after_every_element(engine: str, seed: int, duplicates: bool) -> None:
     random = Random(seed)

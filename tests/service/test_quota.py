@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import ssl
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -307,13 +308,15 @@ async def test_an_input_that_fills_a_merge_is_ended_and_the_others_lose_nothing(
 
 async def fill(publisher: Publisher) -> pb.PublishResponse.Detached:
     """Say events and no stable until the server has had enough."""
-    reading = asyncio.create_task(publisher.ending())
-    with suppress(grpc.RpcError, asyncio.InvalidStateError):
-        at = 0
-        while not reading.done():
-            at += 1
+
+    async def say() -> None:
+        for at in itertools.count(1):
             await publisher.send(*(ins(f"{at} {n}", 200 + at, 10_000_000) for n in range(100)))
-    ending = await reading
+
+    saying = asyncio.create_task(say())
+    ending = await publisher.ending()
+    saying.cancel()  # a write that waits for room when the stream ends may wait for ever
+    await asyncio.gather(saying, return_exceptions=True)
     assert ending.detached is not None
     return ending.detached
 

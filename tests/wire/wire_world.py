@@ -17,7 +17,9 @@ from lmerge.wire.limits import DEFAULT_LIMITS, BatchLimits
 COLUMNS: Final = ("kinds", "vs", "ve", "vold", "payload_ends", "payloads")
 
 # One engine for all examples of a test is what is meant; and no test depends on speed.
-per_engine: Final = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+per_engine: Final = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 
 
 def own(engine: str, batch: Batch) -> AnyBatch:
