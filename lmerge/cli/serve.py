@@ -16,7 +16,7 @@ import typer
 
 from lmerge.cli.connection import secured_server
 from lmerge.cli.replay import Algorithm, Engine
-from lmerge.cli.serve_options import comparing, keeping
+from lmerge.cli.serve_options import comparing, keeping, staging
 
 DEFAULT_PORT: Final = 7171
 DEFAULT_HTTP_PORT: Final = 7172
@@ -31,6 +31,7 @@ class LogFormat(str, Enum):
 
 
 @keeping
+@staging
 @comparing
 @secured_server
 def serve(
@@ -67,6 +68,7 @@ def serve(
     log_format: Annotated[LogFormat, typer.Option(help="Log lines for people or machines.")] = LogFormat.TEXT,
     *,
     kept: Any,
+    staged: Any,
     compared: Any,
     security: Any,
 ) -> None:
@@ -85,7 +87,7 @@ def serve(
         host=host, port=port, http_port=None if http_port == -1 else http_port, algorithm=algorithm.value,
         policy=policy, closing=closing, allow_downgrade=allow_downgrade, allow_create=not no_create,
         feedback_lag=feedback, merges=tuple(merge or ()), record_path=record, engine=engine.value, shards=shards,
-        **kept, **compared, **security,
+        **kept, **staged, **compared, **security,
     )
     asyncio.run(_serve(settings, ready_file))
 

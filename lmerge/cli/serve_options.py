@@ -1,4 +1,4 @@
-"""The options of ``lmerge serve`` that come in groups: what it keeps, and how it compares inputs."""
+"""The options of ``lmerge serve`` that come in groups: what it keeps, how it compares inputs, what may be staged."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from lmerge.cli.options import Option, with_options
 RETAIN_BYTES: Final = 32 * 2**20
 CERTIFY_INTERVAL: Final = 60_000_000
 EVIDENCE_BYTES: Final = 64 * 2**20
+STAGED_BYTES: Final = 512 * 2**20
+STAGED_BYTES_PER_REPLICA: Final = 128 * 2**20
+STAGED_KEEP_S: Final = 600.0
 
 
 class OnDivergence(str, Enum):
@@ -40,6 +43,10 @@ def _compared(kind: Any, help_text: str, metavar: str | None = None, minimum: in
     return Annotated[kind, typer.Option(help=help_text, metavar=metavar, min=minimum, rich_help_panel="Divergence")]
 
 
+def _staged(kind: Any, help_text: str, metavar: str | None = None, minimum: int | None = None) -> Any:
+    return Annotated[kind, typer.Option(help=help_text, metavar=metavar, min=minimum, rich_help_panel="Staging")]
+
+
 _KEEPING: Final[tuple[Option, ...]] = (
     ("store", _kept(str | None, "Keep the output here before it is shown; go on after a restart.", "DIR"), None),
     ("store_sync", _kept(StoreSync, "normal: faster, but a power failure may take back what was shown."),
@@ -54,6 +61,13 @@ _COMPARING: Final[tuple[Option, ...]] = (
      CERTIFY_INTERVAL),
     ("evidence_bytes", _compared(int, "Recent input kept of each merge, to name events that differ; 0: none.", None, 0),
      EVIDENCE_BYTES),
+)
+_STAGING: Final[tuple[Option, ...]] = (
+    ("staged_bytes", _staged(int, "Parts that wait for their commit, of all replicas; 0: none are taken.", None, 0),
+     STAGED_BYTES),
+    ("staged_bytes_per_replica", _staged(int, "The same of one replica.", None, 1), STAGED_BYTES_PER_REPLICA),
+    ("staged_keep_s", _staged(float, "Seconds without use after which a query's parts are dropped.", "S", 0),
+     STAGED_KEEP_S),
 )
 
 
@@ -74,3 +88,8 @@ def comparing(command: Callable[..., None]) -> Callable[..., None]:
         return {**said, "divergence": policy.value}
 
     return with_options(command, "compared", _COMPARING, understood)
+
+
+def staging(command: Callable[..., None]) -> Callable[..., None]:
+    """``lmerge serve`` with what may be staged; it must take ``staged``, a dict of fields of Settings."""
+    return with_options(command, "staged", _STAGING, lambda said: said)

@@ -78,6 +78,7 @@ def merge_view(described: Any, rates: dict[str, float] | None = None) -> Group:
         ("resume", _resume_words(described)),
         ("comparison", _comparison_words(described)),
         ("subscribers", ", ".join(s.subscriber for s in described.subscribers) or "none"),
+        *([("staged", _staged_words(described))] if described.staged_parts or described.staged_commits else []),
     ):
         head.add_row(f"[dim]{label}[/dim]", text)
     parts: list[Any] = [head, inputs_table(described, rates)]
@@ -120,6 +121,11 @@ def _resume_words(described: Any) -> str:
     if described.gaps:
         words.append(f"[bold red]{described.gaps} gaps[/bold red]")
     return "; ".join(words)
+
+
+def _staged_words(described: Any) -> str:
+    words = f"{described.staged_parts:,} parts, {described.staged_bytes:,} bytes; {described.staged_commits:,} commits"
+    return words + (f", {described.missed_commits:,} missed" if described.missed_commits else "")
 
 
 def _comparison_words(described: Any) -> str:

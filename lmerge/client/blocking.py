@@ -11,13 +11,14 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from lmerge.client.enveloped import Envelopes
 from lmerge.client.follower import SubscriptionGap
-from lmerge.client.publisher import AsyncPublisher
+from lmerge.client.outbox import Staged
+from lmerge.client.publisher import AsyncPublisher, batches_of
 from lmerge.client.subscriber import AsyncSubscriber, RowChange, SourceStatus
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Element
@@ -134,11 +135,13 @@ class Publisher:
         """Say stable(vc)."""
         self._put((STABLE, vc, 0, 0, b""))
 
-    def publish(self, batch: AnyBatch) -> None:
-        """Say a whole batch. On a violation the elements before the offender have been said."""
+    def publish(
+        self, batch: AnyBatch | Sequence[AnyBatch], staged: Staged | None = None, *, stable: int | None = None
+    ) -> None:
+        """Say a whole batch, or several and a stable as one; see ``AsyncPublisher.publish``."""
         self._ready()
         try:
-            self._outbox.put_batch(batch)
+            self._outbox.put_batches(batches_of(batch), stable, staged)
         finally:
             self._nudge()
 

@@ -14,6 +14,9 @@ How a connection ends, and what then:
                                                     is one on every server, and a name is fenced by its owner
     left                                            the publisher was closed, and the server has merged everything
 
+A batch that has been staged at the server is committed there instead of being said, if the server's word is taken
+(``Trust``). A server that has not got it after all ends the connection, and the next prelude holds what it lacks.
+
 An incarnation is the time in microseconds at which the publisher was made, plus one for each attempt: a process that
 starts later fences one that started before, on machines whose clocks agree to within the time a restart takes.
 """
@@ -22,9 +25,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import grpc
 import grpc.aio
@@ -33,7 +36,7 @@ from lmerge.client import streams
 from lmerge.client.backoff import Backoff
 from lmerge.client.encode import RowEncoder
 from lmerge.client.faults import error_of, is_retryable, naming, violation_of
-from lmerge.client.outbox import Lane, Outbox, Skip, Taken
+from lmerge.client.outbox import Item, Lane, Outbox, Skip, StagedBatches, Taken
 from lmerge.client.streams import Connector
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF
@@ -49,6 +52,8 @@ LINGER_S: Final = 0.002
 BATCH_LIMITS: Final = BatchLimits(elements=8192)
 # What a server may take to say its last words, or to take the publisher's.
 CLOSE_S: Final = 30.0
+# Staged batches that are said to a server that has lost several in a row, before it is asked to commit the next one.
+DISTRUST_MAX: Final = 64
 
 _ROLES: Final = {ACTIVE: pb.ROLE_ACTIVE, OBSERVE: pb.ROLE_OBSERVE}
 
@@ -65,6 +70,34 @@ class Identity:
 
     def __str__(self) -> str:
         return f"publisher {self.replica!r} of merge {self.merge!r}"
+
+
+class Trust:
+    """Whether a server is believed to have what was staged there. A loss costs a connection: the first one is taken
+    for a restart, after more of them in a row the next 1, 3, 7 .. batches are said to it.
+    """
+
+    def __init__(self) -> None:
+        self._losses = 0
+        self._to_say = 0
+
+    def takes_word(self) -> bool:
+        """Whether to let it commit this batch."""
+        self._to_say -= 1
+        return self._to_say < 0
+
+    def kept(self) -> None:
+        """It has committed one."""
+        self._losses = 0
+
+    def broken(self) -> None:
+        """The connection was lost instead."""
+        self._to_say = min(DISTRUST_MAX, 2**self._losses - 1)
+        self._losses += 1
+
+
+# What is sent as one message: batches that become one, a skip, or a commit.
+Step: TypeAlias = list[AnyBatch] | Skip | StagedBatches
 
 
 class Owner(Protocol):
@@ -115,6 +148,9 @@ class Link:
         self._at_once = False
         self._in_flight: deque[tuple[int, int]] = deque()  # (sequence, said)
         self._sequence = 0
+        self._committed = 0  # the last sequence that was a commit, until it is acked
+        self._may_commit = False
+        self._trust = Trust()
 
     def nudge(self) -> None:
         """There may be something to send, or to do."""
@@ -145,6 +181,9 @@ class Link:
             self.away_since_s = asyncio.get_running_loop().time()
         self.is_connected = self.joined = False
         self.wants_from = NEG_INF
+        if self._committed:
+            self._trust.broken()
+            self._committed = 0
         self.lane.down()
         self._owner.moved()
 
@@ -243,28 +282,48 @@ class Link:
                     await asyncio.sleep(LINGER_S)
 
     async def _send(self, call: Any, taken: Taken) -> None:
+        steps = list(self._steps(taken.items))
+        numbered = sum(not isinstance(step, Skip) for step in steps)
+        in_flight = numbered > 0 or bool(self._in_flight)
+        if in_flight:  # first: the ack can overtake the write's return
+            self._in_flight.append((self._sequence + numbered, taken.said))
+        for step in steps:
+            await call.write(self._encoded(step))
+        if not in_flight:
+            self._acked_to(taken.said)
+
+    def _steps(self, items: Sequence[Item]) -> Iterator[Step]:
+        """What is sent for ``items``, in order."""
         batches: list[AnyBatch] = []
-        for item in taken.items:
-            if isinstance(item, Skip):
-                await self._send_batches(call, batches)
+        for item in items:
+            if isinstance(item, StagedBatches) and not self._is_there(item):
+                batches += item.all_batches
+            elif isinstance(item, Skip | StagedBatches):
+                yield from groups(batches, self._limits)
                 batches = []
-                skip = pb.PublishRequest.Skip(until=item.until)
-                await call.write(pb.PublishRequest(skip=skip).SerializeToString())
+                yield item
             else:
                 batches.append(item)
-        await self._send_batches(call, batches, taken.said)
+        yield from groups(batches, self._limits)
 
-    async def _send_batches(self, call: Any, batches: Iterable[AnyBatch], said: int | None = None) -> None:
-        pieces = list(groups(list(batches), self._limits))
-        if said is not None:
-            if not pieces and not self._in_flight:
-                self._acked_to(said)
-                return
-            # First: the ack can overtake the write's return.
-            self._in_flight.append((self._sequence + len(pieces), said))
-        for piece in pieces:
-            self._sequence += 1
-            await call.write(self._frames.encode_publish(self._sequence, piece))
+    def _is_there(self, item: StagedBatches) -> bool:
+        """Whether the server is asked to commit what was staged, instead of being told."""
+        return self._may_commit and self.target in item.staged.holders and self._trust.takes_word()
+
+    def _encoded(self, step: Step) -> bytes:
+        if isinstance(step, Skip):
+            return pb.PublishRequest(skip=pb.PublishRequest.Skip(until=step.until)).SerializeToString()
+        self._sequence += 1
+        if not isinstance(step, StagedBatches):
+            return self._frames.encode_publish(self._sequence, step)
+        staged = step.staged
+        commit = pb.PublishRequest.Commit(
+            sequence=self._sequence, query=staged.query, batch=staged.batch, elements=step.elements,
+            payload_bytes=step.payload_bytes, stable=None if step.stable is None else step.stable.vs[0],
+            parts=[pb.PublishRequest.Commit.Part(partition=part, attempt=attempt) for part, attempt in staged.parts],
+        )
+        self._committed = self._sequence
+        return pb.PublishRequest(commit=commit).SerializeToString()
 
     async def _read(self, call: Any) -> None:
         """Acks, feedback, and the end."""
@@ -276,6 +335,9 @@ class Link:
             if kind == "ack":
                 self.joined = response.ack.joined
                 self.lane.heard(response.ack.stable_point)
+                if 0 < self._committed <= response.ack.sequence:
+                    self._committed = 0
+                    self._trust.kept()
                 while self._in_flight and self._in_flight[0][0] <= response.ack.sequence:
                     self._acked_to(self._in_flight.popleft()[1])
                 self._owner.moved()
@@ -298,6 +360,7 @@ class Link:
             payload_bytes=limits.payload_bytes or mine.payload_bytes,
             message_bytes=limits.message_bytes or mine.message_bytes,
         )
+        self._may_commit = limits.staged_bytes > 0
         self.payload_bytes_max = self._limits.payload_bytes
         self._owner.limits_are_told()
 

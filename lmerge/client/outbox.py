@@ -16,6 +16,10 @@ prelude takes.
              lane of h2, up ........  84 MB sent  15 MB behind the first: it goes on
              lane of h3, down ......              holds nothing, and is not waited for
 
+Staged batches. What was said in one call may be *staged* at some servers: the replica's workers have brought it there.
+It stands in the lanes as one item, which a connection sends as a short commit or as the elements, as it thinks best. A
+lane that has to send elements where others commit is behind by all of them at once; that is no reason to drop it.
+
 What an attempt to connect hands out as the prelude makes no room until it has been sent: otherwise each attempt would
 let the caller say a whole buffer more, all of it kept in the live events.
 """
@@ -26,6 +30,8 @@ import operator
 import threading
 from array import array
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from lmerge.client.live import live_events
@@ -50,7 +56,38 @@ class Skip(NamedTuple):
     until: int
 
 
-Item: TypeAlias = AnyBatch | Skip
+@dataclass(frozen=True)
+class Staged:
+    """That the parts of a batch have been staged: ``parts`` by (partition, attempt), in the order in which they are
+    said, ``holders`` the servers that have all of them (see ``stage``).
+    """
+
+    query: str
+    batch: int
+    parts: tuple[tuple[int, int], ...]
+    holders: frozenset[str]
+
+    def __post_init__(self) -> None:
+        if len(set(self.parts)) < len(self.parts):
+            raise UsageError(f"batch {self.batch} of query {self.query!r} cannot be committed: a part comes twice")
+
+
+class StagedBatches(NamedTuple):
+    """Stands in a lane among the batches: they have been staged, and then comes ``stable``, which has not."""
+
+    staged: Staged
+    batches: tuple[AnyBatch, ...]
+    stable: AnyBatch | None
+    elements: int  # of the batches
+    payload_bytes: int
+
+    @property
+    def all_batches(self) -> tuple[AnyBatch, ...]:
+        """What a server is told that does not have them."""
+        return self.batches if self.stable is None else (*self.batches, self.stable)
+
+
+Item: TypeAlias = AnyBatch | Skip | StagedBatches
 
 
 class Taken(NamedTuple):
@@ -139,6 +176,8 @@ class Lane:
         """Called by the outbox, under its lock."""
         if self.is_up:
             self._queue.append((item, said, said_bytes))
+            if isinstance(item, StagedBatches):
+                self._allowance = max(self._allowance, item.elements * ROW_BYTES + item.payload_bytes)
 
     def drop(self) -> None:
         """Called by the outbox, under its lock: the connection must start again."""
@@ -235,21 +274,32 @@ class Outbox:
 
     def put_batch(self, batch: AnyBatch) -> None:
         """A batch. Raises what ``put_row`` raises; the elements before the offender have then been said."""
-        if isinstance(batch, Batch):
-            _check_columns(batch)
-        batch = self.live.own(batch)
-        size, largest = payload_sizes(batch)
-        if largest > self.payload_bytes_max:
-            for index, payload in enumerate(batch.payloads):
-                self._check_payload(payload, index)
+        self.put_batches((batch,))
+
+    def put_batches(
+        self, batches: Sequence[AnyBatch], stable: int | None = None, staged: Staged | None = None
+    ) -> None:
+        """Batches and then a stable, in one go. ``staged``: where the batches are; the stable is not among them.
+
+        Raises what ``put_row`` raises: InvalidBatch and LimitExceeded before anything has been said; InputViolation
+        when the elements before the offender have been, which is counted in its batch.
+        """
+        owned = [self._sound(batch) for batch in batches]
+        last = [] if stable is None else [self._sound(Batch(bytes([STABLE]), [stable], [0], [0], [b""]))]
         with self.lock:
+            self.close_rows()
+            said: list[AnyBatch] = []
             try:
-                self.live.say_batch(batch)
+                for batch in (*owned, *last):
+                    self.live.say_batch(batch)
+                    said.append(batch)
             except InputViolation as violation:
-                said = slice_batch(batch, 0, violation.index)
-                self._put(said, payload_sizes(said)[0])
+                self._put([*said, slice_batch(batch, 0, violation.index)])
                 raise
-            self._put(batch, size)
+            if staged is None:
+                self._put(said)
+            else:
+                self._put_staged(staged, owned, last)
 
     def skip(self, until: int) -> None:
         """Events that end before ``until`` are left out from here on. Servers that have not come so far are told by a
@@ -290,6 +340,16 @@ class Outbox:
             builder.rows, self._rows = self._rows, []
             self._enqueue(self.live.own(builder.build()))
 
+    def _sound(self, batch: AnyBatch) -> AnyBatch:
+        """The batch as the live table keeps batches. Raises InvalidBatch, LimitExceeded."""
+        if isinstance(batch, Batch):
+            _check_columns(batch)
+        batch = self.live.own(batch)
+        if payload_sizes(batch)[1] > self.payload_bytes_max:
+            for index, payload in enumerate(batch.payloads):
+                self._check_payload(payload, index)
+        return batch
+
     def drop_slow(self, first: Lane) -> None:
         """Called under the lock, when ``first`` has sent more: those that are too far behind start again."""
         for lane in self.lanes:
@@ -314,16 +374,25 @@ class Outbox:
             # Counting looks at all events: not for every ack.
             self._count_at = len(self.live) + max(room, self.behind_events_max // 8)
 
-    def _put(self, batch: AnyBatch, size: int) -> None:
-        self.close_rows()
-        if batch.count:
-            self.said += batch.count
-            self.total_bytes += batch.count * ROW_BYTES + size
-            self._enqueue(batch)
+    def _put(self, batches: Sequence[AnyBatch]) -> None:
+        for batch in batches:
+            if batch.count:
+                self._count(batch.count, payload_sizes(batch)[0])
+                self._enqueue(batch)
 
-    def _enqueue(self, batch: AnyBatch) -> None:
+    def _put_staged(self, staged: Staged, batches: Sequence[AnyBatch], last: Sequence[AnyBatch]) -> None:
+        elements = sum(batch.count for batch in batches)
+        payload_bytes = sum(payload_sizes(batch)[0] for batch in batches)
+        self._count(elements + len(last), payload_bytes)
+        self._enqueue(StagedBatches(staged, tuple(batches), last[0] if last else None, elements, payload_bytes))
+
+    def _count(self, elements: int, payload_bytes: int) -> None:
+        self.said += elements
+        self.total_bytes += elements * ROW_BYTES + payload_bytes
+
+    def _enqueue(self, item: Item) -> None:
         for lane in self.lanes:
-            lane.put(batch, self.said, self.total_bytes)
+            lane.put(item, self.said, self.total_bytes)
 
     def _check_payload(self, payload: bytes, index: int) -> None:
         if len(payload) > self.payload_bytes_max:

@@ -7,7 +7,7 @@ them is there; docs/high-availability.md says who notices what after how long.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from lmerge import clock
 from lmerge.client.encode import RowEncoder
 from lmerge.client.fastforward import FastForward
 from lmerge.client.link import CLOSE_S, Identity, Link
-from lmerge.client.outbox import BEHIND_EVENTS_MAX, OUTBOX_BYTES_MAX, Outbox
+from lmerge.client.outbox import BEHIND_EVENTS_MAX, OUTBOX_BYTES_MAX, Outbox, Staged
 from lmerge.client.streams import Connector, connector_of, parse_targets
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
@@ -127,11 +127,18 @@ class AsyncPublisher:
         """Say stable(vc)."""
         await self._put((STABLE, vc, 0, 0, b""))
 
-    async def publish(self, batch: AnyBatch) -> None:
-        """Say a whole batch. On a violation the elements before the offender have been said."""
+    async def publish(
+        self, batch: AnyBatch | Sequence[AnyBatch], staged: Staged | None = None, *, stable: int | None = None
+    ) -> None:
+        """Say a whole batch, or several in a list or tuple, and then ``stable``, as one. On a violation the elements
+        before the offender have been said.
+
+        ``staged``: the batches, without ``stable``, have been staged (``Stager``); servers that have them are only told
+        to commit. They must hold what the parts hold, part by part in the same order.
+        """
         await self.ready()
         try:
-            self.outbox.put_batch(batch)
+            self.outbox.put_batches(batches_of(batch), stable, staged)
         finally:
             self.nudge()
 
@@ -394,3 +401,7 @@ class AsyncPublisher:
     def _who(self) -> str:
         return f"publisher {self.replica!r} of merge {self.merge!r}"
 
+
+def batches_of(batch: AnyBatch | Sequence[AnyBatch]) -> Sequence[AnyBatch]:
+    """What ``publish`` was given, as several. Batches of either engine are no lists and no tuples."""
+    return batch if isinstance(batch, list | tuple) else (batch,)

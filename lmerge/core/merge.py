@@ -266,14 +266,14 @@ class Merge:
 
     def inputs(self) -> list[InputStatus]:
         """The attached inputs, in order of attachment."""
-        return [
-            InputStatus(
-                i.name, i.incarnation, tuple(w for w in props.PROPERTY_WORDS if w in i.promised), i.role,
-                "joined" if i.joined else "joining", i.join_at, i.stable,
-                i.inserts, i.adjusts, i.stables, i.late, i.won,
-            )
-            for i in self._inputs.values()
-        ]
+        return [_status(inp) for inp in self._inputs.values()]
+
+    def status(self, name: str) -> InputStatus:
+        """One attached input. Raises UnknownInput if it is not attached."""
+        inp = self._inputs.get(name)
+        if inp is None:
+            raise UnknownInput(f"input {name!r} has no status: it is not attached")
+        return _status(inp)
 
     def live_events(self) -> AnyBatch:
         """The live output TDB, what a new subscriber starts from: inserts of all output events that are not fully
@@ -475,6 +475,14 @@ class Merge:
         inp.adjusts += counts.adjusts
         inp.stables += counts.stables
         self.received = self.received.plus(counts)
+
+
+def _status(inp: Input) -> InputStatus:
+    promised = tuple(word for word in props.PROPERTY_WORDS if word in inp.promised)
+    return InputStatus(
+        inp.name, inp.incarnation, promised, inp.role, "joined" if inp.joined else "joining", inp.join_at, inp.stable,
+        inp.inserts, inp.adjusts, inp.stables, inp.late, inp.won,
+    )
 
 
 def _without(promised: props.Properties, word: str) -> props.Properties:

@@ -1,8 +1,8 @@
 """The door before every call: who comes in is settled before a handler runs, and looked at again while streams go on.
 
 One interceptor stands before all handlers, health and reflection among them. What a method asks for stands in
-``DOORS``; a method that is not there is closed. Publish names its merge and replica in its first message, so its
-session asks here (``attaching``) when it has read that.
+``DOORS``; a method that is not there is closed. Publish and Stage name their merge and replica in their first message,
+so they ask here (``attaching``, ``staging``) when they have read that.
 
 A stream ends when what it was let in for no longer holds: its token expired, was revoked, or lost the right. Every
 ``check_interval_s`` the files are looked at and all streams checked, so it ends within twice that.
@@ -15,7 +15,7 @@ import inspect
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +51,7 @@ class Door:
 
 DOORS: Final[dict[str, Door]] = {
     f"/{_SERVICE}/Publish": Door("publish"),  # the rest is asked for in `attaching`
+    f"/{_SERVICE}/Stage": Door("stage parts"),  # and here in `staging`
     f"/{_SERVICE}/Subscribe": Door("subscribe to", (SUBSCRIBE,)),
     f"/{_SERVICE}/ListMerges": Door("list merges"),  # shows those that the caller has business with
     f"/{_SERVICE}/DescribeServer": Door("describe the server"),
@@ -67,6 +68,8 @@ DOORS: Final[dict[str, Door]] = {
 # What is not there is not there for strangers either: they cannot ask around.
 _ANY_METHOD: Final = "*"
 DOORS[_ANY_METHOD] = Door("call a method that is not there")
+# A machine may run the workers of several replicas: it may stage so many times as often as one of them.
+PEER_STAGES: Final = 4
 # Of HTTP; every other path asks for the same as /metrics does: it shows all merges.
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 _WATCHERS: Final = (STATUS, ADMIN)
@@ -118,6 +121,13 @@ class Access:
         self.require((PUBLISH,), f"publish into merge {_cut(merge)} as replica {_cut(replica)}", merge, replica)
         self._guard.count_attach(self._peer, merge, replica)
 
+    def staging(self, merge: str, replica: str) -> AbstractContextManager[None]:
+        """A worker has said for whom it stages; it holds a place meanwhile. Raises PermissionDenied, TooOften,
+        LimitExceeded.
+        """
+        self.require((PUBLISH,), f"stage parts for merge {_cut(merge)} as replica {_cut(replica)}", merge, replica)
+        return self._guard.one_stage(self._peer, merge, replica)
+
     def check_again(self) -> None:
         """End the call if it would not be let in now."""
         try:
@@ -139,6 +149,12 @@ def attaching(merge: str, replica: str) -> None:
     access = _ACCESS.get(None)
     if access is not None:  # None: a session without a server, which has no strangers
         access.attaching(merge, replica)
+
+
+def staging(merge: str, replica: str) -> AbstractContextManager[None]:
+    """For a call of a worker, in its own task, while it lasts. Raises PermissionDenied, TooOften, LimitExceeded."""
+    access = _ACCESS.get(None)
+    return nullcontext() if access is None else access.staging(merge, replica)
 
 
 def may_see(merge: str) -> bool:
@@ -164,6 +180,9 @@ class Guard(grpc.aio.ServerInterceptor):
         self._streams: set[Access] = set()
         self._attaches = Buckets(settings.attach_rate_per_s, settings.attach_burst)
         self._peer_attaches = Buckets(settings.peer_attach_rate_per_s, settings.peer_attach_burst)
+        self._stages = Buckets(settings.stage_rate_per_s, settings.stage_burst)
+        self._peer_stages = Buckets(PEER_STAGES * settings.stage_rate_per_s, PEER_STAGES * settings.stage_burst)
+        self._stage_calls = Places(settings.stage_calls_per_replica)
         self._refusals = Buckets(settings.refusal_rate_per_s, settings.refusal_burst)
         self._connections = Connections(settings.connections_per_peer)
         self._open_calls = Places(settings.open_calls_per_peer)
@@ -209,6 +228,14 @@ class Guard(grpc.aio.ServerInterceptor):
         now_s = self._loop.time()
         self._peer_attaches.must(peer_key(peer), now_s, f"{peer_key(peer)} attaches inputs")
         self._attaches.must((merge, replica), now_s, f"input {_cut(replica)} of merge {_cut(merge)} attaches")
+
+    def one_stage(self, peer: str, merge: str, replica: str) -> AbstractContextManager[None]:
+        """A call of Stage. Raises TooOften, LimitExceeded."""
+        now_s = self._loop.time()
+        self._peer_stages.must(peer_key(peer), now_s, f"{peer_key(peer)} stages parts")
+        whose = f"input {_cut(replica)} of merge {_cut(merge)}"
+        self._stages.must((merge, replica), now_s, f"parts of {whose} are staged")
+        return self._stage_calls.one((merge, replica), f"calls that stage parts of {whose}")
 
     def _tell(self, error: LmergeError, attempted: str, peer: str) -> LmergeError:
         """Count and log a refused call. The error to answer with: one that says less to who is refused all the time."""

@@ -75,6 +75,8 @@ class Hub:
         self.name: Final = name
         self.merge: Merge = settings.new_merge() if recovered is None else recovered.merge
         self.frames: Final = frames_of(self.merge.engine)  # messages as batches for this merge, and back
+        self.staged_commits = 0  # those whose parts were there, and those that missed some
+        self.missed_commits = 0
         self.detached: deque[Gone] = deque(maxlen=settings.detached_remembered)
         self.detached_counts: dict[str, int] = {}
         self.switches: deque[str] = deque(maxlen=settings.switches_remembered)
@@ -219,18 +221,21 @@ class Hub:
         self._output.check_store("attach to")
         return await self.settled(lambda: self._attach(session, request))
 
-    async def put(self, session: Session, sequence: int, batch: AnyBatch, wire_bytes: int) -> None:
-        """Queue a batch; waits while there is no room. Raises Draining if the server takes nothing new."""
+    async def put(
+        self, session: Session, sequence: int, batch: AnyBatch, wire_bytes: int, *, base: int = 0, is_last: bool = True
+    ) -> None:
+        """Queue a batch; waits while there is no room. Raises Draining if the server takes nothing new.
+
+        Of several with one sequence: ``base`` counts the elements before, and the one that ``is_last`` is acked.
+        """
         self._check_open()
         await self._inbox.room()
-        if batch.count <= self._turn_elements:
-            self._queue(Work(session, batch, sequence, sequence, 0, wire_bytes))
-            return
-        base, pieces = 0, list(split_batch(batch, self._piece_limits))
-        for piece in pieces:
-            is_last = piece is pieces[-1]
-            self._queue(Work(session, piece, sequence if is_last else 0, sequence, base, wire_bytes if is_last else 0))
+        acked = sequence if is_last else 0
+        pieces = [batch] if batch.count <= self._turn_elements else list(split_batch(batch, self._piece_limits))
+        for piece in pieces[:-1]:
+            self._queue(Work(session, piece, 0, sequence, base, 0))
             base += piece.count
+        self._queue(Work(session, pieces[-1], acked, sequence, base, wire_bytes))
 
     async def leave(self, session: Session, reason: str) -> None:
         """Detach the session's input after all of its batches, if it is still attached."""
@@ -389,10 +394,9 @@ class Hub:
     async def _merge(self, works: list[Work]) -> None:
         by_session = {id(inp.session): inp for inp in self._inputs.values()}
         heard = [(work, inp) for work in works if (inp := by_session.get(id(work.session))) is not None]
-        if len(heard) < len(works):  # fenced, or detached by a fault, while they waited
-            gone = {id(work) for work in works} - {id(work) for work, _ in heard}
-            self.merge.refused += sum(work.batch.count for work in works if id(work) in gone)
         merge, certifier = self.merge, self.certifier
+        if len(heard) < len(works):  # fenced, or detached by a fault, while they waited
+            merge.refused += sum(w.batch.count for w in works) - sum(w.batch.count for w, _ in heard)
 
         def apply() -> list[Outcome]:
             return [certifier.apply(inp.name, work.batch, inp.incarnation) for work, inp in heard]
@@ -437,8 +441,7 @@ class Hub:
             name, request.properties, join_at=join_at, role=request.role, incarnation=request.incarnation
         )
         self.attached_ever = True
-        status = next(i for i in merge.inputs() if i.name == name)
-        self._output.use(name, status.incarnation)
+        self._output.use(name, merge.status(name).incarnation)
         if self._output.schema is None:
             self._output.schema = request.schema
         if self._recorder is not None:
@@ -449,7 +452,7 @@ class Hub:
         if is_first and request.join_at is not None:
             self._output.begin_from(request.join_at)
         self._admit_if_stuck()
-        status = next(i for i in merge.inputs() if i.name == name)
+        status = merge.status(name)
         self.certifier.attached(name, status.incarnation, request.role, request.join_at)
         joined = status.state == "joined"
         self._inputs[name] = Attached(name, status.incarnation, session, joined, merge.stable_point)
@@ -468,8 +471,7 @@ class Hub:
         inp = self._of(session)
         if inp is None:  # it has been detached meanwhile
             return
-        status = next(i for i in self.merge.inputs() if i.name == inp.name)
-        if not inp.life.may_skip(until, status, self.merge.stable_point):
+        if not inp.life.may_skip(until, self.merge.status(inp.name), self.merge.stable_point):
             raise UsageError(
                 f"input {inp.name!r} of merge {self.name!r} cannot skip to {show_time(until)}: the merge is only at "
                 f"{show_time(self.merge.stable_point)}; attach again with that join_at"

@@ -16,6 +16,7 @@ from lmerge.core.merge import Counts
 from lmerge.service.guard import REFUSALS, Guard
 from lmerge.service.hub import Hub
 from lmerge.service.lifecycle import JOINED
+from lmerge.service.parts import REASONS, Staging
 from lmerge.service.registry import Registry
 from lmerge.service.status import lmerge_version
 
@@ -39,6 +40,7 @@ class MergeCollector(Collector):
         yield from _merge_counters(hubs)
         yield from _merge_gauges(hubs)
         yield from _inputs(hubs)
+        yield from _staged(self._registry.staging)
 
 
 class AccessCollector(Collector):
@@ -91,6 +93,8 @@ def _merge_counters(hubs: list[Hub]) -> Iterator[Metric]:
     gaps = CounterMetricFamily(
         "lmerge_output_gaps", "Stretches of time that no input could tell any more", labels=["merge"]
     )
+    commits = CounterMetricFamily("lmerge_staged_commits", "Commits whose parts were staged here", labels=["merge"])
+    missed = CounterMetricFamily("lmerge_missed_commits", "Commits that missed a part of theirs", labels=["merge"])
     turns = CounterMetricFamily("lmerge_turns", "Turns of the merge's task", labels=["merge"])
     seconds = CounterMetricFamily("lmerge_turn_seconds", "Time spent in turns", labels=["merge"])
     for hub in hubs:
@@ -104,9 +108,11 @@ def _merge_counters(hubs: list[Hub]) -> Iterator[Metric]:
         cut.add_metric([hub.name], hub.cut_off_count)
         differ.add_metric([hub.name], hub.certifier.divergences)
         gaps.add_metric([hub.name], hub.gaps)
+        commits.add_metric([hub.name], hub.staged_commits)
+        missed.add_metric([hub.name], hub.missed_commits)
         turns.add_metric([hub.name], hub.turns)
         seconds.add_metric([hub.name], hub.turn_seconds)
-    yield from (received, emitted, late, refused, gone, cut, differ, gaps, turns, seconds)
+    yield from (received, emitted, late, refused, gone, cut, differ, gaps, commits, missed, turns, seconds)
 
 
 def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
@@ -154,6 +160,18 @@ def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
             attached = hub.attached(status.name)
             joined.add_metric(key, attached is not None and attached.life.state(status) == JOINED)
     yield from (received, won, late, equal, stable, lag, joined)
+
+
+def _staged(staging: Staging) -> Iterator[Metric]:
+    """Of all merges together, as parts may come before their merge: their names are anybody's."""
+    parts = GaugeMetricFamily("lmerge_staged_parts", "Parts that wait for the commit of their publisher")
+    kept = GaugeMetricFamily("lmerge_staged_bytes", "What they, and those that come or go, count as")
+    dropped = CounterMetricFamily("lmerge_dropped_parts", "Staged parts that were not committed", labels=["reason"])
+    parts.add_metric([], staging.parts)
+    kept.add_metric([], staging.bytes)
+    for reason in REASONS:
+        dropped.add_metric([reason], staging.dropped[reason])
+    yield from (parts, kept, dropped)
 
 
 def _time(t: int) -> float:

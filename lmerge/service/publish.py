@@ -14,11 +14,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 from google.protobuf.message import DecodeError
 from grpc.aio import EOF
 
+from lmerge.core.batch import EMPTY, AnyBatch, Batch
+from lmerge.core.elements import Stable
 from lmerge.core.inputs import ACTIVE, OBSERVE
 from lmerge.core.properties import parse_properties
-from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, UsageError
+from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, Unavailable, UsageError
 from lmerge.service.guard import attaching
 from lmerge.service.hub import Accepted, AttachRequest, Hub
+from lmerge.service.parts import Owner, Sizes
 from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
 from lmerge.wire.frames import Received
@@ -45,6 +48,7 @@ class PublishSession:
         self._settings = settings
         self._batch_limits = settings.batch_limits
         self._who = "a publisher"
+        self._owner = Owner("", "")
         self._sequence = 0
         self._ack: _Ack | None = None
         self._fast_forward: int | None = None
@@ -135,7 +139,8 @@ class PublishSession:
     def _request(self, attach: pb.Attach) -> AttachRequest:
         for what, name in (("merge", attach.merge), ("replica", attach.replica)):
             check_name(what, name, self._settings.name_bytes)
-        self._who = f"input {attach.replica!r} of merge {attach.merge!r}"
+        self._owner = Owner(attach.merge, attach.replica)
+        self._who = str(self._owner)
         if attach.role not in _ROLES:
             raise UsageError(f"{self._who} cannot attach: unknown role {attach.role}")
         return AttachRequest(
@@ -167,19 +172,62 @@ class PublishSession:
                 return
             if kind == "skip":
                 await hub.skip(self, request.skip.until)
+            if kind == "commit":
+                await self._commit(hub, request.commit)
             if kind == "attach":
                 raise UsageError(f"{self._who}: a second attach came; a stream attaches once")
 
     async def _take(self, hub: Hub, received: Received, wire_bytes: int) -> None:
-        expected = self._sequence + 1
-        if received.sequence != expected:
-            raise InvalidBatch(f"{self._who}: batch {received.sequence} came where batch {expected} was due")
+        self._must_be_due("batch", received.sequence)
         try:
             batch = received.decode(self._batch_limits)
         except UsageError as error:
             raise type(error)(f"{self._who}, batch {received.sequence}: {error}") from None
-        self._sequence = expected
-        await hub.put(self, expected, batch, wire_bytes)
+        self._sequence += 1
+        await hub.put(self, self._sequence, batch, wire_bytes)
+
+    async def _commit(self, hub: Hub, commit: pb.PublishRequest.Commit) -> None:
+        """Staged parts, and a stable behind them, as one batch."""
+        self._must_be_due("commit", commit.sequence)
+        wanted = [(part.partition, part.attempt) for part in commit.parts]
+        if len(set(wanted)) < len(wanted):
+            raise InvalidBatch(f"{self._who}, commit {commit.sequence}: a part of it is listed twice")
+        self._sequence += 1
+        attached = hub.attached(self._owner.replica)
+        if attached is None or attached.session is not self:
+            return  # it has been fenced, or put out, and is about to hear so: the parts are not its to take
+        said = Sizes(
+            commit.elements if commit.HasField("elements") else None,
+            commit.payload_bytes if commit.HasField("payload_bytes") else None,
+        )
+        staging = self._registry.staging
+        try:
+            parts = staging.take(
+                self._owner, commit.query, commit.batch, wanted, said, asyncio.get_running_loop().time()
+            )
+        except Unavailable:
+            hub.missed_commits += 1
+            raise
+        hub.staged_commits += 1
+        batches: list[tuple[AnyBatch, int]] = [batch for part in parts for batch in part.batches]
+        if commit.HasField("stable"):
+            batches.append((Batch.of([Stable(commit.stable)]), 0))
+        try:
+            await self._put_all(hub, batches or [(EMPTY, 0)])
+        finally:
+            staging.give_back(self._owner, parts)
+
+    async def _put_all(self, hub: Hub, batches: list[tuple[AnyBatch, int]]) -> None:
+        """Batches, with their bytes on the wire, as one."""
+        base = 0
+        for at, (batch, wire_bytes) in enumerate(batches, 1):
+            await hub.put(self, self._sequence, batch, wire_bytes, base=base, is_last=at == len(batches))
+            base += batch.count
+
+    def _must_be_due(self, what: str, sequence: int) -> None:
+        expected = self._sequence + 1
+        if sequence != expected:
+            raise InvalidBatch(f"{self._who}: {what} {sequence} came where batch {expected} was due")
 
     def _parsed(self, data: bytes, parse: Callable[[bytes], M]) -> M:
         if len(data) > self._settings.message_bytes:

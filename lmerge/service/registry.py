@@ -11,6 +11,7 @@ from lmerge.errors import Draining, LimitExceeded, UnknownMerge, UsageError
 from lmerge.service import log
 from lmerge.service.durable import Durable, Folder, Recovered
 from lmerge.service.hub import Hub
+from lmerge.service.parts import Staging
 from lmerge.service.record import Recorder, record_file
 from lmerge.service.settings import Settings
 
@@ -21,6 +22,7 @@ class Registry:
     def __init__(self, settings: Settings, on_crash: Callable[[BaseException], None]) -> None:
         self.hubs: dict[str, Hub] = {}
         self.draining = False
+        self.staging = Staging(settings)
         self._settings = settings
         self._on_crash = on_crash
         self._pool = ThreadPoolExecutor(settings.merge_threads, "merge")  # starts its threads when they are needed
@@ -56,6 +58,14 @@ class Registry:
         if not self._settings.allow_create:
             raise UnknownMerge(f"there is no merge {name!r} on this server, and publishers cannot make one here")
         return self._create(name)
+
+    def staging_for(self, name: str) -> Staging:
+        """Where parts for a merge are staged, which may be still to be made. Raises UnknownMerge, Draining."""
+        if self.draining:
+            raise Draining("the server is draining; try another server, or this one later")
+        if name not in self.hubs and not self._settings.allow_create:
+            raise UnknownMerge(f"there is no merge {name!r} on this server, and publishers cannot make one here")
+        return self.staging
 
     def settle(self, hub: Hub) -> None:
         """After a publisher's attempt to attach: the merge exists for all, or, if nobody got in, is dropped."""

@@ -4,8 +4,8 @@
     await server.start()
     await server.wait_closed()      # until stop(), or until a merge has failed
 
-Subscribe and Publish are registered with raw bytes on the hot side: a subscriber's messages are serialized once for
-all of them, and a publisher's are measured before they are parsed.
+Subscribe, Publish and Stage are registered with raw bytes on the hot side: a subscriber's messages are serialized once
+for all of them, and what publishers and workers send is measured before it is parsed.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from lmerge.service.publish import PublishSession
 from lmerge.service.quota import GrowthWatch
 from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
+from lmerge.service.staging import StageCall
 from lmerge.service.subscribe import serve_subscriber
 from lmerge.wire.generated import lmerge_pb2 as pb
 
@@ -136,8 +137,8 @@ class Server:
             self._stopping = asyncio.create_task(self._stop(1.0))
 
     async def _keep_watch(self) -> None:
-        """New certificates for new connections; an end to streams that would not be let in now, and to inputs that
-        fill a merge.
+        """New certificates for new connections; an end to streams that would not be let in now, to inputs that fill
+        a merge, and to staged parts that nobody commits.
         """
         try:
             while True:
@@ -146,6 +147,7 @@ class Server:
                 if renewed and self._http is not None:
                     await self._http.renew()
                 self._growth.look(self._registry.hubs)
+                self._registry.staging.sweep(asyncio.get_running_loop().time())
         except Exception as bug:
             log.logger.exception("the watch failed")
             self._on_crash(bug)
@@ -191,6 +193,9 @@ class Server:
             "Publish": grpc.stream_stream_rpc_method_handler(
                 self._publish, response_serializer=pb.PublishResponse.SerializeToString
             ),
+            "Stage": grpc.stream_unary_rpc_method_handler(
+                self._stage, response_serializer=pb.StageResponse.SerializeToString
+            ),
             "Subscribe": grpc.unary_stream_rpc_method_handler(
                 self._subscribe, request_deserializer=pb.SubscribeRequest.FromString
             ),
@@ -222,6 +227,9 @@ class Server:
     async def _publish(self, _requests: Any, context: Any) -> None:
         await PublishSession(context, self._registry, self.settings).run()
 
+    async def _stage(self, _requests: Any, context: Any) -> pb.StageResponse:
+        return await StageCall(context, self._registry, self.settings).run()
+
     async def _subscribe(self, request: pb.SubscribeRequest, context: Any) -> None:
         await serve_subscriber(request, context, self._registry, self.settings)
 
@@ -230,7 +238,9 @@ class Server:
         return pb.ListMergesResponse(merges=[merge for merge in merges if may_see(merge.merge)])
 
     async def _describe_merge(self, request: pb.DescribeMergeRequest, _context: Any) -> pb.DescribeMergeResponse:
-        return status.describe_merge(self._registry.get(request.merge))
+        described = status.describe_merge(self._registry.get(request.merge))
+        described.staged_parts, described.staged_bytes = self._registry.staging.of_merge(request.merge)
+        return described
 
     async def _certify_merge(self, request: pb.CertifyMergeRequest, _context: Any) -> pb.CertifyMergeResponse:
         return await admin.certify_merge(self._registry.get(request.merge))

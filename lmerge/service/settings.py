@@ -23,7 +23,7 @@ from lmerge.wire.limits import BatchLimits
 MERGE_FIELD: Final = "{merge}"
 PORTS: Final = ("port", "http_port")  # 0: any that is free
 DIVERGENCE: Final = ("none", "alarm", "majority", "hold", "quarantine")  # service/certify.py says what they mean
-MAY_BE_ZERO: Final = (*PORTS, "feedback_lag", "evidence_bytes")
+MAY_BE_ZERO: Final = (*PORTS, "feedback_lag", "evidence_bytes", "staged_bytes")
 TURN_ELEMENTS: Final = {engines.PYTHON: 4096, engines.NATIVE: 32_768}
 
 
@@ -173,6 +173,21 @@ class Settings:
     # goes on with a gap. Longer than a replica takes to connect again.
     gap_after_s: float = 10.0
 
+    # Staged parts wait here for their commit, of which a replica needs two batches at most: some seconds of a busy one.
+    # What does not fit is said by the publisher itself.
+    staged_bytes_per_replica: int = 128 * 2**20
+    # Of all replicas. 0: none is kept.
+    staged_bytes: int = 512 * 2**20
+    # A query that nobody has staged or committed for since then has ended, or moved elsewhere.
+    staged_keep_s: float = 600.0
+    # One call of Stage, from its first message to its last: a part is made before it is sent.
+    stage_timeout_s: float = 30.0
+    # Of one replica: a call for each task of a micro-batch, some hundred of them a few times a second.
+    stage_rate_per_s: float = 500.0
+    stage_burst: int = 5_000
+    # At a time; as many as a large cluster runs tasks for one query.
+    stage_calls_per_replica: int = 512
+
     # A stream that says nothing at all is not a publisher.
     attach_timeout_s: float = 30.0
     # A peer that vanished without a word is noticed within the sum of the two.
@@ -209,7 +224,8 @@ class Settings:
         return pb.Limits(
             message_bytes=self.message_bytes, payload_bytes=self.payload_bytes, batch_elements=self.batch_elements,
             inputs_per_merge=self.inputs_per_merge, merges=self.merges_max,
-            subscriber_queue_bytes=self.subscriber_queue_bytes,
+            subscriber_queue_bytes=self.subscriber_queue_bytes, staged_bytes=self.staged_bytes,
+            staged_bytes_per_replica=min(self.staged_bytes, self.staged_bytes_per_replica),
         )
 
     @property
@@ -296,7 +312,9 @@ class Settings:
             raise UsageError("tls_cert and tls_key go together: a certificate, and the key that belongs to it")
         if self.tls_client_ca is not None and self.tls_cert is None:
             raise UsageError("tls_client_ca needs tls_cert and tls_key: client certificates are shown over TLS only")
-        for name in ("attach_rate_per_s", "peer_attach_rate_per_s", "refusal_rate_per_s", "check_interval_s"):
+        for name in (
+            "attach_rate_per_s", "peer_attach_rate_per_s", "refusal_rate_per_s", "stage_rate_per_s", "check_interval_s"
+        ):
             if getattr(self, name) == 0:
                 raise UsageError(f"{name} must be above 0")
         if self.insecure or is_loopback(self.host):

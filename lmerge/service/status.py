@@ -69,6 +69,8 @@ def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
         divergences=hub.certifier.divergences,
         quarantined=sorted(hub.certifier.quarantined),
         switches=hub.switches,
+        staged_commits=hub.staged_commits,
+        missed_commits=hub.missed_commits,
     )
 
 

@@ -48,6 +48,11 @@ async def cut_over(stub: Any) -> None:
         pass
 
 
+async def stage(stub: Any, replica: str = "a") -> None:
+    opened = pb.StageRequest.Open(merge=MERGE, replica=replica, query="q")
+    await stub.Stage(iter([pb.StageRequest(open=opened)]))
+
+
 def unary(method: str, request: Any) -> Call:
     async def call(stub: Any) -> None:
         await getattr(stub, method)(request)
@@ -58,6 +63,7 @@ def unary(method: str, request: Any) -> Call:
 # How to knock at each door of the service, and which roles open it.
 KNOCKS: dict[str, tuple[Call, tuple[str, ...]]] = {
     "Publish": (publish, (PUBLISH,)),
+    "Stage": (stage, (PUBLISH,)),
     "Subscribe": (subscribe, (SUBSCRIBE,)),
     "ListMerges": (unary("ListMerges", pb.ListMergesRequest()), ROLES),
     "DescribeMerge": (unary("DescribeMerge", pb.DescribeMergeRequest(merge=MERGE)), ROLES),
@@ -253,8 +259,9 @@ async def test_the_list_of_merges_has_only_what_the_caller_has_business_with(tmp
 async def test_a_refused_publisher_has_touched_nothing(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         stub = world.stub_of(world.token("a", [PUBLISH]))
-        with refused(DENIED):
-            await publish(stub, replica="b")
+        for attempt in (publish, stage):
+            with refused(DENIED):
+                await attempt(stub, replica="b")
         assert not (await world.stub_of(world.keeper).ListMerges(pb.ListMergesRequest())).merges
 
 

@@ -17,7 +17,7 @@ from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import Element, Event
 from lmerge.core.inputs import ACTIVE
 from lmerge.core.tdb import Tdb
-from lmerge.errors import InputViolation, LmergeError, Unavailable
+from lmerge.errors import InputViolation, LmergeError, Unavailable, UnknownInput
 from lmerge.service import hub as hubs
 from lmerge.service.fanout import Subscriber
 from lmerge.service.hub import AttachRequest, Hub
@@ -167,6 +167,24 @@ async def test_behind_a_broken_promise_that_input_is_refused_and_the_others_go_o
         assert list(world.hub.detached_counts) == ["end-before-start"]
     assert replayed(record, "lazy") == world.heard.elements
     assert "never told" not in record.read_text(encoding="utf-8")
+
+
+async def test_batches_with_one_sequence_are_acked_when_the_last_of_them_is_merged() -> None:
+    async with a_hub() as world:
+        a = await world.input("a", "key")
+        for at, (acked, inserts) in enumerate(((0, 1), (0, 2), (1, 3))):
+            await world.hub.put(a, 1, Batch.of([ins(str(at), at, 9)]), 64, base=at, is_last=at == 2)
+            await world.settled()
+            assert (a.acked, world.hub.merge.received.inserts) == (acked, inserts)
+
+
+async def test_an_input_is_known_by_its_name() -> None:
+    async with a_hub() as world:
+        await world.input("a", "key")
+        await world.input("b")
+        assert [world.hub.merge.status(name) for name in "ab"] == world.hub.merge.inputs()
+        with pytest.raises(UnknownInput, match="input 'c' has no status: it is not attached"):
+            world.hub.merge.status("c")
 
 
 async def test_a_batch_in_pieces_is_told_up_to_the_broken_promise_and_acked_not_at_all() -> None:

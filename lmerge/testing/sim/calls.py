@@ -57,6 +57,14 @@ class Channel:
 
         return start
 
+    def stream_unary(self, method: str, *_codecs: Any, **_options: Any) -> Callable[..., Call]:
+        """The generated stub asks for it; nothing that is simulated brings parts."""
+
+        def start(*_: Any, **_options: Any) -> Call:
+            raise AssertionError(f"{method} is not simulated")
+
+        return start
+
     async def close(self, grace: float | None = None) -> None:
         """Cancel what is left."""
         for call in list(self._calls):

@@ -14,6 +14,7 @@ PUBLISH, stages
       | -- attach ------------------------------> |    exactly one, first
       | <------------------------- accepted ----- |    or the call ends with a status (see below)
       | -- batch(1), batch(2), ... -------------> |    sequence counts from 1 without gaps
+      | -- commit(3) ---------------------------> |    optional: parts that were staged, as one batch; see STAGE
       | -- skip(t) -----------------------------> |    optional: events that end before t are left out from here on
       | <-- ack | fast_forward | change_role ---- |    at any time after accepted
       | <------------------------ detached ------ |    the last message, after a fault
@@ -34,6 +35,37 @@ PUBLISH, stages
   * `change_role` asks the publisher to attach again, as a newer incarnation in the given role: how an observed
     input is promoted.
   * When the server is slow, HTTP/2 flow control holds the publisher. There is no other limit on batches in flight.
+
+STAGE, stages: how the workers of a replica bring their elements to the server without its publisher between
+
+    worker of a replica                         server
+      | -- open {part, batches} ----------------> |    exactly one, first; a part is (merge, replica, query, batch,
+      | <-------------------- initial metadata -- |    partition, attempt). Now the server takes batches: a worker that
+      | -- batch(1) ... batch(batches) ---------> |    waits for it sends nothing in vain. Sequence counts from 1
+      | -- half-close --------------------------> |
+      | <-------- elements, bytes, status OK ---- |    the part is staged, as a whole; with any other end none of it is
+
+    publisher of that replica                   server
+      | -- commit {query, batch, parts} --------> |    instead of batches with those elements
+      | <------------------------------- ack ---- |    one, of the commit's sequence
+
+  * The initial metadata that means "go on" has `lmerge-takes: batches`.
+  * A STAGED part is checked and waits. Nothing of it is seen by anybody. It is a shorter way for the bytes and nothing
+    else: a publisher must be able to say the elements itself.
+  * A worker may stage what its replica may publish: the same credentials, the same name. It may do so before the replica
+    has attached and before there is a merge; staging makes none. A part that comes again replaces the one before.
+  * `commit` has its place among the publisher's batches and counts in their sequence. It means: the elements of
+    the parts, in the order in which the commit lists them, then stable(t) if it has a `stable`. They are merged, and
+    may break promises, like those of a batch; `index` in `detached` counts through all of them. A commit takes all of its
+    parts or none.
+  * If a part is not there, or the parts do not hold what the commit says they do: UNAVAILABLE. The publisher attaches
+    again with its live events, as after any loss of its connection, and nothing is lost.
+  * Staged parts are in memory. They are dropped when they have been committed; when another attempt or a later batch
+    of the query is committed; when a batch of the query is staged that is at least two later; when the replica stages
+    or commits for another query; the oldest first when there is no room; when nobody has used their query for some
+    minutes; when the server ends.
+  * A worker must expect any error and go on: a part that is not staged is said by the publisher. Where a payload is
+    above its limit, and the publisher could not say it either, the trailing metadata `lmerge-limit` is `payload`.
 
 SUBSCRIBE, stages
 
@@ -66,8 +98,10 @@ STATUS CODES (the message says what was attempted, what was wrong and where)
     ALREADY_EXISTS       a live replica has that name and this is not a newer incarnation
     ABORTED              fenced: a newer incarnation of this replica has attached
     OUT_OF_RANGE         a resume token is older than what is retained
-    RESOURCE_EXHAUSTED   a limit: batch or payload size, number of inputs, subscribers, slow subscriber
-    UNAVAILABLE          the server drains; try another server or try again
+    RESOURCE_EXHAUSTED   a limit: batch or payload size, number of inputs, subscribers, slow subscriber; a part that alone
+                         is larger than the room for staged parts, or more calls of Stage at a time than are allowed
+    UNAVAILABLE          the server drains; a commit whose parts are not staged; calls that come too often; try another
+                         server or try again
     UNAUTHENTICATED      no credentials, or none that are valid now
     PERMISSION_DENIED    the credentials do not allow this for this merge, or this replica name; or the input is quarantined
     DATA_LOSS            the merge's store is damaged and was not opened
@@ -75,6 +109,7 @@ STATUS CODES (the message says what was attempted, what was wrong and where)
 LIMITS (defaults; a server can be started with others, and says so in DescribeServer)
 
     message 4 MiB, payload 1 MiB, 65,536 elements per batch, 64 inputs per merge, 1,024 merges
+    staged parts 128 MiB of one replica and 512 MiB in all, 10 minutes without use, 30 s for a call of Stage
 
 COMPATIBILITY. Field numbers are never reused. A receiver ignores fields that it does not know.
 """
@@ -328,10 +363,81 @@ class PublishRequest(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class Commit(_message.Message):
+        """Parts that were staged, in this order, then `stable`, as if they had been sent as one batch with this sequence."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        @_typing.final
+        class Part(_message.Message):
+            DESCRIPTOR: _descriptor.Descriptor
+
+            PARTITION_FIELD_NUMBER: _builtins.int
+            ATTEMPT_FIELD_NUMBER: _builtins.int
+            partition: _builtins.int
+            attempt: _builtins.int
+            def __init__(
+                self,
+                *,
+                partition: _builtins.int = ...,
+                attempt: _builtins.int = ...,
+            ) -> None: ...
+            _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+            def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+            _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "partition", b"partition"]  # noqa: Y015
+            def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+            def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+        SEQUENCE_FIELD_NUMBER: _builtins.int
+        QUERY_FIELD_NUMBER: _builtins.int
+        BATCH_FIELD_NUMBER: _builtins.int
+        PARTS_FIELD_NUMBER: _builtins.int
+        STABLE_FIELD_NUMBER: _builtins.int
+        ELEMENTS_FIELD_NUMBER: _builtins.int
+        PAYLOAD_BYTES_FIELD_NUMBER: _builtins.int
+        sequence: _builtins.int
+        query: _builtins.str
+        batch: _builtins.int
+        stable: _builtins.int
+        elements: _builtins.int
+        """What the parts hold together, for the server to compare: elements, and bytes of their payloads."""
+        payload_bytes: _builtins.int
+        @_builtins.property
+        def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___PublishRequest.Commit.Part]: ...
+        def __init__(
+            self,
+            *,
+            sequence: _builtins.int = ...,
+            query: _builtins.str = ...,
+            batch: _builtins.int = ...,
+            parts: _abc.Iterable[Global___PublishRequest.Commit.Part] | None = ...,
+            stable: _builtins.int | None = ...,
+            elements: _builtins.int | None = ...,
+            payload_bytes: _builtins.int | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_elements", b"_elements", "_payload_bytes", b"_payload_bytes", "_stable", b"_stable", "elements", b"elements", "payload_bytes", b"payload_bytes", "stable", b"stable"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_elements", b"_elements", "_payload_bytes", b"_payload_bytes", "_stable", b"_stable", "batch", b"batch", "elements", b"elements", "parts", b"parts", "payload_bytes", b"payload_bytes", "query", b"query", "sequence", b"sequence", "stable", b"stable"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__elements: _TypeAlias = _typing.Literal["elements"]  # noqa: Y015
+        _WhichOneofArgType__elements: _TypeAlias = _typing.Literal["_elements", b"_elements"]  # noqa: Y015
+        _WhichOneofReturnType__payload_bytes: _TypeAlias = _typing.Literal["payload_bytes"]  # noqa: Y015
+        _WhichOneofArgType__payload_bytes: _TypeAlias = _typing.Literal["_payload_bytes", b"_payload_bytes"]  # noqa: Y015
+        _WhichOneofReturnType__stable: _TypeAlias = _typing.Literal["stable"]  # noqa: Y015
+        _WhichOneofArgType__stable: _TypeAlias = _typing.Literal["_stable", b"_stable"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__elements) -> _WhichOneofReturnType__elements | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__payload_bytes) -> _WhichOneofReturnType__payload_bytes | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__stable) -> _WhichOneofReturnType__stable | None: ...
+
     ATTACH_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
     LEAVE_FIELD_NUMBER: _builtins.int
     SKIP_FIELD_NUMBER: _builtins.int
+    COMMIT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def attach(self) -> Global___Attach: ...
     @_builtins.property
@@ -340,6 +446,8 @@ class PublishRequest(_message.Message):
     def leave(self) -> Global___PublishRequest.Leave: ...
     @_builtins.property
     def skip(self) -> Global___PublishRequest.Skip: ...
+    @_builtins.property
+    def commit(self) -> Global___PublishRequest.Commit: ...
     def __init__(
         self,
         *,
@@ -347,16 +455,113 @@ class PublishRequest(_message.Message):
         batch: Global___PublishRequest.SequencedBatch | None = ...,
         leave: Global___PublishRequest.Leave | None = ...,
         skip: Global___PublishRequest.Skip | None = ...,
+        commit: Global___PublishRequest.Commit | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "batch", b"batch", "leave", b"leave", "message", b"message", "skip", b"skip"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "batch", b"batch", "commit", b"commit", "leave", b"leave", "message", b"message", "skip", b"skip"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "batch", b"batch", "leave", b"leave", "message", b"message", "skip", b"skip"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attach", b"attach", "batch", b"batch", "commit", b"commit", "leave", b"leave", "message", b"message", "skip", b"skip"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attach", "batch", "leave", "skip"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["attach", "batch", "leave", "skip", "commit"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
 Global___PublishRequest: _TypeAlias = PublishRequest  # noqa: Y015
+
+@_typing.final
+class StageRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Open(_message.Message):
+        """Which part this is. `query` and `batch` name a batch of the replica, `partition` and `attempt` who has made this part
+        of it.
+        """
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        MERGE_FIELD_NUMBER: _builtins.int
+        REPLICA_FIELD_NUMBER: _builtins.int
+        QUERY_FIELD_NUMBER: _builtins.int
+        BATCH_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        ATTEMPT_FIELD_NUMBER: _builtins.int
+        BATCHES_FIELD_NUMBER: _builtins.int
+        merge: _builtins.str
+        replica: _builtins.str
+        query: _builtins.str
+        batch: _builtins.int
+        partition: _builtins.int
+        attempt: _builtins.int
+        batches: _builtins.int
+        """How many follow: a stream that breaks looks like one that has ended."""
+        def __init__(
+            self,
+            *,
+            merge: _builtins.str = ...,
+            replica: _builtins.str = ...,
+            query: _builtins.str = ...,
+            batch: _builtins.int = ...,
+            partition: _builtins.int = ...,
+            attempt: _builtins.int = ...,
+            batches: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "batch", b"batch", "batches", b"batches", "merge", b"merge", "partition", b"partition", "query", b"query", "replica", b"replica"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    OPEN_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def open(self) -> Global___StageRequest.Open: ...
+    @_builtins.property
+    def batch(self) -> Global___PublishRequest.SequencedBatch:
+        """The same field, with the same meaning, as in PublishRequest: bytes of one are bytes of the other."""
+
+    def __init__(
+        self,
+        *,
+        open: Global___StageRequest.Open | None = ...,
+        batch: Global___PublishRequest.SequencedBatch | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "message", b"message", "open", b"open"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "message", b"message", "open", b"open"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["open", "batch"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___StageRequest: _TypeAlias = StageRequest  # noqa: Y015
+
+@_typing.final
+class StageResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ELEMENTS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    elements: _builtins.int
+    """What is staged now."""
+    bytes: _builtins.int
+    """What it counts as against the limits below."""
+    @_builtins.property
+    def limits(self) -> Global___Limits: ...
+    def __init__(
+        self,
+        *,
+        elements: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        limits: Global___Limits | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "elements", b"elements", "limits", b"limits"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StageResponse: _TypeAlias = StageResponse  # noqa: Y015
 
 @_typing.final
 class PublishResponse(_message.Message):
@@ -945,6 +1150,10 @@ class DescribeMergeResponse(_message.Message):
     DIVERGENCES_FIELD_NUMBER: _builtins.int
     QUARANTINED_FIELD_NUMBER: _builtins.int
     SWITCHES_FIELD_NUMBER: _builtins.int
+    STAGED_PARTS_FIELD_NUMBER: _builtins.int
+    STAGED_BYTES_FIELD_NUMBER: _builtins.int
+    STAGED_COMMITS_FIELD_NUMBER: _builtins.int
+    MISSED_COMMITS_FIELD_NUMBER: _builtins.int
     algorithm_reason: _builtins.str
     policy: _builtins.str
     engine: _builtins.str
@@ -965,6 +1174,12 @@ class DescribeMergeResponse(_message.Message):
     """none, alarm, majority, hold, quarantine"""
     divergences: _builtins.int
     """Intervals in which inputs differed."""
+    staged_parts: _builtins.int
+    """Parts that wait for their commit, and what they count as in bytes."""
+    staged_bytes: _builtins.int
+    staged_commits: _builtins.int
+    """Commits whose parts were there, and those that missed some."""
+    missed_commits: _builtins.int
     @_builtins.property
     def summary(self) -> Global___MergeSummary: ...
     @_builtins.property
@@ -1010,10 +1225,14 @@ class DescribeMergeResponse(_message.Message):
         divergences: _builtins.int = ...,
         quarantined: _abc.Iterable[_builtins.str] | None = ...,
         switches: _abc.Iterable[_builtins.str] | None = ...,
+        staged_parts: _builtins.int = ...,
+        staged_bytes: _builtins.int = ...,
+        staged_commits: _builtins.int = ...,
+        missed_commits: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "_retained_from", b"_retained_from", "complete_from", b"complete_from", "emitted", b"emitted", "retained_from", b"retained_from", "schema", b"schema", "summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "_retained_from", b"_retained_from", "algorithm_reason", b"algorithm_reason", "complete_from", b"complete_from", "detached", b"detached", "divergence_policy", b"divergence_policy", "divergences", b"divergences", "emitted", b"emitted", "engine", b"engine", "gaps", b"gaps", "inputs", b"inputs", "live_events", b"live_events", "policy", b"policy", "quarantined", b"quarantined", "refused", b"refused", "retained_from", b"retained_from", "schema", b"schema", "store", b"store", "subscribers", b"subscribers", "summary", b"summary", "survives_losses", b"survives_losses", "switches", b"switches"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "_retained_from", b"_retained_from", "algorithm_reason", b"algorithm_reason", "complete_from", b"complete_from", "detached", b"detached", "divergence_policy", b"divergence_policy", "divergences", b"divergences", "emitted", b"emitted", "engine", b"engine", "gaps", b"gaps", "inputs", b"inputs", "live_events", b"live_events", "missed_commits", b"missed_commits", "policy", b"policy", "quarantined", b"quarantined", "refused", b"refused", "retained_from", b"retained_from", "schema", b"schema", "staged_bytes", b"staged_bytes", "staged_commits", b"staged_commits", "staged_parts", b"staged_parts", "store", b"store", "subscribers", b"subscribers", "summary", b"summary", "survives_losses", b"survives_losses", "switches", b"switches"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__complete_from: _TypeAlias = _typing.Literal["complete_from"]  # noqa: Y015
     _WhichOneofArgType__complete_from: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from"]  # noqa: Y015
@@ -1353,12 +1572,17 @@ class Limits(_message.Message):
     INPUTS_PER_MERGE_FIELD_NUMBER: _builtins.int
     MERGES_FIELD_NUMBER: _builtins.int
     SUBSCRIBER_QUEUE_BYTES_FIELD_NUMBER: _builtins.int
+    STAGED_BYTES_PER_REPLICA_FIELD_NUMBER: _builtins.int
+    STAGED_BYTES_FIELD_NUMBER: _builtins.int
     message_bytes: _builtins.int
     payload_bytes: _builtins.int
     batch_elements: _builtins.int
     inputs_per_merge: _builtins.int
     merges: _builtins.int
     subscriber_queue_bytes: _builtins.int
+    staged_bytes_per_replica: _builtins.int
+    """Staged parts of one replica, and of all. 0: the server keeps none."""
+    staged_bytes: _builtins.int
     def __init__(
         self,
         *,
@@ -1368,10 +1592,12 @@ class Limits(_message.Message):
         inputs_per_merge: _builtins.int = ...,
         merges: _builtins.int = ...,
         subscriber_queue_bytes: _builtins.int = ...,
+        staged_bytes_per_replica: _builtins.int = ...,
+        staged_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_elements", b"batch_elements", "inputs_per_merge", b"inputs_per_merge", "merges", b"merges", "message_bytes", b"message_bytes", "payload_bytes", b"payload_bytes", "subscriber_queue_bytes", b"subscriber_queue_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_elements", b"batch_elements", "inputs_per_merge", b"inputs_per_merge", "merges", b"merges", "message_bytes", b"message_bytes", "payload_bytes", b"payload_bytes", "staged_bytes", b"staged_bytes", "staged_bytes_per_replica", b"staged_bytes_per_replica", "subscriber_queue_bytes", b"subscriber_queue_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -18,6 +18,11 @@ class LmergeStub:
                 request_serializer=lmerge_dot_v1_dot_lmerge__pb2.PublishRequest.SerializeToString,
                 response_deserializer=lmerge_dot_v1_dot_lmerge__pb2.PublishResponse.FromString,
                 _registered_method=True)
+        self.Stage = channel.stream_unary(
+                '/lmerge.v1.Lmerge/Stage',
+                request_serializer=lmerge_dot_v1_dot_lmerge__pb2.StageRequest.SerializeToString,
+                response_deserializer=lmerge_dot_v1_dot_lmerge__pb2.StageResponse.FromString,
+                _registered_method=True)
         self.Subscribe = channel.unary_stream(
                 '/lmerge.v1.Lmerge/Subscribe',
                 request_serializer=lmerge_dot_v1_dot_lmerge__pb2.SubscribeRequest.SerializeToString,
@@ -65,6 +70,13 @@ class LmergeServicer:
 
     def Publish(self, request_iterator, context):
         """One replica publishes its physical stream. See the stages above.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Stage(self, request_iterator, context):
+        """A worker of a replica brings one part of a batch, for its publisher to commit. See the stages above.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -134,6 +146,11 @@ def add_LmergeServicer_to_server(servicer, server):
                     request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.PublishRequest.FromString,
                     response_serializer=lmerge_dot_v1_dot_lmerge__pb2.PublishResponse.SerializeToString,
             ),
+            'Stage': grpc.stream_unary_rpc_method_handler(
+                    servicer.Stage,
+                    request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.StageRequest.FromString,
+                    response_serializer=lmerge_dot_v1_dot_lmerge__pb2.StageResponse.SerializeToString,
+            ),
             'Subscribe': grpc.unary_stream_rpc_method_handler(
                     servicer.Subscribe,
                     request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.SubscribeRequest.FromString,
@@ -202,6 +219,33 @@ class Lmerge:
             '/lmerge.v1.Lmerge/Publish',
             lmerge_dot_v1_dot_lmerge__pb2.PublishRequest.SerializeToString,
             lmerge_dot_v1_dot_lmerge__pb2.PublishResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Stage(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/lmerge.v1.Lmerge/Stage',
+            lmerge_dot_v1_dot_lmerge__pb2.StageRequest.SerializeToString,
+            lmerge_dot_v1_dot_lmerge__pb2.StageResponse.FromString,
             options,
             channel_credentials,
             insecure,

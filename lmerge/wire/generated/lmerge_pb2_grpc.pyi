@@ -14,6 +14,7 @@ PUBLISH, stages
       | -- attach ------------------------------> |    exactly one, first
       | <------------------------- accepted ----- |    or the call ends with a status (see below)
       | -- batch(1), batch(2), ... -------------> |    sequence counts from 1 without gaps
+      | -- commit(3) ---------------------------> |    optional: parts that were staged, as one batch; see STAGE
       | -- skip(t) -----------------------------> |    optional: events that end before t are left out from here on
       | <-- ack | fast_forward | change_role ---- |    at any time after accepted
       | <------------------------ detached ------ |    the last message, after a fault
@@ -34,6 +35,37 @@ PUBLISH, stages
   * `change_role` asks the publisher to attach again, as a newer incarnation in the given role: how an observed
     input is promoted.
   * When the server is slow, HTTP/2 flow control holds the publisher. There is no other limit on batches in flight.
+
+STAGE, stages: how the workers of a replica bring their elements to the server without its publisher between
+
+    worker of a replica                         server
+      | -- open {part, batches} ----------------> |    exactly one, first; a part is (merge, replica, query, batch,
+      | <-------------------- initial metadata -- |    partition, attempt). Now the server takes batches: a worker that
+      | -- batch(1) ... batch(batches) ---------> |    waits for it sends nothing in vain. Sequence counts from 1
+      | -- half-close --------------------------> |
+      | <-------- elements, bytes, status OK ---- |    the part is staged, as a whole; with any other end none of it is
+
+    publisher of that replica                   server
+      | -- commit {query, batch, parts} --------> |    instead of batches with those elements
+      | <------------------------------- ack ---- |    one, of the commit's sequence
+
+  * The initial metadata that means "go on" has `lmerge-takes: batches`.
+  * A STAGED part is checked and waits. Nothing of it is seen by anybody. It is a shorter way for the bytes and nothing
+    else: a publisher must be able to say the elements itself.
+  * A worker may stage what its replica may publish: the same credentials, the same name. It may do so before the replica
+    has attached and before there is a merge; staging makes none. A part that comes again replaces the one before.
+  * `commit` has its place among the publisher's batches and counts in their sequence. It means: the elements of
+    the parts, in the order in which the commit lists them, then stable(t) if it has a `stable`. They are merged, and
+    may break promises, like those of a batch; `index` in `detached` counts through all of them. A commit takes all of its
+    parts or none.
+  * If a part is not there, or the parts do not hold what the commit says they do: UNAVAILABLE. The publisher attaches
+    again with its live events, as after any loss of its connection, and nothing is lost.
+  * Staged parts are in memory. They are dropped when they have been committed; when another attempt or a later batch
+    of the query is committed; when a batch of the query is staged that is at least two later; when the replica stages
+    or commits for another query; the oldest first when there is no room; when nobody has used their query for some
+    minutes; when the server ends.
+  * A worker must expect any error and go on: a part that is not staged is said by the publisher. Where a payload is
+    above its limit, and the publisher could not say it either, the trailing metadata `lmerge-limit` is `payload`.
 
 SUBSCRIBE, stages
 
@@ -66,8 +98,10 @@ STATUS CODES (the message says what was attempted, what was wrong and where)
     ALREADY_EXISTS       a live replica has that name and this is not a newer incarnation
     ABORTED              fenced: a newer incarnation of this replica has attached
     OUT_OF_RANGE         a resume token is older than what is retained
-    RESOURCE_EXHAUSTED   a limit: batch or payload size, number of inputs, subscribers, slow subscriber
-    UNAVAILABLE          the server drains; try another server or try again
+    RESOURCE_EXHAUSTED   a limit: batch or payload size, number of inputs, subscribers, slow subscriber; a part that alone
+                         is larger than the room for staged parts, or more calls of Stage at a time than are allowed
+    UNAVAILABLE          the server drains; a commit whose parts are not staged; calls that come too often; try another
+                         server or try again
     UNAUTHENTICATED      no credentials, or none that are valid now
     PERMISSION_DENIED    the credentials do not allow this for this merge, or this replica name; or the input is quarantined
     DATA_LOSS            the merge's store is damaged and was not opened
@@ -75,6 +109,7 @@ STATUS CODES (the message says what was attempted, what was wrong and where)
 LIMITS (defaults; a server can be started with others, and says so in DescribeServer)
 
     message 4 MiB, payload 1 MiB, 65,536 elements per batch, 64 inputs per merge, 1,024 merges
+    staged parts 128 MiB of one replica and 512 MiB in all, 10 minutes without use, 30 s for a call of Stage
 
 COMPATIBILITY. Field numbers are never reused. A receiver ignores fields that it does not know.
 """
@@ -109,6 +144,8 @@ class LmergeStub:
     def __new__(cls, channel: _aio.Channel) -> LmergeAsyncStub: ...
     Publish: _grpc.StreamStreamMultiCallable[_lmerge_pb2.PublishRequest, _lmerge_pb2.PublishResponse]
     """One replica publishes its physical stream. See the stages above."""
+    Stage: _grpc.StreamUnaryMultiCallable[_lmerge_pb2.StageRequest, _lmerge_pb2.StageResponse]
+    """A worker of a replica brings one part of a batch, for its publisher to commit. See the stages above."""
     Subscribe: _grpc.UnaryStreamMultiCallable[_lmerge_pb2.SubscribeRequest, _lmerge_pb2.SubscribeResponse]
     """One subscriber reads the merged stream. See the stages above."""
     ListMerges: _grpc.UnaryUnaryMultiCallable[_lmerge_pb2.ListMergesRequest, _lmerge_pb2.ListMergesResponse]
@@ -131,6 +168,8 @@ class LmergeAsyncStub(LmergeStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Publish: _aio.StreamStreamMultiCallable[_lmerge_pb2.PublishRequest, _lmerge_pb2.PublishResponse]  # type: ignore[assignment]
     """One replica publishes its physical stream. See the stages above."""
+    Stage: _aio.StreamUnaryMultiCallable[_lmerge_pb2.StageRequest, _lmerge_pb2.StageResponse]  # type: ignore[assignment]
+    """A worker of a replica brings one part of a batch, for its publisher to commit. See the stages above."""
     Subscribe: _aio.UnaryStreamMultiCallable[_lmerge_pb2.SubscribeRequest, _lmerge_pb2.SubscribeResponse]  # type: ignore[assignment]
     """One subscriber reads the merged stream. See the stages above."""
     ListMerges: _aio.UnaryUnaryMultiCallable[_lmerge_pb2.ListMergesRequest, _lmerge_pb2.ListMergesResponse]  # type: ignore[assignment]
@@ -156,6 +195,14 @@ class LmergeServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_lmerge_pb2.PublishResponse], _abc.AsyncIterator[_lmerge_pb2.PublishResponse]]:
         """One replica publishes its physical stream. See the stages above."""
+
+    @_abc_1.abstractmethod
+    def Stage(
+        self,
+        request_iterator: _MaybeAsyncIterator[_lmerge_pb2.StageRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_lmerge_pb2.StageResponse, _abc.Awaitable[_lmerge_pb2.StageResponse]]:
+        """A worker of a replica brings one part of a batch, for its publisher to commit. See the stages above."""
 
     @_abc_1.abstractmethod
     def Subscribe(
