@@ -1,7 +1,7 @@
 """The native core, built from native/python: see there. Absent where there was no cargo at installation."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final, final
+from typing import Any, Final, final
 
 from lmerge.core.batch import Batch, Row
 from lmerge.core.elements import Element
@@ -79,6 +79,30 @@ def encode_publish(sequence: int, batches: Sequence[Columns]) -> bytes:
 
 def encode_subscribe(batches: Sequence[Columns]) -> bytes:
     """A SubscribeResponse with these batches as one. Raises OverflowError above 4 GiB of payloads."""
+
+@final
+class Rows:
+    """Rows of one schema between Arrow and payloads. None: refused; ``lmerge.wire.native_rows`` says what that means.
+
+    Batches are objects with ``__arrow_c_array__`` whose columns are found by name; no others may be there.
+    """
+
+    def __init__(self, columns: Sequence[tuple[str, str, bool, int | None, int, list[Any]]]) -> None:
+        """Columns as name, type, nullable, round_digits, scale, children. ValueError: no such type."""
+    def payloads(self, batches: Sequence[Any]) -> list[bytes] | None:
+        """The payloads of all rows, in order."""
+    def inserts(self, batches: Sequence[Any], vs: str, ve: str | None) -> Columns | None:
+        """An insert for each row. ``vs`` and ``ve`` name columns of times, which may be others than the schema's;
+        without ``ve`` events do not end.
+        """
+    def decode(self, payloads: Sequence[bytes] | Columns) -> ArrowBatch | None:
+        """The rows of all payloads."""
+
+@final
+class ArrowBatch:
+    """A record batch for any library that knows the Arrow PyCapsule interface."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[Any, Any]: ...
 
 @final
 class Violation:

@@ -1,7 +1,7 @@
 """Seeded defects of the native core: each check of it must be able to fail. See scripts/defects.py for Python.
 
-Every defect is a small change of native/core/src and the Rust test that must turn red by it; they are listed in
-scripts/defect_list/native.py. They are applied one after another to one copy of native/ in a temporary folder, never
+Every defect is a small change of a crate below native/ and the test of its suite that must turn red by it; they are
+listed in scripts/defect_list. They are applied one after another to one copy of native/ in a temporary folder, never
 to the working tree, with one target folder for all, so that only the crate itself is built again. The script fails if
 a defect survives, if it does not compile, or if the text that it changes is gone (then the defect must be written
 anew).
@@ -53,7 +53,8 @@ def run(defect: Defect, copy: Path, env: dict[str, str]) -> str | None:
 
 
 def _tested(defect: Defect, crate: Path, env: dict[str, str]) -> str | None:
-    cargo = ["cargo", "test", "--release", "--quiet", "--package", "lmerge-core", "--test", "suite"]
+    package = f"lmerge-{Path(defect.file).parts[1]}"
+    cargo = ["cargo", "test", "--release", "--quiet", "--package", package, "--test", "suite"]
 
     def call(arguments: list[str], limit_s: float) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

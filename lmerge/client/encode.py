@@ -8,7 +8,7 @@ from datetime import date, datetime, timezone
 from typing import Any, Final
 
 from lmerge.client.faults import payload_of
-from lmerge.core.batch import Batch
+from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INF, INSERT
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -49,7 +49,7 @@ class RowEncoder:
             return self._codec_for(lambda: infer_schema([payload])).encode(payload)
         return payload_of(payload)
 
-    def inserts(self, rows: Any, vs: str, ve: str | None) -> Batch:
+    def inserts(self, rows: Any, vs: str, ve: str | None) -> AnyBatch:
         """One insert per row: mappings, or an Arrow table or record batch. Raises UsageError or InvalidRow."""
         if hasattr(rows, "schema") and hasattr(rows, "num_rows"):
             return self._arrow_inserts(rows, vs, ve)
@@ -66,15 +66,14 @@ class RowEncoder:
         ]
         return Batch(bytes([INSERT]) * len(starts), starts, ends, [0] * len(starts), payloads)
 
-    def _arrow_inserts(self, rows: Any, vs: str, ve: str | None) -> Batch:
-        from lmerge.wire.arrow import encode_table, int64_column, schema_of
+    def _arrow_inserts(self, rows: Any, vs: str, ve: str | None) -> AnyBatch:
+        from lmerge.wire.arrow import insert_columns, int64_column, schema_of
 
-        starts = int64_column(rows, vs)
-        ends = [INF] * len(starts) if ve is None else int64_column(rows, ve)
+        if self.codec is None:  # what is no lifetime decides no schema
+            for name in (vs,) if ve is None else (vs, ve):
+                int64_column(rows, name)
         codec = self._codec_for(lambda: schema_of([field for field in rows.schema if field.name not in (vs, ve)]))
-        names = set(codec.schema.names)
-        kept = rows.select([name for name in rows.schema.names if name in names or name not in (vs, ve)])
-        return Batch(bytes([INSERT]) * len(starts), starts, ends, [0] * len(starts), encode_table(codec, kept))
+        return insert_columns(codec, rows, vs, ve)
 
     def _codec_for(self, infer: Any) -> RowCodec:
         """The codec; the first rows decide it if it is to be inferred."""

@@ -1,19 +1,27 @@
-"""Arrow tables to and from payloads. The only module here that needs pyarrow (extra ``arrow``).
+"""Arrow tables to and from payloads. Only this module and ``native_rows`` need pyarrow (extra ``arrow``).
 
-Columns are converted one at a time, in Arrow where it can (time zones, units, dictionaries), and packed by the same
-codec as dictionaries are: a table and the same rows as dictionaries give the same bytes.
+A table and the same rows as dictionaries give the same bytes. On the native core whole batches are converted without
+an object per row; what it refuses, and everything where it is not built, goes through Python: columns one at a time,
+in Arrow where it can (time zones, units, dictionaries), packed by the same codec as dictionaries are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lmerge.core import engines
+from lmerge.core.batch import AnyBatch, Batch
+from lmerge.core.elements import INF, INSERT
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Column, Schema
+
+if TYPE_CHECKING:
+    from lmerge.wire.native_rows import NativeRows
 
 ArrowRows: TypeAlias = "pa.Table | pa.RecordBatch"
 
@@ -33,8 +41,83 @@ def arrow_schema(schema: Schema) -> Any:
     return pa.schema([_field_of(column) for column in schema.columns])
 
 
-def encode_table(codec: RowCodec, rows: ArrowRows) -> list[bytes]:
-    """The payloads of a table's rows, in order; its columns are found by name. Raises InvalidRow."""
+def encode_table(codec: RowCodec, rows: ArrowRows, *, engine: str = engines.AUTO) -> list[bytes]:
+    """The payloads of a table's rows, in order; its columns are found by name. Raises InvalidRow.
+
+    ``engine``: a word of ``engines.ENGINES``; the bytes are the same.
+    """
+    native = _native(codec, rows, engine)
+    payloads = None if native is None else native.payloads(rows)
+    return _python_payloads(codec, rows) if payloads is None else payloads
+
+
+def insert_columns(
+    codec: RowCodec, rows: ArrowRows, vs: str, ve: str | None = None, *, engine: str = engines.AUTO
+) -> AnyBatch:
+    """One insert per row, in order. Raises InvalidRow.
+
+    ``vs`` and ``ve`` name columns of times (``int64_column``); without ``ve`` events do not end. They are in the
+    payload only if the schema has them.
+    """
+    native = _native(codec, rows, engine)
+    columns = None if native is None else native.inserts(rows, vs, ve)
+    if columns is not None:
+        return columns
+    starts = int64_column(rows, vs)
+    ends = [INF] * len(starts) if ve is None else int64_column(rows, ve)
+    names = codec.schema.names
+    kept = rows.select([name for name in rows.schema.names if name in names or name not in (vs, ve)])
+    return Batch(bytes([INSERT]) * len(starts), starts, ends, [0] * len(starts), _python_payloads(codec, kept))
+
+
+def decode_table(codec: RowCodec, payloads: Sequence[bytes], *, engine: str = engines.AUTO) -> Any:
+    """The rows as an Arrow table. Raises InvalidRow."""
+    native = _native(codec, payloads, engine)
+    table = None if native is None else native.decode(payloads)
+    if table is not None:
+        return table
+    rows = [codec.decode(payload, index) for index, payload in enumerate(payloads)]
+    return pa.Table.from_pylist(rows, schema=arrow_schema(codec.schema))
+
+
+def decode_inserts(codec: RowCodec, batch: AnyBatch, *, engine: str = engines.AUTO) -> Any:
+    """The rows of a batch without stables as an Arrow table, as ``decode_table`` does it. Raises InvalidRow.
+
+    On the native core the payloads are read where they lie.
+    """
+    native = _native(codec, batch, engine)
+    table = None if native is None else native.decode_batch(batch)
+    return decode_table(codec, batch.payloads, engine=engine) if table is None else table
+
+
+def in_zone(rows: ArrowRows, zone: str) -> ArrowRows:
+    """The rows with their timestamps without a time zone read as local times of ``zone``, so that they name moments.
+
+    ``zone``: a name of the IANA database, or an offset such as ``"+02:00"``. Timestamps inside lists and structs stay
+    as they are. Raises InvalidRow for a time that ``zone`` skips or has twice, UsageError if there is no such zone.
+    """
+    for index, field in enumerate(rows.schema):
+        if not pa.types.is_timestamp(field.type) or field.type.tz is not None:
+            continue
+        try:
+            moments = pc.assume_timezone(rows.column(index), zone)
+        except pa.ArrowInvalid as problem:
+            error = UsageError if "annot locate timezone" in str(problem) else InvalidRow
+            raise error(f"column {field.name!r} ({field.type}) as times of {zone!r}: {problem}") from None
+        rows = rows.set_column(index, field.with_type(moments.type), moments)
+    return rows
+
+
+def _native(codec: RowCodec, rows: Any, engine: str) -> NativeRows | None:
+    """The way through the native core, if ``engine`` means that. Python has the words for what is empty and wrong."""
+    if engines.resolve(engine) == engines.PYTHON or not len(rows):
+        return None
+    from lmerge.wire.native_rows import native_rows
+
+    return native_rows(codec.schema)
+
+
+def _python_payloads(codec: RowCodec, rows: ArrowRows) -> list[bytes]:
     names = codec.schema.names
     unknown = [name for name in rows.schema.names if name not in names]
     missing = [name for name in names if name not in rows.schema.names]
@@ -43,12 +126,6 @@ def encode_table(codec: RowCodec, rows: ArrowRows) -> list[bytes]:
         raise InvalidRow(f"the table has {what}; the schema is {codec.schema}")
     columns = [_values(column, rows.column(column.name)) for column in codec.schema.columns]
     return codec.encode_columns(columns)
-
-
-def decode_table(codec: RowCodec, payloads: Sequence[bytes]) -> Any:
-    """The rows as an Arrow table. Raises InvalidRow."""
-    rows = [codec.decode(payload, index) for index, payload in enumerate(payloads)]
-    return pa.Table.from_pylist(rows, schema=arrow_schema(codec.schema))
 
 
 def int64_column(rows: ArrowRows, name: str) -> list[int]:
@@ -80,7 +157,7 @@ def _values(column: Column, data: Any) -> list[Any]:
         elif pa.types.is_date64(data.type):
             data = data.cast(pa.date32())
         return list(data.to_pylist())
-    except (pa.ArrowInvalid, ValueError) as problem:
+    except (pa.ArrowInvalid, ValueError, OverflowError) as problem:
         raise InvalidRow(f"column {column.name!r} ({data.type}): {problem}") from problem
 
 

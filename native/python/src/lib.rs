@@ -1,4 +1,5 @@
-//! `lmerge._native`: the crate `lmerge-core` for Python. `lmerge/_native.pyi` describes what stands here.
+//! `lmerge._native`: the crates `lmerge-core` and `lmerge-rows` for Python. `lmerge/_native.pyi` describes what stands
+//! here.
 //!
 //! One call takes a whole batch and gives a whole batch; columns cross as bytes, and while the core works the GIL is
 //! released. A panic of the core is a bug; it becomes an AssertionError and leaves the process alive.
@@ -8,6 +9,7 @@ mod columns;
 mod core;
 mod digests;
 mod limit;
+mod rows;
 mod state;
 mod tdb;
 mod wire;
@@ -28,6 +30,8 @@ mod _native {
     use super::digests::Digests;
     #[pymodule_export]
     use super::limit::Limit;
+    #[pymodule_export]
+    use super::rows::{ArrowBatch, Rows};
     #[pymodule_export]
     use super::tdb::Tdb;
     #[pymodule_export]

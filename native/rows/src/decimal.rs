@@ -1,0 +1,121 @@
+//! Decimals as whole numbers of 10^-scale, and their canonical text: `scale` digits after the point, no plus, no leading
+//! zeros, no minus before zero.
+
+use arrow_buffer::i256;
+
+use crate::schema::DECIMAL_DIGITS_MAX;
+
+const UNSCALED_END: i128 = 10_i128.pow(DECIMAL_DIGITS_MAX as u32);
+/// A sign, a zero, a point, digits.
+const TEXT_MAX: usize = DECIMAL_DIGITS_MAX as usize + 3;
+
+/// From one scale to another. Digits are never dropped: None if that would need it, or if it needs more than 38.
+#[derive(Clone, Copy, Debug)]
+pub struct Rescale {
+    /// By how many digits more.
+    shift: i32,
+    /// 10^|shift|; None where no value but 0 can come through.
+    power: Option<i128>,
+}
+
+impl Rescale {
+    pub fn new(from: i32, to: i32) -> Rescale {
+        let shift = to - from;
+        let power = 10_i128.checked_pow(shift.unsigned_abs());
+        Rescale { shift, power }
+    }
+
+    #[inline]
+    pub fn narrow(&self, value: i128) -> Option<i128> {
+        if value == 0 {
+            return Some(0);
+        }
+        let scaled = match self.shift {
+            0 => value,
+            1.. => value.checked_mul(self.power?)?,
+            _ => {
+                let power = self.power?;
+                (value % power == 0).then(|| value / power)?
+            }
+        };
+        (-UNSCALED_END < scaled && scaled < UNSCALED_END).then_some(scaled)
+    }
+
+    pub fn wide(&self, value: i256) -> Option<i128> {
+        if let Some(value) = value.to_i128() {
+            return self.narrow(value);
+        }
+        if self.shift >= 0 {
+            return None;
+        }
+        let power = i256::from_i128(10).checked_pow(self.shift.unsigned_abs())?;
+        let whole = value.checked_rem(power)? == i256::ZERO;
+        let scaled = whole.then(|| value.checked_div(power))??.to_i128()?;
+        (-UNSCALED_END < scaled && scaled < UNSCALED_END).then_some(scaled)
+    }
+}
+
+/// The text of `unscaled` * 10^-scale, in the last bytes of `buffer`.
+pub fn text(unscaled: i128, scale: u8, buffer: &mut [u8; TEXT_MAX]) -> &[u8] {
+    let mut rest = unscaled.unsigned_abs();
+    let (mut at, mut written) = (TEXT_MAX, 0);
+    let mut put = |byte| {
+        at -= 1;
+        buffer[at] = byte;
+    };
+    while rest > 0 || written <= scale {
+        if written == scale && scale > 0 {
+            put(b'.');
+        }
+        // Division of 128 bits is a call.
+        let digit = match u64::try_from(rest) {
+            Ok(small) => {
+                rest = u128::from(small / 10);
+                small % 10
+            }
+            Err(_) => {
+                let digit = (rest % 10) as u64;
+                rest /= 10;
+                digit
+            }
+        };
+        put(b'0' + digit as u8);
+        written += 1;
+    }
+    if unscaled < 0 {
+        put(b'-');
+    }
+    &buffer[at..]
+}
+
+/// Room for `text`.
+pub fn buffer() -> [u8; TEXT_MAX] {
+    [0; TEXT_MAX]
+}
+
+/// What `text` gives back; None if it is not the canonical text of any decimal with that scale.
+pub fn parse(text: &str, scale: u8) -> Option<i128> {
+    let scale = usize::from(scale);
+    let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
+    let (whole, after) = match scale {
+        0 => (digits, &digits[..0]),
+        _ => {
+            let (whole, after) = digits.split_at_checked(digits.len().checked_sub(scale + 1)?)?;
+            (whole, after.strip_prefix(b".")?)
+        }
+    };
+    let has_leading_zero = matches!(whole, [b'0', _, ..]);
+    if whole.is_empty() || has_leading_zero || whole.len() + after.len() > TEXT_MAX {
+        return None;
+    }
+    let mut unscaled: i128 = 0;
+    for &byte in whole.iter().chain(after) {
+        let digit = byte.is_ascii_digit().then(|| i128::from(byte - b'0'))?;
+        unscaled = unscaled.checked_mul(10)?.checked_add(digit)?;
+    }
+    let is_negative = digits.len() < text.len();
+    if unscaled >= UNSCALED_END || (is_negative && unscaled == 0) {
+        return None;
+    }
+    Some(if is_negative { -unscaled } else { unscaled })
+}

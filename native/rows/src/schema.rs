@@ -1,0 +1,94 @@
+//! The columns of a schema, as `lmerge/wire/schema.py` has checked them.
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Fields, TimeUnit};
+
+/// The digits of any decimal, as in SQL engines and in Arrow's 128 bits.
+pub const DECIMAL_DIGITS_MAX: u8 = 38;
+/// Digits to which floats can be rounded, either way.
+pub const ROUND_DIGITS_MAX: i32 = 15;
+
+/// What a column holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Bool,
+    Int,
+    /// Rounded to so many digits first.
+    Float(Option<i32>),
+    String,
+    Bytes,
+    /// Microseconds since the epoch.
+    Timestamp,
+    /// Days since the epoch.
+    Date,
+    /// So many digits after the point.
+    Decimal(u8),
+    List(Box<Column>),
+    Struct(Vec<Column>),
+}
+
+/// One column, an element of a list or a field of a struct.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub name: String,
+    pub kind: Kind,
+    pub nullable: bool,
+}
+
+/// Columns in the order of the payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schema {
+    pub columns: Vec<Column>,
+}
+
+impl Column {
+    /// The column of a word of `schema.TYPES`. None if there is no such type, or a number is out of its range.
+    pub fn parse(
+        name: String,
+        word: &str,
+        nullable: bool,
+        round_digits: Option<i32>,
+        scale: u8,
+        mut children: Vec<Column>,
+    ) -> Option<Column> {
+        let kind = match word {
+            "bool" => Kind::Bool,
+            "int" => Kind::Int,
+            "float" if round_digits.is_none_or(|digits| digits.abs() <= ROUND_DIGITS_MAX) => Kind::Float(round_digits),
+            "string" => Kind::String,
+            "bytes" => Kind::Bytes,
+            "timestamp" => Kind::Timestamp,
+            "date" => Kind::Date,
+            "decimal" if scale <= DECIMAL_DIGITS_MAX => Kind::Decimal(scale),
+            "list" if children.len() == 1 => Kind::List(Box::new(children.pop()?)),
+            "struct" => Kind::Struct(children),
+            _ => return None,
+        };
+        Some(Column { name, kind, nullable })
+    }
+
+    /// The field in which `decode` gives the column: that of `arrow_schema` in `lmerge/wire/arrow.py`.
+    pub fn field(&self) -> Field {
+        Field::new(&self.name, self.data_type(), self.nullable)
+    }
+
+    pub(crate) fn data_type(&self) -> DataType {
+        match &self.kind {
+            Kind::Bool => DataType::Boolean,
+            Kind::Int => DataType::Int64,
+            Kind::Float(_) => DataType::Float64,
+            Kind::String => DataType::Utf8,
+            Kind::Bytes => DataType::Binary,
+            Kind::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Kind::Date => DataType::Date32,
+            Kind::Decimal(scale) => DataType::Decimal128(DECIMAL_DIGITS_MAX, *scale as i8),
+            Kind::List(element) => DataType::List(Arc::new(element.field())),
+            Kind::Struct(fields) => DataType::Struct(fields_of(fields)),
+        }
+    }
+}
+
+pub(crate) fn fields_of(columns: &[Column]) -> Fields {
+    columns.iter().map(Column::field).collect()
+}
