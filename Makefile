@@ -20,7 +20,7 @@ NATIVE_SOURCES := setup.py $(shell find native -name target -prune -o \( -name '
 # pip, setup.py and clippy name the same interpreter in the same way: otherwise each compiles pyo3 again.
 export PYO3_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: demo test test-long lint types wire defects bench soak native native-check missing clean help
+.PHONY: demo test spark-test test-long lint types wire defects bench soak native native-check missing clean help
 
 help:
 	@echo "make demo       three replicas of a year of flights, the winner killed: a verdict"; \
@@ -68,8 +68,15 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.native lint types wire-check native-check
 	@echo "==> tests"
-	$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" $(ARGS)
+	$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" --ignore tests/spark $(ARGS)
+	@$(MAKE) --no-print-directory spark-test
 	@$(MAKE) --no-print-directory defects
+
+# One process: Spark itself uses all cores. Where there is no Java, one comes as a package.
+spark-test: $(VENV)/.native
+	@echo "==> tests with Spark"
+	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || $(BIN)/python -m pip install --quiet '.[java]'
+	$(REQUIRE_NATIVE) $(BIN)/python -m pytest tests/spark -m "not long" $(ARGS)
 
 test-long: $(VENV)/.native
 	$(REQUIRE_NATIVE) LMERGE_SEEDS=$${LMERGE_SEEDS:-1000} $(BIN)/python -m pytest -n 2 --dist worksteal -m long --timeout 3000 $(ARGS)

@@ -1,0 +1,33 @@
+"""lmerge for PySpark Structured Streaming: queries that publish into a merge, and merged streams as DataFrames.
+
+    lmerge.spark.publish(counts, servers="h1:7171,h2:7171", merge="flights", replica="a", mode="update",
+                         vs="window.start", ve="window.end").option("checkpointLocation", "...").start()
+
+``publish`` makes a replica of a query, ``explain`` says what it would promise and why, ``heartbeat`` keeps an idle
+source from holding it up, ``register`` makes ``format("lmerge")`` known for reading and writing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from lmerge.spark.heartbeats import heartbeat
+    from lmerge.spark.plan import check, explain
+    from lmerge.spark.publishing import publish
+    from lmerge.spark.session import register
+
+__all__ = ["check", "explain", "heartbeat", "publish", "register"]
+
+_MODULES: Final = {
+    "check": "plan", "explain": "plan", "heartbeat": "heartbeats", "publish": "publishing", "register": "session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when first used: what executors and the driver's agent need of this package needs no PySpark."""
+    if name in _MODULES:
+        from importlib import import_module
+
+        return getattr(import_module(f"lmerge.spark.{_MODULES[name]}"), name)
+    raise AttributeError(f"module 'lmerge.spark' has no attribute {name!r}")

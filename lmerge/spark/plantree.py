@@ -1,0 +1,256 @@
+"""A streaming DataFrame's own logical plan as a small tree of plain values.
+
+The analyzed plan is read once, through py4j, and everything after that (``bounds``, ``keying``, ``lint``) is Python on
+this tree, testable without Spark. The analyzed plan and not the optimized one: it says what the user wrote, with all
+names and types resolved, and does not change with the optimizer.
+
+An attribute has an ``expr_id`` that is the same wherever the plan mentions it. The column that a watermark follows is
+marked by Spark in the attribute's metadata (``EventTimeWatermark.delayKey``), as are windows; Spark's own operators
+find their event time by that mark, and so do we.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NoReturn
+
+from lmerge.errors import UsageError
+
+DELAY_KEY: Final = "spark.watermarkDelayMs"
+WINDOW_KEY: Final = "spark.timeWindow"
+SESSION_KEY: Final = "spark.sessionWindow"
+
+# Expression nodes of one plan that are read at most: a call into the JVM each takes a fraction of a millisecond, and
+# a plan of more than this was made by a program, not a person.
+EXPRESSIONS_MAX: Final = 50_000
+
+
+@dataclass(frozen=True)
+class Column:
+    """One output column of an operator. ``delay_ms``: of the watermark that follows it, None without one."""
+
+    expr_id: int
+    name: str
+    type: str
+    delay_ms: int | None = None
+    window: str = ""  # "time", "session", or ""
+
+
+@dataclass(frozen=True)
+class Expr:
+    """One expression node. ``kind`` is Spark's class name, ``sql`` what Spark shows of it, ``value`` a literal's."""
+
+    kind: str
+    name: str
+    sql: str
+    type: str
+    children: tuple[Expr, ...] = ()
+    expr_id: int | None = None
+    deterministic: bool = True
+    value: int | str | None = None
+
+    def walk(self) -> Iterator[Expr]:
+        """This node and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    @property
+    def refs(self) -> frozenset[int]:
+        """The attributes it mentions."""
+        return frozenset(e.expr_id for e in self.walk() if e.kind == "AttributeReference" and e.expr_id is not None)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operator. ``exprs``: its expressions by role (``list``, ``grouping``, ``keys``, ``condition``, ...)."""
+
+    kind: str
+    children: tuple[Node, ...]
+    output: tuple[Column, ...]
+    streaming: bool
+    exprs: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
+    details: Mapping[str, str] = field(default_factory=dict)
+
+    def walk(self) -> Iterator[Node]:
+        """This operator and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def all_exprs(self) -> Iterator[Expr]:
+        """Its expressions, roots only."""
+        for group in self.exprs.values():
+            yield from group
+
+    def column(self, expr_id: int | None) -> Column | None:
+        """The output column of that id."""
+        return next((column for column in self.output if column.expr_id == expr_id), None)
+
+
+def read_plan(df: Any) -> Node:
+    """The analyzed plan of ``df``. Raises UsageError for a DataFrame without a plan in reach (Spark Connect)."""
+    jdf = _jdf(df)
+    return _Reader().node(jdf.queryExecution().analyzed())
+
+
+def is_connect(df: Any) -> bool:
+    """Whether ``df`` belongs to a Spark Connect session, whose plans stay at the server."""
+    return type(df).__module__.startswith("pyspark.sql.connect")
+
+
+def refuse_connect() -> NoReturn:
+    """Says what to declare where no plan can be read."""
+    raise UsageError(
+        "reading the plan of a DataFrame: this is a Spark Connect session, where the plan stays at the server and "
+        "cannot be read; declare by hand what would have been derived from it: properties=, e.g. "
+        "('insert-only', 'key'), and stable_lag=, how far the stable point stays behind the watermark"
+    )
+
+
+def _jdf(df: Any) -> Any:
+    if is_connect(df):
+        refuse_connect()
+    jdf = getattr(df, "_jdf", None)
+    if jdf is None:
+        raise UsageError(f"reading the plan of a DataFrame: {type(df).__name__} is no pyspark.sql.DataFrame")
+    return jdf
+
+
+class _Reader:
+    """Reads JVM plans into nodes. Scala collections are walked by ``size`` and ``apply``."""
+
+    def __init__(self) -> None:
+        self._read = 0
+
+    # operators ----------------------------------------------------------------------------------------------------
+
+    def node(self, plan: Any) -> Node:
+        kind = plan.getClass().getSimpleName()
+        children = tuple(self.node(child) for child in _seq(plan.children()))
+        exprs = self._roles(kind, plan)
+        return Node(kind, children, self._output(plan), bool(plan.isStreaming()), exprs, self._details(kind, plan))
+
+    def _output(self, plan: Any) -> tuple[Column, ...]:
+        # One call for all names, types and metadata; ids are not in it.
+        fields = json.loads(plan.schema().json())["fields"]
+        ids = [attribute.exprId().id() for attribute in _seq(plan.output())]
+        return tuple(_column(expr_id, described) for expr_id, described in zip(ids, fields))
+
+    def _roles(self, kind: str, plan: Any) -> dict[str, tuple[Expr, ...]]:
+        if kind == "Aggregate":
+            return {"grouping": self._all(plan.groupingExpressions()), "list": self._all(plan.aggregateExpressions())}
+        if kind == "Project":
+            return {"list": self._all(plan.projectList())}
+        if kind == "Expand":
+            return {"list": tuple(self._projections(plan))}
+        if kind in ("Filter", "Join"):
+            return {"condition": self._all(plan.expressions())}
+        if kind in ("Deduplicate", "DeduplicateWithinWatermark"):
+            return {"keys": self._all(plan.keys())}
+        return {"other": self._all(plan.expressions())}
+
+    def _projections(self, plan: Any) -> Iterator[Expr]:
+        """What an Expand gives, column by column; of the many overlapping windows of one, only the first."""
+        columns = self._output(plan)
+        for number, projection in enumerate(_seq(plan.projections())):
+            for column, expression in zip(columns, _seq(projection)):
+                if number == 0 or not column.window:
+                    yield Expr("Alias", column.name, column.name, column.type, (self.expr(expression),), column.expr_id)
+
+    def _details(self, kind: str, plan: Any) -> dict[str, str]:
+        if kind == "Join":
+            return {"type": str(plan.joinType().toString())}
+        if kind == "EventTimeWatermark":
+            return {"delay": str(plan.delay().toString()), "expr_id": str(plan.eventTime().exprId().id())}
+        if kind == "UpdateEventTimeWatermarkColumn":
+            return {"expr_id": str(plan.eventTime().exprId().id())}
+        if kind in ("Repartition", "RepartitionByExpression", "RebalancePartitions"):
+            return {"words": str(plan.simpleString(200))}
+        if kind.startswith("TransformWithState"):
+            return {"time": str(plan.timeMode().toString())}
+        if kind.startswith("FlatMapGroups") and "State" in kind:
+            return {"time": str(plan.timeout().toString())}
+        if kind == "StreamingRelationV2":
+            return {"source": str(plan.sourceName())} | _java_map(plan.extraOptions())
+        if kind == "StreamingRelation":
+            return {"source": str(plan.sourceName())} | _scala_map(plan.dataSource().options())
+        return {}
+
+    # expressions --------------------------------------------------------------------------------------------------
+
+    def _all(self, expressions: Any) -> tuple[Expr, ...]:
+        return tuple(self.expr(expression) for expression in _seq(expressions))
+
+    def expr(self, e: Any, deterministic: bool | None = None) -> Expr:
+        """``e`` and all below it. An expression is deterministic if all below it are, so one call settles most."""
+        self._read += 1
+        if self._read > EXPRESSIONS_MAX:
+            raise UsageError(f"reading the plan of a DataFrame: it has more than {EXPRESSIONS_MAX} expressions")
+        kind = str(e.getClass().getSimpleName())
+        type_name = str(e.dataType().catalogString())
+        if kind == "AttributeReference":
+            name = str(e.name())
+            return Expr(kind, name, name, type_name, expr_id=e.exprId().id())
+        if kind == "Literal":
+            return Expr(kind, "literal", _sql(e), type_name, value=self._literal(e, type_name))
+        sure = bool(e.deterministic()) if deterministic is None else deterministic
+        children = tuple(self.expr(child, True if sure else None) for child in _seq(e.children()))
+        if kind == "With":  # BETWEEN: the compared expression once, and references to it
+            return _put_in(children[0], {common.name: common.children[0] for common in children[1:]})
+        name, expr_id, own = str(e.prettyName()), None, sure
+        if kind == "Alias":
+            name, expr_id = str(e.name()), e.exprId().id()
+        elif kind in ("CommonExpressionDef", "CommonExpressionRef"):
+            name = str(e.id().id())
+        elif kind == "GetStructField":
+            name = str(e.extractFieldName())
+        elif kind in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
+            name, own = str(e.name()), bool(e.udfDeterministic())
+        return Expr(kind, name, _sql(e), type_name, children, expr_id, own)
+
+    def _literal(self, e: Any, type_name: str) -> int | str | None:
+        value = e.value()
+        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+            return value
+        if type_name == "interval":  # CalendarInterval: months and days are of no fixed length
+            if not value.extractAsPeriod().isZero():
+                return None
+            rest = value.extractAsDuration()
+            return int(rest.getSeconds()) * 1_000_000 + int(rest.getNano()) // 1_000
+        return str(value)
+
+
+def _put_in(e: Expr, common: Mapping[str, Expr]) -> Expr:
+    """``e`` with what its references stand for."""
+    if e.kind == "CommonExpressionRef":
+        return common.get(e.name, e)
+    return replace(e, children=tuple(_put_in(child, common) for child in e.children))
+
+
+def _seq(items: Any) -> Iterator[Any]:
+    iterator = items.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
+
+
+def _column(expr_id: int, described: Mapping[str, Any]) -> Column:
+    marks = described.get("metadata") or {}
+    kind = described["type"]
+    name = kind if isinstance(kind, str) else str(kind.get("type", ""))
+    window = "session" if SESSION_KEY in marks else "time" if WINDOW_KEY in marks else ""
+    return Column(expr_id, described["name"], name, marks.get(DELAY_KEY), window)
+
+
+def _sql(e: Any) -> str:
+    return str(e.sql()).replace("`", "")
+
+
+def _java_map(options: Any) -> dict[str, str]:
+    return {str(name).lower(): str(options.get(name)) for name in options}
+
+
+def _scala_map(options: Any) -> dict[str, str]:
+    return {str(pair._1()).lower(): str(pair._2()) for pair in _seq(options)}  # noqa: SLF001

@@ -1,0 +1,173 @@
+"""``publish``: a DataFrame as a replica's stream. What the user calls, in the user's own Python process.
+
+    counts = (flights.withWatermark("ts", "10 seconds")
+              .groupBy(window("ts", "1 minute"), "carrier").count())
+    query = (lmerge.spark.publish(counts, servers="merge:7171", merge="flights", replica="a", mode="update",
+                                  vs="window.start", ve="window.end")
+             .option("checkpointLocation", "/data/flights/a").start())
+
+The plan is read here, because only here it can be: what the stream promises, how far its stable point must stay behind
+the watermark, and what in it would differ between replicas. What came of it travels in options, for the processes that
+write and commit know nothing but those.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from lmerge.client.streams import parse_targets
+from lmerge.core.inputs import ACTIVE
+from lmerge.errors import UsageError
+from lmerge.spark.options import (
+    APPEND,
+    DROP,
+    FAIL,
+    INTERVALS,
+    KEYED,
+    UPDATE,
+    VE,
+    VS,
+    duration_us,
+    moment_us,
+    schema_text,
+)
+from lmerge.spark.plan import PlanFacts, check
+from lmerge.spark.session import register
+from lmerge.wire.schema import Schema, parse_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+_log: Final = logging.getLogger(__name__)
+
+# Which of Spark's output modes gives the rows that a mode of publishing is made for.
+_OUTPUT_MODES: Final = {APPEND: "append", UPDATE: "update", INTERVALS: "append"}
+
+
+def publish(
+    df: DataFrame, *, servers: str | Iterable[str], merge: str, replica: str, vs: str | Column,
+    ve: str | Column | None = None, mode: str = APPEND, keys: Sequence[str] | None = None, kind: str | None = None,
+    payload: Sequence[str] | None = None, schema: Schema | Mapping[str, object] | None = None,
+    round_digits: int | Mapping[str, int] | None = None, properties: Iterable[str] | None = None,
+    stable_lag: str | None = None, late: str | None = None, output_mode: str | None = None,
+    join_at: int | str | None = None, role: str = ACTIVE, spool: str | None = None, give_up_after: str | None = None,
+    partitions: int | None = None, skips: bool = False, ca: str | None = None, cert: str | None = None,
+    key: str | None = None, token_file: str | None = None, tls: bool = False, insecure: bool = False,
+    allow: Collection[str] = (),
+) -> DataStreamWriter:
+    """A writer that publishes ``df`` as the stream of ``replica``: say ``.option("checkpointLocation", ...)`` and
+    ``.trigger(...)`` on it, then ``.start()``.
+
+    ``vs``, ``ve``: names or expressions of the lifetime, timestamps or whole numbers; ``ve`` None: it does not end.
+    ``mode``: ``append``, each row is an event; ``update``, a row replaces what was said of its ``keys`` (by default the
+    grouping columns); ``intervals``, a row is a start (``ve`` is null), an end (``vs`` is null) or both of what its
+    ``keys`` name, or as the column ``kind`` says: start, end, or abort, which takes the event back. ``payload``: the
+    columns of the payload; by default all but those of the arguments before. ``schema``: how they are encoded, by
+    default as their types say, floats rounded to ``round_digits``. ``properties``: what the stream promises, by default
+    what its plan shows. ``stable_lag``: how far the stable point stays behind the watermark; by default what the plan
+    shows. ``late``: ``fail`` or ``drop``, what becomes of a row below the stable point that was said; by default
+    ``fail`` where Spark lets none through. ``output_mode``: Spark's, where ``mode`` does not tell. ``join_at``: the
+    stream is right for events that end then or later. ``spool``: a folder that driver and executors share, by default
+    in the checkpoint. ``give_up_after``: fail after so long without any server; None: wait. ``partitions``: of the
+    keyed state. ``skips``: the query leaves out what servers no longer want (``skip_to``). ``allow``: codes of findings
+    about the plan that are accepted knowingly (``lmerge.spark.explain`` lists them). The rest as in
+    ``lmerge.Security``; a token stands in a file, or in the driver's environment.
+
+    Raises UsageError, naming the argument, or the expression of the plan that replicas would not agree on.
+    """
+    _check(df, mode, late)
+    register(df.sparkSession)
+    names = _payload_names(df, (vs, ve, kind), payload)
+    facts = check(
+        df, vs, ve, mode, allow=allow, keys=keys, payload=names, properties=properties,
+        round_digits=set(round_digits) if isinstance(round_digits, Mapping) else round_digits,
+        stable_lag_us=None if stable_lag is None else duration_us(stable_lag),
+    )
+    _log.info("replica %r of merge %r: %s", replica, merge, facts.explain())
+    prepared = _prepared(df, vs, ve, [*names, *([kind] if kind else [])])
+    kept = _keys(facts, names, vs, ve) if mode in KEYED else ()
+    if mode == INTERVALS:
+        prepared = prepared.repartition(partitions, *kept) if partitions else prepared.repartition(*kept)
+    if schema is None:
+        from lmerge.spark.types import schema_of_spark
+
+        schema = schema_of_spark(prepared.select(*names).schema, round_digits)
+    rule = facts.stable
+    options = {
+        "servers": ",".join(parse_targets(servers)), "merge": merge, "replica": replica, "mode": mode, "role": role,
+        "vs": VS, "ve": VE if ve is not None else None, "schema": schema_text(parse_schema(schema)),
+        "keys": json.dumps(list(kept)) if kept else None, "kind": kind,
+        "late": late or (FAIL if rule is not None and rule.exact else DROP),
+        "stable_lag_us": None if rule is None else rule.lag_us - rule.strict,
+        "properties": ",".join(sorted(facts.properties)),
+        "join_at": moment_us(join_at) if isinstance(join_at, str) else join_at, "spool": spool,
+        "give_up_after": give_up_after, "skips": skips or None, "ca": ca, "cert": cert, "key": key,
+        "token_file": token_file, "tls": tls or None, "insecure": insecure or None,
+    }
+    wanted = output_mode or _OUTPUT_MODES[mode]
+    if wanted == "update":
+        from lmerge.spark.update_sink import update_writer
+
+        writer = update_writer(prepared)
+    else:
+        writer = prepared.writeStream.format("lmerge").outputMode(wanted)
+    return writer.options(**{name: value for name, value in options.items() if value is not None})
+
+
+def _check(df: DataFrame, mode: str, late: str | None) -> None:
+    if mode not in _OUTPUT_MODES:
+        raise UsageError(f"cannot publish: mode is {mode!r:.40}; it is {', '.join(_OUTPUT_MODES)}")
+    if late not in (None, FAIL, DROP):
+        raise UsageError(f"cannot publish: late is {late!r:.40}; it is {FAIL} or {DROP}")
+    if not df.isStreaming:
+        raise UsageError("cannot publish: the DataFrame is no streaming one; read it with spark.readStream")
+
+
+def _payload_names(
+    df: DataFrame, times: Iterable[str | Column | None], payload: Sequence[str] | None
+) -> list[str]:
+    """The columns of the payload: as told, or all that ``times`` are not made of."""
+    roots = {part.split(".")[0] for part in times if isinstance(part, str)}
+    names = list(payload) if payload is not None else [name for name in df.columns if name not in roots]
+    missing = [name for name in names if name not in df.columns]
+    if missing:
+        raise UsageError(f"cannot publish: payload has {missing[0]!r}; the columns are {', '.join(df.columns)}")
+    if not names:
+        raise UsageError("cannot publish: no column is left for the payload: name them with payload=[...]")
+    return names
+
+
+def _keys(facts: PlanFacts, names: Sequence[str], vs: str | Column, ve: str | Column | None) -> tuple[str, ...]:
+    """The columns by which a row replaces an earlier one, by their names in the prepared DataFrame."""
+    if not facts.keys:
+        raise UsageError(
+            f"cannot publish: mode {facts.mode} needs keys, the columns that tell which rows are of one event"
+        )
+    lifetime = {str(part): name for part, name in ((vs, VS), (ve, VE)) if isinstance(part, str)}
+    keys = tuple(lifetime.get(key, key) for key in facts.keys)
+    unknown = [key for key in keys if key not in (*names, VS, VE)]
+    if unknown:
+        raise UsageError(
+            f"cannot publish: keys has {unknown[0]!r}, which is no column of the payload: {', '.join(names)}"
+        )
+    return keys
+
+
+def _prepared(df: DataFrame, vs: str | Column, ve: str | Column | None, names: Sequence[str]) -> DataFrame:
+    """The columns of the payload, then those of the lifetime under names of their own."""
+    from pyspark.sql import functions
+
+    times = [(VS, vs)] + ([] if ve is None else [(VE, ve)])
+    columns = [(functions.expr(part) if isinstance(part, str) else part).alias(name) for name, part in times]
+    prepared = df.select(*(functions.col(f"`{name}`") for name in names), *columns)
+    for name, part in times:
+        kind = prepared.schema[name].dataType.simpleString()
+        if kind not in ("timestamp", "bigint", "int"):
+            which = "vs" if name == VS else "ve"
+            raise UsageError(f"cannot publish: {which} ({part}) is {kind}; it must be a timestamp or a whole number of "
+                             "microseconds since the epoch")
+    return prepared

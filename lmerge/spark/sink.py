@@ -1,0 +1,188 @@
+"""The sink of ``format("lmerge")``: what Spark calls, in which process.
+
+==============  ====================================  ========================================================
+call            where                                 what it does
+==============  ====================================  ========================================================
+``__init__``    a Python worker of the driver, once   options are read; errors end ``start()``'s first batch
+                a batch
+``write``       an executor's Python worker, once a   rows to elements, into the spool, and staged at the
+                partition and attempt                 servers
+``commit``      a Python worker of the driver, from   hands the parts that won to the query's agent
+                a pool that all sinks share           (``agent``), and waits for it
+``abort``       the same                              throws parts away
+==============  ====================================  ========================================================
+
+A task finds its batch in local properties that Spark sets for the whole batch: ``streaming.sql.batchId``,
+``sql.streaming.queryId``, and the run in ``spark.jobGroup.id``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from lmerge.client.stage import StageKey, Stager
+from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, PermissionDenied, Unauthenticated, UsageError
+from lmerge.spark import agent
+from lmerge.spark.committer import Commit
+from lmerge.spark.elements import RowPlan
+from lmerge.spark.options import ELEMENTS, SinkOptions, schema_of_text, sink_options
+from lmerge.spark.spool import Part, Spool
+from lmerge.spark.watermark import query_id
+from lmerge.spark.written import write_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_log: Final = logging.getLogger(__name__)
+
+# What a server may take for a part before the driver's way is the shorter one.
+_STAGE_S: Final = 5.0
+# Staged parts are of one run: a run that comes later may write other rows under the same numbers.
+_REFUSED: Final = (InvalidBatch, LimitExceeded, PermissionDenied, Unauthenticated)
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one task tells the driver. ``stable``: the largest that its rows say. ``holders``: servers that have the
+    part staged. ``late``: rows that were left out, and one of them.
+    """
+
+    query: str
+    run: str
+    part: Part
+    stable: int | None
+    holders: tuple[str, ...]
+    late: int
+    first_late: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """Whose rows these are."""
+
+    query: str
+    run: str
+    batch: int
+    partition: int
+    attempt: int
+
+    @classmethod
+    def current(cls) -> Task:
+        """The task that this process works at. Raises UsageError outside of a streaming query."""
+        context = TaskContext.get()
+        names = ("sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId")
+        query, run, batch = (None if context is None else context.getLocalProperty(name) for name in names)
+        if context is None or query is None or run is None or batch is None:
+            raise UsageError("cannot publish: these rows belong to no batch of a streaming query")
+        # Not the number of the attempt: that begins again when a whole stage does, and its old tasks may still write.
+        return cls(query, run, int(batch), context.partitionId(), context.taskAttemptId())
+
+
+class LmergeStreamWriter(DataSourceStreamArrowWriter):
+    """See above. Raises UsageError naming the option."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self.options: SinkOptions = sink_options(options)
+        self.plan = row_plan(self.options, schema)
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Write one partition's rows. Raises LmergeError, naming batch and partition, if they cannot be published."""
+        task, options = Task.current(), self.options
+        spool = _spool(options.spool)
+        try:
+            written = write_rows(spool, self.plan, task.batch, task.partition, task.attempt, iterator)
+            holders = self._staged(task, spool, written.part)
+        except LmergeError as error:
+            told = type(error).__new__(type(error))
+            told.args = (f"cannot write partition {task.partition} of batch {task.batch} of {options}: {error}",)
+            raise told from error
+        tally = written.tally
+        return Written(task.query, task.run, written.part, written.stable, holders, tally.late, tally.first_late)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
+        """Have the batch said, and wait until a server has merged it. Raises what ended the publisher."""
+        written = _told(messages)
+        query = written[0].query if written else query_id(self.options.checkpoint)
+        stables = [one.stable for one in written if one.stable is not None]
+        staged = [set(one.holders) for one in written if one.part.elements]
+        agent.commit(query, os.getppid(), Commit(
+            options=self.options, query=query, run=written[0].run if written else None, batch=batchId,
+            parts=tuple(one.part for one in written), stable=max(stables, default=None),
+            holders=frozenset(set.intersection(*staged) if staged else ()),
+            late=sum(one.late for one in written),
+            first_late=next((one.first_late for one in written if one.late), ""),
+        ))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
+        """Throw away what was written. What was staged is replaced by the next attempt, or forgotten."""
+        _spool(self.options.spool).abort(batchId, [one.part for one in _told(messages)])
+
+    def _staged(self, task: Task, spool: Spool, part: Part) -> tuple[str, ...]:
+        """The servers that have the part now. Raises what the publisher could not say either."""
+        if not self.options.stages or not part.elements:
+            return ()
+        key = StageKey(task.run, task.batch, task.partition, task.attempt)
+        try:
+            return tuple(_stager(self.options).stage(key, spool.part_messages(part), _STAGE_S))
+        except _REFUSED:
+            raise
+        except Exception as error:
+            # The driver says what could not be staged, so nothing is lost but a short cut.
+            _log.warning("%s could not be staged: %s", key, error)
+            return ()
+
+
+class LmergeBatchWriter(DataSourceArrowWriter):
+    """The same for one batch of a streaming query that is written by itself (``update_sink``)."""
+
+    def __init__(self, writer: LmergeStreamWriter, batch: int) -> None:
+        self._writer, self._batch = writer, batch
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """As above, and so are the others."""
+        return self._writer.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._writer.commit(messages, self._batch)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._writer.abort(messages, self._batch)
+
+
+def row_plan(options: SinkOptions, schema: StructType) -> RowPlan:
+    """How the rows become elements. Raises UsageError if they have no such columns."""
+    names = schema.fieldNames()
+    wanted = ("kind", "payload", "vs") if options.mode == ELEMENTS else (options.vs, *options.keys)
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        hint = " (lmerge.spark.publish makes them from other rows)" if options.mode == ELEMENTS else ""
+        raise UsageError(f"publishing to lmerge: elements have the columns {', '.join(wanted)}{hint}; there is no "
+                         f"{missing[0]!r} in {', '.join(names)}")
+    return RowPlan(
+        options.mode, None if options.schema is None else schema_of_text(options.schema), options.vs, options.ve,
+        options.keys, options.kind, options.late, options.replica,
+    )
+
+
+def _told(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    """In order of partition; tasks that failed have told nothing."""
+    return sorted((one for one in messages if isinstance(one, Written)), key=lambda one: one.part.partition)
+
+
+@lru_cache(maxsize=8)
+def _spool(uri: str) -> Spool:
+    """Python workers are used again: what the spool's folders look like is asked once."""
+    return Spool(uri)
+
+
+@lru_cache(maxsize=8)
+def _stager(options: SinkOptions) -> Stager:
+    return Stager(options.servers, options.merge, options.replica, options.security)

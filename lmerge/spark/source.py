@@ -1,0 +1,365 @@
+"""``readStream`` and ``read`` of ``format("lmerge")``: what Spark calls, in which process.
+
+====================  =============================  ===============================================================
+call                  where                          what it does
+====================  =============================  ===============================================================
+``schema``            a Python worker of the driver  asks a server for the merge's schema
+``latestOffset`` ...  one worker, as long as the     follows the merge (``feed``) and says how far a batch goes
+``partitions``        query runs                     cuts a batch into tasks, with their rows in them if they are few
+``read``              executors                      rows as Arrow batches: those of the task, or from a server by
+                                                     token (``reading``)
+====================  =============================  ===============================================================
+
+An offset is a resume token: ``{"token": "flights@1357023600000000"}`` says that every event that ends before was read.
+It is valid at any server of the merge, and a batch holds what was decided from one token to the other. That is the same
+whoever reads it, and when (``envelope_rows``): so a batch that Spark runs again has the rows that it had.
+
+Spark does not write down where a query began, and asks again when it runs the first batch again. "Now" would be another
+moment then. So a query that begins ``latest`` or ``earliest`` begins with an offset that says just that, and an empty
+batch whose end is the moment meant.
+
+Only what servers retain can be read again. What they do not have any more ends the query (``failOnDataLoss``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from lmerge.core.elements import INF, NEG_INF, show_time
+from lmerge.errors import ServerGone, Unavailable, UnknownMerge, UsageError
+from lmerge.spark.asking import Answers, ask
+from lmerge.spark.envelope_rows import FINAL, TABLE, Range
+from lmerge.spark.feed import Feed
+from lmerge.spark.read_columns import Layout
+from lmerge.spark.read_options import (
+    BINARY,
+    COLUMNS,
+    EARLIEST,
+    LATEST,
+    ReadOptions,
+    any_options,
+    batch_options,
+    stream_options,
+)
+from lmerge.spark.reading import PAUSE_S, Slice, slice_tables
+from lmerge.wire.schema import Schema
+from lmerge.wire.token import format_token, parse_token
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+# Rows go with their task up to this size; Spark warns of tasks above 1000 KiB.
+INLINE_BYTES: Final = 768 * 1024
+# Tasks that carry their rows; more is read from the servers.
+INLINE_MAX: Final = 4
+# Rows for which a task of its own is worth while.
+ROWS_PER_SLICE: Final = 50_000
+
+Offset = dict[str, Any]
+
+
+def schema(given: Mapping[str, str]) -> StructType:
+    """The columns of a query with these options, batch or streaming. Raises UsageError, UnknownMerge or ServerGone."""
+    options = any_options(given)
+    payload = None
+    if options.payload == COLUMNS:
+        try:
+            payload = _payload_schema(options, ask(options))
+        except UnknownMerge as problem:
+            raise UnknownMerge(f"{problem}; a query that shall wait for it needs .schema(...), or payload=binary"
+                               ) from None
+    return Layout(options.envelope, payload, options.time_type).struct_type()
+
+
+def stream_reader(given: Mapping[str, str], schema: StructType) -> LmergeStreamReader:
+    """For ``DataSource.streamReader``. Raises UsageError naming the option."""
+    return LmergeStreamReader(dict(given), schema)
+
+
+def batch_reader(given: Mapping[str, str], schema: StructType) -> LmergeBatchReader:
+    """For ``DataSource.reader``. Raises UsageError naming the option."""
+    return LmergeBatchReader(dict(given), schema)
+
+
+class Position(NamedTuple):
+    """An offset. ``at`` None: a word for a moment that is not known yet. ``fresh``: see ``Range``."""
+
+    at: int | None
+    fresh: bool
+
+    @classmethod
+    def parse(cls, offset: Offset, options: ReadOptions) -> Position:
+        """Raises UsageError if it belongs to another merge or envelope."""
+        what = f"cannot go on reading {options}: the checkpoint is of"
+        if offset.get("envelope", options.envelope) != options.envelope:
+            raise UsageError(f"{what} envelope {offset['envelope']}, the query asks for {options.envelope}: they do "
+                             "not go on from each other, so give the query another checkpoint")
+        if "token" in offset:
+            try:
+                return cls(parse_token(str(offset["token"]), options.merge), bool(offset.get("fresh", False)))
+            except UsageError as problem:
+                raise UsageError(f"{what} something else: {problem}") from None
+        if offset.get("merge") != options.merge or offset.get("from") not in (LATEST, EARLIEST):
+            raise UsageError(f"{what} something else: {offset}")
+        return cls(None, fresh=True)
+
+    def offset(self, options: ReadOptions) -> Offset:
+        """Its JSON form."""
+        if self.at is None:
+            return {"merge": options.merge, "from": options.start, "envelope": options.envelope}
+        offset: Offset = {"token": format_token(options.merge, self.at), "envelope": options.envelope}
+        return {**offset, "fresh": True} if self.fresh else offset
+
+
+class Task(InputPartition):
+    """One task: a slice to read from a server, or the rows themselves in Arrow's stream format.
+
+    It carries options as they were given: secrets stay in files, and in the environment of each process.
+    """
+
+    def __init__(self, given: dict[str, str], layout: Layout, wanted: Any, todo: Slice | bytes) -> None:
+        super().__init__(None)
+        self.given, self.layout, self.wanted, self.todo = given, layout, wanted, todo
+
+    def __repr__(self) -> str:
+        return f"Task({self.todo if isinstance(self.todo, Slice) else f'{len(self.todo)} bytes'})"
+
+    def batches(self, options: ReadOptions) -> Iterator[Any]:
+        """Its rows as record batches."""
+        if isinstance(self.todo, Slice):
+            tables = slice_tables(options, self.layout.envelope, self.todo)
+        else:
+            tables = iter([pa.ipc.open_stream(self.todo).read_all()])
+        for table in tables:
+            yield from self.layout.batches(table, self.wanted)
+
+
+class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """See above. Raises UsageError naming the option."""
+
+    def __init__(self, given: dict[str, str], schema: StructType) -> None:
+        self._given = given
+        self._schema = schema
+        self._options = stream_options(given)
+        self._planner = Planner(self._given, self._schema, self._options, self._options.envelope)
+        self._feed: Feed | None = None
+        self._target: int | None = None  # with availableNow: where the merge was when the query began
+        self._away_since_s: float | None = None
+
+    def __reduce__(self) -> Any:
+        return stream_reader, (self._given, self._schema)  # to executors: without secrets, and not the feed
+
+    def initialOffset(self) -> Offset:  # noqa: N802  # Spark's name, as those below
+        """Depends on the options only: see above."""
+        start = self._options.start
+        return Position(start if isinstance(start, int) else None, fresh=True).offset(self._options)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._options.rows_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Raises ServerGone if no server tells how far the merge is."""
+        answers = ask(self._options)
+        if not answers.known and answers.away:
+            raise answers.problem(self._options)
+        self._target = max((known.stable_point for known in answers.known), default=NEG_INF)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """How far the next batch goes; ``start`` if there is nothing new. Raises what has ended the feed."""
+        options = self._options
+        position = Position.parse(start, options)
+        if position.at is None:
+            begin = self._begin()
+            return start if begin is None else Position(begin, fresh=True).offset(options)
+        if isinstance(limit, ReadAllAvailable):
+            end = max((known.stable_point for known in ask(options).known), default=NEG_INF)
+            if self._target is not None:
+                end = min(end, self._target)
+        else:
+            rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else options.rows_max
+            end = self._end_for(position.at, rows_max)
+        if end <= position.at:
+            return start
+        offset = Position(end, fresh=False).offset(options)
+        gaps = [] if self._feed is None else [gap for gap in self._feed.gaps if position.at <= gap.start < end]
+        return {**offset, "lost": [list(gap) for gap in gaps]} if gaps else offset
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+        """For the query's progress: how far the merge is, as far as was read ahead."""
+        if self._feed is None:
+            return None
+        return Position(self._feed.stable_point, fresh=False).offset(self._options)
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The tasks of a batch; none if it is empty."""
+        first, last = Position.parse(start, self._options), Position.parse(end, self._options)
+        if first.at is None or last.at is None or first.at >= last.at:
+            return []
+        asked = Range(first.at, last.at, first.fresh)
+        if self._feed is not None and self._feed.holds(asked):
+            return self._planner.held(asked, self._feed)
+        return self._planner.slices(asked, even_cuts(asked, self._options.partitions), ())
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """In an executor: the rows of one task."""
+        assert isinstance(partition, Task)
+        return partition.batches(stream_options(partition.given))
+
+    def stop(self) -> None:
+        """The query has ended."""
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
+
+    def _begin(self) -> int | None:
+        """The moment that the first offset means; None: nobody tells it now. Raises ServerGone and UnknownMerge."""
+        answers = ask(self._options)
+        if answers.known:
+            if self._options.start == EARLIEST:
+                return answers.retained_from
+            return max(known.stable_point for known in answers.known)
+        if not answers.away:
+            if not self._options.waits_for_merge:
+                raise answers.problem(self._options)
+            return NEG_INF  # all of it is still to come
+        now_s = time.monotonic()
+        if self._away_since_s is None:
+            self._away_since_s = now_s
+        if now_s - self._away_since_s >= self._options.give_up_s:
+            raise answers.problem(self._options)
+        return None
+
+    def _end_for(self, start: int, rows_max: int) -> int:
+        feed = self._feed
+        if feed is None or not feed.goes_on_from(start):
+            self.stop()
+            self._feed = feed = Feed(self._options, start)
+        if self._target is None:
+            return feed.end_for(self._options.envelope, start, INF, rows_max)
+        if start < self._target and not feed.wait_beyond(start, self._target, self._options.give_up_s):
+            raise ServerGone(f"cannot read {self._options}: it was at {show_time(self._target)} when the query began, "
+                             f"and does not come there within {self._options.give_up_s:g} s")
+        return feed.end_for(self._options.envelope, start, self._target, rows_max)
+
+
+class LmergeBatchReader(DataSourceReader):
+    """The table as of one stable point. Raises UsageError naming the option."""
+
+    def __init__(self, given: dict[str, str], schema: StructType) -> None:
+        self._given = given
+        self._schema = schema
+        self._options = batch_options(given)
+
+    def __reduce__(self) -> Any:
+        return batch_reader, (self._given, self._schema)
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks. Raises UnknownMerge, ServerGone, and UsageError if asked for the future."""
+        options = self._options
+        answers = ask(options)
+        if not answers.known:
+            raise answers.problem(options)
+        now = max(known.stable_point for known in answers.known)
+        at = now if options.as_of is None else options.as_of
+        if at > now:
+            raise UsageError(f"cannot read {options} as of {show_time(at)}: it is at {show_time(now)}")
+        if at == NEG_INF:
+            return []
+        since = options.since
+        if isinstance(since, str):
+            since = answers.retained_from
+        asked = Range(at if since is None else min(since, at), at, fresh=True, as_said=True)
+        planner = Planner(self._given, self._schema, options, TABLE if options.envelope == FINAL else options.envelope)
+        first = sorted(answers.known, key=lambda known: known.retained_from)
+        return planner.slices(asked, even_cuts(asked, options.partitions), tuple(known.target for known in first))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """In an executor: the rows of one task."""
+        if not isinstance(partition, Task):
+            return iter(())  # Spark makes one task where there is none
+        return partition.batches(batch_options(partition.given))
+
+
+class Planner:
+    """Makes tasks."""
+
+    def __init__(self, given: dict[str, str], schema: StructType, options: ReadOptions, envelope: str) -> None:
+        self._given = given
+        self._schema = schema
+        self._options = options
+        self._envelope = envelope
+        self._known: tuple[Layout, Any] | None = None
+
+    def held(self, asked: Range, feed: Feed) -> list[InputPartition]:
+        """Tasks for what the feed has: with their rows, if these are few."""
+        table = feed.rows(self._envelope, asked)
+        pieces = -(-table.nbytes // INLINE_BYTES)
+        if pieces > INLINE_MAX:
+            parts = min(self._options.partitions, -(-table.num_rows // ROWS_PER_SLICE))
+            return self.slices(asked, feed.cuts(asked, parts), feed.ahead())
+        each = -(-table.num_rows // max(pieces, 1))
+        return [self._task(_as_stream(table.slice(at, each))) for at in range(0, table.num_rows, max(each, 1))]
+
+    def slices(self, asked: Range, cuts: Sequence[int], first: tuple[str, ...]) -> list[InputPartition]:
+        """Tasks that read from servers, those of ``first`` before others."""
+        bounds = [asked.start, *cuts, asked.end]
+        return [self._task(Slice(asked, low, high, first)) for low, high in pairwise(bounds)]
+
+    def _task(self, todo: Slice | bytes) -> Task:
+        layout, wanted = self._layout()
+        return Task(self._given, layout, wanted, todo)
+
+    def _layout(self) -> tuple[Layout, Any]:
+        """What rows look like, and the Arrow schema that Spark wants. Raises UsageError if they do not fit."""
+        if self._known is None:
+            from pyspark.sql.pandas.types import to_arrow_schema
+
+            layout = Layout(self._envelope, _patient_schema(self._options), self._options.time_type)
+            wanted = to_arrow_schema(self._schema, timezone="UTC")
+            layout.check(wanted)
+            self._known = layout, wanted
+        return self._known
+
+
+def even_cuts(asked: Range, parts: int) -> list[int]:
+    """Times that cut a range evenly, if it has two ends; ascending, all different."""
+    length = asked.end - asked.start
+    if asked.start == NEG_INF or asked.end == INF or length <= 0:
+        return []
+    parts = min(parts, length)
+    return [asked.start + length * part // parts for part in range(1, parts)]
+
+
+def _payload_schema(options: ReadOptions, answers: Answers) -> Schema | None:
+    """What the payloads hold; None: they are read as they are. Raises UnknownMerge or ServerGone."""
+    if not answers.known:
+        raise answers.problem(options)
+    return next((known.schema for known in answers.known if known.schema is not None), None)
+
+
+def _patient_schema(options: ReadOptions) -> Schema | None:
+    """The same for a query that runs: servers that are away are waited for."""
+    if options.payload == BINARY:
+        return None
+    until_s = time.monotonic() + options.give_up_s
+    while True:
+        try:
+            return _payload_schema(options, ask(options))
+        except (Unavailable, UnknownMerge):
+            if time.monotonic() >= until_s:
+                raise
+            time.sleep(PAUSE_S)
+
+
+def _as_stream(table: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

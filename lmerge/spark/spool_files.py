@@ -1,0 +1,238 @@
+"""Files of a spool: written whole or not at all, on whatever file system the checkpoint is on.
+
+Called by ``spool``, ``said`` and ``live_files``, which say what is in them. A file is written under a temporary name
+beside its place and then moved there, so a reader finds the old file, the new one or none. That is as durable as the
+checkpoint beside it, which is written in the same way.
+
+Two forms, both with a format version and checksums, because a file that is read wrong is said wrong:
+
+    JSON     {"format": 1, "crc32": ..., "<kind>": {...}}    the sum is of the inner object, keys in order, no spaces
+    frames   the line "lmerge-spool 1 <kind>", then frames: length and crc32 (32 bits, little-endian), and the bytes
+
+A spool is written by one program after the other and read by a later version of it, never by an earlier one: a larger
+format version is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from pyarrow import fs
+
+from lmerge.errors import StoreDamaged, StoreFull, UsageError
+
+FORMAT: Final = 1
+
+_MAGIC: Final = "lmerge-spool"
+_FRAME: Final = struct.Struct("<II")
+_TEMPORARY: Final = ".tmp-"  # in a name: what a writer that died has left
+# Hadoop's names of stores that Arrow calls otherwise.
+_SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
+
+
+class SpoolFiles:
+    """The files below one folder. ``root`` is a path of ``filesystem``, without a slash at its end."""
+
+    def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
+        self.filesystem = filesystem
+        self.root = root.rstrip("/")
+        self._made: set[str] = set()
+
+    @classmethod
+    def at(cls, uri: str) -> SpoolFiles:
+        """The folder that a path or URI names, as Spark writes it (``file:/x``, ``s3a://``). Raises UsageError."""
+        scheme, colon, rest = uri.partition(":")
+        if not colon or len(scheme) < 2 or "/" in scheme:
+            return cls(fs.LocalFileSystem(), os.path.abspath(uri))
+        if scheme == "file":
+            return cls(fs.LocalFileSystem(), "/" + rest.lstrip("/"))
+        try:
+            filesystem, path = fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}:{rest}")
+        except (OSError, ValueError) as problem:
+            raise UsageError(f"cannot use {uri!r} as a spool: {problem}") from problem
+        return cls(filesystem, path)
+
+    def path(self, name: str) -> str:
+        """Where the file is, for people and the file system."""
+        return f"{self.root}/{name}"
+
+    def write(self, name: str, pieces: Iterable[bytes]) -> int:
+        """Write a file, or replace it; its bytes. Raises StoreFull and what ``pieces`` raises; it is then as before."""
+        folder, _, base = name.rpartition("/")
+        temporary = self.path(f"{folder}/{base}{_TEMPORARY}{token()}".lstrip("/"))
+        size = 0
+        try:
+            self._make(folder)
+            with self.filesystem.open_output_stream(temporary, compression=None) as stream:
+                for piece in pieces:
+                    size += stream.write(piece)
+            self._move(temporary, self.path(name))
+        except Exception as problem:
+            with contextlib.suppress(OSError, StoreFull):
+                self._remove_file(temporary)
+            if isinstance(problem, OSError):
+                raise StoreFull(f"cannot write {self.path(name)}: {problem}") from problem
+            raise
+        return size
+
+    def read(self, name: str) -> bytes | None:
+        """What is in the file; None if there is none. Raises StoreDamaged if it cannot be read."""
+        try:
+            with self.filesystem.open_input_stream(self.path(name), compression=None) as stream:
+                data: bytes = stream.read()
+                return data
+        except FileNotFoundError:
+            return None
+        except OSError as problem:
+            raise StoreDamaged(f"cannot read {self.path(name)}: {problem}") from problem
+
+    def names(self, folder: str) -> list[str]:
+        """What is in the folder, in order of name; nothing if it is not there. Raises StoreDamaged."""
+        try:
+            infos = self.filesystem.get_file_info(fs.FileSelector(self.path(folder), allow_not_found=True))
+        except OSError as problem:
+            raise StoreDamaged(f"cannot list {self.path(folder)}: {problem}") from problem
+        return sorted(info.base_name for info in infos)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        self._remove_file(self.path(name))
+
+    def remove_folder(self, name: str) -> None:
+        """Remove a folder and all in it, if it is there."""
+        self._made.discard(name)
+        try:
+            self.filesystem.delete_dir(self.path(name))
+        except FileNotFoundError:
+            pass
+        except OSError as problem:
+            raise StoreFull(f"cannot remove {self.path(name)}: {problem}") from problem
+
+    def _make(self, folder: str) -> None:
+        if folder not in self._made:
+            self.filesystem.create_dir(self.path(folder).rstrip("/"), recursive=True)
+            self._made.add(folder)
+
+    def _move(self, temporary: str, path: str) -> None:
+        try:
+            self.filesystem.move(temporary, path)
+        except OSError:
+            # HDFS moves nothing onto a file. Without the old file nothing is wrong: only what is said anew is replaced.
+            if self.filesystem.get_file_info(path).type != fs.FileType.File:
+                raise
+            self.filesystem.delete_file(path)
+            self.filesystem.move(temporary, path)
+
+    def _remove_file(self, path: str) -> None:
+        try:
+            self.filesystem.delete_file(path)
+        except FileNotFoundError:
+            pass
+        except OSError as problem:
+            if self.filesystem.get_file_info(path).type != fs.FileType.NotFound:
+                raise StoreFull(f"cannot remove {path}: {problem}") from problem
+
+    # JSON.
+
+    def write_json(self, name: str, kind: str, body: dict[str, Any]) -> None:
+        """Write an object. Raises StoreFull."""
+        sealed = {"format": FORMAT, "crc32": zlib.crc32(_canonical(body)), kind: body}
+        self.write(name, [json.dumps(sealed).encode() + b"\n"])
+
+    def read_json(self, name: str, kind: str) -> dict[str, Any] | None:
+        """The object in the file; None if there is no file. Raises StoreDamaged, or UsageError if it is too new."""
+        data = self.read(name)
+        if data is None:
+            return None
+        try:
+            sealed = json.loads(data)
+            version, body, crc32 = sealed["format"], sealed.get(kind), sealed["crc32"]
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise self.damaged(name, f"it is no {kind} in JSON") from None
+        self._check_version(name, version)
+        if not isinstance(body, dict):
+            raise self.damaged(name, f"it holds no {kind}")
+        if zlib.crc32(_canonical(body)) != crc32:
+            raise self.damaged(name, "its checksum is wrong")
+        return body
+
+    # Frames.
+
+    def write_frames(self, name: str, kind: str, frames: Iterable[bytes]) -> int:
+        """Write frames as they come; the bytes of the file. Raises StoreFull, and what ``frames`` raises."""
+        return self.write(name, _framed(kind, frames))
+
+    def read_frames(self, name: str, kind: str) -> list[bytes]:
+        """The frames in the file. Raises StoreDamaged if it is missing or damaged, UsageError if it is too new."""
+        data = self.read(name)
+        if data is None:
+            raise self.damaged(name, "it is missing")
+        line, newline, _ = data[:256].partition(b"\n")
+        words = line.decode("ascii", "replace").split(" ")
+        if not newline or len(words) != 3 or words[0] != _MAGIC or not words[1].isdigit():
+            raise self.damaged(name, f"it is no {kind} of a spool")
+        self._check_version(name, int(words[1]))
+        if words[2] != kind:
+            raise self.damaged(name, f"it is a {words[2]:.32} where a {kind} should be")
+        return self._unframed(name, data, len(line) + 1)
+
+    def damaged(self, name: str, what: str) -> StoreDamaged:
+        """The error for a file that cannot be used."""
+        return StoreDamaged(f"the file {self.path(name)} of the spool cannot be used: {what}")
+
+    def _unframed(self, name: str, data: bytes, at: int) -> list[bytes]:
+        frames: list[bytes] = []
+        while at < len(data):
+            start = at + _FRAME.size
+            if start > len(data):
+                raise self.damaged(name, f"it ends inside frame {len(frames)}")
+            size, crc32 = _FRAME.unpack_from(data, at)
+            at = start + size
+            frame = data[start:at]
+            if len(frame) < size:
+                raise self.damaged(name, f"it ends inside frame {len(frames)}")
+            if zlib.crc32(frame) != crc32:
+                raise self.damaged(name, f"the checksum of frame {len(frames)} is wrong")
+            frames.append(frame)
+        return frames
+
+    def _check_version(self, name: str, version: object) -> None:
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise self.damaged(name, f"its format version is {version!r:.32}")
+        if version > FORMAT:
+            raise UsageError(
+                f"the file {self.path(name)} was written by a newer lmerge: its format is {version}, and this one "
+                f"reads up to {FORMAT}"
+            )
+
+
+def token() -> str:
+    """A word that no other file's name has: an attempt that was given up cannot write over its successor's file."""
+    return os.urandom(6).hex()
+
+
+def number_of(name: str) -> int | None:
+    """The number that a name begins with; None if it begins with none."""
+    digits = ""
+    for letter in name:
+        if not letter.isdigit():
+            break
+        digits += letter
+    return int(digits) if digits else None
+
+
+def _framed(kind: str, frames: Iterable[bytes]) -> Iterator[bytes]:
+    yield f"{_MAGIC} {FORMAT} {kind}\n".encode()
+    for frame in frames:
+        yield _FRAME.pack(len(frame), zlib.crc32(frame))
+        yield frame
+
+
+def _canonical(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,69 @@
+"""Publishing in output mode ``update``: the same sink, behind ``foreachBatch``.
+
+Spark lets no data source that is written in Python take part in update mode ("does not support Update mode"), and an
+aggregate's revisions come in no other. ``foreachBatch`` takes every mode, and gives the same guarantees: a batch that
+failed comes again with the same rows and the same number. So the writer that ``publish`` returns in this mode writes
+every batch with the batch half of the data source, which does what the streaming half does:
+
+    stream thread of the JVM -> the process of the query: df.write.format("lmerge") -> executors: write -> commit
+
+What a user says on the writer (``checkpointLocation``) is remembered, because ``foreachBatch`` is not told of options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from lmerge.errors import UsageError
+from lmerge.spark.options import BATCH, sink_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+# What ``start`` takes besides options.
+_STARTS: Final = ("path", "format", "outputMode", "partitionBy", "queryName")
+
+
+class UpdateSink:
+    """What ``foreachBatch`` calls."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = dict(options)
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        """Write and commit one batch. Raises what they raise."""
+        rows.write.format("lmerge").mode("append").options(**self._options, **{BATCH: str(batch)}).save()
+
+
+def update_writer(prepared: DataFrame) -> DataStreamWriter:
+    """A writer of ``prepared`` in output mode ``update`` that publishes what its options say when it is started."""
+    writer = prepared.writeStream.outputMode("update")
+    kind: Any = type(writer)
+
+    class UpdateWriter(kind):  # type: ignore[misc]  # Spark's class, or that of Spark Connect
+        """Remembers its options, for the sink."""
+
+        given: dict[str, str]
+
+        def option(self, key: str, value: Any) -> Any:
+            self.given[key] = str(value).lower() if isinstance(value, bool) else str(value)
+            return super().option(key, value)
+
+        def options(self, **options: Any) -> Any:
+            for name, value in options.items():
+                self.option(name, value)
+            return self
+
+        def start(self, *positional: Any, **named: Any) -> Any:
+            self.options(**{name: named.pop(name) for name in list(named) if name not in _STARTS})
+            if positional or named.get("path") or named.get("format"):
+                raise UsageError("cannot publish: start() of a writer that publishes takes no path and no format")
+            sink_options(self.given)  # what is wrong with them is told at once
+            self.foreachBatch(UpdateSink(self.given))
+            return super().start(**named)
+
+    writer.__class__ = UpdateWriter
+    vars(writer)["given"] = {}
+    return writer

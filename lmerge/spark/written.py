@@ -1,0 +1,37 @@
+"""An attempt at a partition, from its rows to its part in the spool. What an executor calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lmerge.spark.elements import RowPlan, Tally, turner_of
+from lmerge.spark.manifest import Part
+from lmerge.spark.said import Said
+from lmerge.spark.spool import Spool
+
+
+@dataclass(frozen=True)
+class RowsWritten:
+    """What came of it. ``stable``: the largest among the rows (mode ``elements``); None: none."""
+
+    part: Part
+    tally: Tally
+    stable: int | None
+
+
+def write_rows(
+    spool: Spool, plan: RowPlan, batch: int, partition: int, attempt: int, rows: Iterable[Any]
+) -> RowsWritten:
+    """Turn record batches into elements and write them, as they come, then what a keyed plan has said.
+
+    Nothing counts before it is committed, so an attempt can fail anywhere, and another can be made. Raises InvalidRow,
+    InputViolation (a late row), LimitExceeded (a payload), UsageError, and what the spool raises.
+    """
+    said = Said.load(spool, partition, batch - 1) if plan.is_keyed else None
+    turner = turner_of(plan, spool.last_stable(batch), said)
+    part = spool.write_part(batch, partition, attempt, map(turner.take, rows))
+    if said is not None:
+        part = replace(part, said=said.write(batch, attempt, turner.kept))
+    return RowsWritten(part, turner.tally, turner.stable)

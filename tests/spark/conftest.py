@@ -1,0 +1,54 @@
+"""A Spark session for the tests that need one, and the words of ``spark_world``.
+
+Java, a session and its first batch take about ten seconds, so all tests share one session. Spark's own processes run
+what the tests' folder defines: they find it by PYTHONPATH, which is set before the session is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lmerge.errors import UsageError
+from lmerge.spark.java import use_java
+
+HERE = Path(__file__).parent
+for folder in (HERE, HERE.parent / "client", HERE.parent / "service"):
+    sys.path.append(str(folder))
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _demanded(problem: str) -> None:
+    if os.environ.get("CI") or os.environ.get("LMERGE_REQUIRE_SPARK"):
+        pytest.fail(f"Spark is required here: {problem}")
+    pytest.skip(f"no Spark: {problem}")
+
+
+@pytest.fixture(scope="session")
+def spark_is_here() -> None:
+    """Ends the test if there is no PySpark, or no Java to run it."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError as problem:
+        _demanded(str(problem))
+    try:
+        use_java()
+    except UsageError as problem:
+        _demanded(str(problem))
+
+
+@pytest.fixture(scope="session")
+def spark(spark_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session of two threads that writes nothing but errors."""
+    import spark_world
+
+    session = spark_world.session(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()

@@ -1,0 +1,70 @@
+"""Data sources that stop, or fail, at a chosen place of a chosen batch: what a driver is killed in the middle of.
+
+A place is a file in a folder: while ``<place>-<batch>`` exists, whoever comes there makes ``<place>-<batch>.reached``
+and waits. ``fail-<place>-<batch>`` is taken away by whoever comes there, and makes it fail, once.
+
+    write     a task is about to write its rows
+    written   its rows are written
+    commit    all rows are written, the driver is about to commit
+    done      the batch is committed, and Spark has not noted it
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lmerge.spark.datasource import LmergeDataSource
+from lmerge.spark.session import register
+from lmerge.spark.sink import LmergeStreamWriter, Task
+
+PLACES = ("write", "written", "commit", "done")
+
+
+class HookedSource(LmergeDataSource):
+    """The sink, with the places. Registered under the name of the real one. Its option ``path`` is the folder;
+    without it there are no places."""
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> HookedWriter:  # noqa: N802
+        return HookedWriter(self.options, schema)
+
+
+class HookedWriter(LmergeStreamWriter):
+    def __init__(self, options: Any, schema: Any) -> None:
+        super().__init__(options, schema)
+        self.folder = Path(options["path"]) if "path" in options else None
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        batch = Task.current().batch
+        reach(self.folder, "write", batch)
+        written = super().write(iterator)
+        reach(self.folder, "written", batch)
+        return written
+
+    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
+        reach(self.folder, "commit", batchId)
+        super().commit(messages, batchId)
+        reach(self.folder, "done", batchId)
+
+
+def hook(spark: Any) -> None:
+    """From here on all queries of the session that say ``path`` have these places."""
+    register(spark)
+    spark.dataSource.register(HookedSource)
+
+
+def reach(folder: Path | None, place: str, batch: int) -> None:
+    """Come to a place."""
+    if folder is None:
+        return
+    failing = folder / f"fail-{place}-{batch}"
+    if failing.exists():
+        failing.unlink(missing_ok=True)
+        raise RuntimeError(f"told to fail at {place} of batch {batch}")
+    gate = folder / f"{place}-{batch}"
+    if gate.exists():
+        gate.with_suffix(".reached").touch()
+        while gate.exists():
+            time.sleep(0.005)

@@ -1,0 +1,199 @@
+"""What the tests of the spool share: record batches, keyed rows, and a file system on which a process dies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from lmerge.core.batch import AnyBatch, Batch
+from lmerge.core.elements import NEG_INF, Element, Event
+from lmerge.core.tdb import Tdb
+from lmerge.spark.elements import RowPlan
+from lmerge.spark.manifest import Manifest
+from lmerge.spark.said import Said
+from lmerge.spark.spool import Spool
+from lmerge.spark.spool_files import SpoolFiles
+from lmerge.spark.written import RowsWritten, write_rows
+from lmerge.wire.rows import RowCodec
+from lmerge.wire.schema import parse_schema
+
+META = {"query": "q-1", "merge": "flights", "replica": "a", "mode": "update", "schema": "k: string, n: int"}
+SCHEMA = parse_schema({"k": "string", "n": "int"})
+CODEC = RowCodec(SCHEMA)
+ARROW = pa.schema([("k", pa.string()), ("n", pa.int64()), ("vs", pa.int64()), ("ve", pa.int64())])
+UPDATES = RowPlan("update", SCHEMA, ve="ve", keys=("k",))
+APPENDS = RowPlan("append", SCHEMA, ve="ve")
+INTERVALS = RowPlan("intervals", SCHEMA, ve="ve", keys=("k",))
+
+Told = tuple[str, int, "int | None", "int | None"]
+"""Key, value, Vs, Ve."""
+
+
+def rows_of(rows: Sequence[Told]) -> Any:
+    """A record batch as Spark hands it over."""
+    return pa.RecordBatch.from_pylist([dict(zip(ARROW.names, row)) for row in rows], schema=ARROW)
+
+
+def payload_of(key: str, value: int) -> bytes:
+    return CODEC.encode({"k": key, "n": value})
+
+
+def run(
+    spool: Spool, batch: int, told: Sequence[Sequence[Told]], stable: int | None = None, *, plan: RowPlan = UPDATES,
+    attempt: int = 0,
+) -> Manifest:
+    """A whole batch: its partitions, and the commit."""
+    written = [attempt_at(spool, batch, partition, rows, plan, attempt) for partition, rows in enumerate(told)]
+    return spool.commit(batch, [one.part for one in written], stable, META)
+
+
+def attempt_at(
+    spool: Spool, batch: int, partition: int, told: Sequence[Told], plan: RowPlan = UPDATES, attempt: int = 0
+) -> RowsWritten:
+    """One attempt at one partition; a record batch for each row."""
+    return write_rows(spool, plan, batch, partition, attempt, (rows_of([row]) for row in told))
+
+
+def elements_of(spool: Spool, manifest: Manifest) -> list[Element]:
+    """What a batch says, with its stable."""
+    said = [e for part in manifest.parts for batch in spool.read_part(part) for e in batch.elements()]
+    return said + ([] if manifest.stable is None else list(Batch(b"\2", [manifest.stable], [0], [0], [b""]).elements()))
+
+
+def events_of(batch: AnyBatch | None, from_: int = NEG_INF) -> list[Event]:
+    """The events that a batch stands for, if they end at ``from_`` or later."""
+    tdb = Tdb()
+    tdb.apply_batch(Batch(b"", [], [], [], []) if batch is None else batch)
+    return [event for event in tdb.events() if event.ve >= from_]
+
+
+def state_of(spool: Spool, partitions: int = 2) -> dict[str, Any]:
+    """All that a restart asks for, of what can still matter at the newest stable point."""
+    newest, base = spool.newest, spool._base
+    last = newest.batch if newest else base.batch if base else -1
+    stable = spool.last_stable(last + 1)
+    batches = (last, last + 1) if newest else (last + 1,)
+    return {
+        "newest": last, "stable": stable,
+        "live": {batch: events_of(spool.live_before(batch), spool.last_stable(batch)) for batch in batches},
+        "said": {
+            (batch, partition): {
+                key: value for key, value in Said.load(spool, partition, batch - 1).entries.items()
+                if isinstance(value[0], int) and value[1] >= spool.last_stable(batch)
+            }
+            for batch in batches for partition in range(partitions)
+        },
+    }
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+class Killed(BaseException):
+    """The process is dead. No cleaning up comes through."""
+
+
+class DyingFiles(fs.FileSystemHandler):
+    """Local files, as a process that dies at change number ``dies_at`` sees them. A write that it dies in is half done,
+    as is the removal of a folder.
+    """
+
+    def __init__(self, dies_at: int | None = None) -> None:
+        self.local = fs.LocalFileSystem()
+        self.dies_at = dies_at
+        self.changes = 0
+
+    def at(self, folder: Path) -> SpoolFiles:
+        return SpoolFiles(fs.PyFileSystem(self), str(folder))
+
+    def change(self, half: Any = None) -> None:
+        """One more change; the process dies in it, after ``half`` of it, or has died already."""
+        self.changes += 1
+        if self.dies_at is not None and self.changes >= self.dies_at:
+            if half is not None and self.changes == self.dies_at:
+                half()
+            raise Killed
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def get_type_name(self) -> str:
+        return "dying"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def get_file_info(self, paths: Any) -> Any:
+        return self.local.get_file_info(paths)
+
+    def get_file_info_selector(self, selector: Any) -> Any:
+        return self.local.get_file_info(selector)
+
+    def create_dir(self, path: str, recursive: bool) -> None:
+        self.change()
+        self.local.create_dir(path, recursive=recursive)
+
+    def delete_dir(self, path: str) -> None:
+        def half() -> None:
+            found = sorted(Path(path).iterdir())
+            for file in found[: -(-len(found) // 2)]:
+                file.unlink()
+
+        self.change(half)
+        self.local.delete_dir(path)
+
+    def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
+        raise NotImplementedError
+
+    def delete_root_dir_contents(self) -> None:
+        raise NotImplementedError
+
+    def delete_file(self, path: str) -> None:
+        self.change()
+        self.local.delete_file(path)
+
+    def move(self, src: str, dest: str) -> None:
+        self.change()
+        self.local.move(src, dest)
+
+    def copy_file(self, src: str, dest: str) -> None:
+        raise NotImplementedError
+
+    def open_input_stream(self, path: str) -> Any:
+        return self.local.open_input_stream(path, compression=None)
+
+    def open_input_file(self, path: str) -> Any:
+        return self.local.open_input_file(path)
+
+    def open_output_stream(self, path: str, metadata: Any) -> Any:
+        self.change()
+        return pa.PythonFile(_DyingFile(self, path), mode="w")
+
+    def open_append_stream(self, path: str, metadata: Any) -> Any:
+        raise NotImplementedError
+
+
+class _DyingFile:
+    def __init__(self, files: DyingFiles, path: str) -> None:
+        self._files = files
+        self._file = Path(path).open("wb")  # noqa: SIM115 - Arrow closes it
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        self._files.change(lambda: self._file.write(bytes(data)[: len(data) // 2]))
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+        self.closed = True

@@ -1,0 +1,304 @@
+"""The lint: one row of a table for each rule, with a real plan that breaks it and one that does not."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lmerge.errors import UsageError
+from lmerge.spark.lint import Finding, LintWarning, lint
+from lmerge.spark.lintrules import CODES, ERROR, WARNING
+from lmerge.spark.plan import check
+from lmerge.spark.plantree import Expr, Node, read_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "k string, id bigint, ts timestamp, x double, n int, big bigint, dec decimal(10,2), words array<string>"
+
+Build = Callable[[Any, Any], Any]
+
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+
+@pytest.fixture(scope="module")
+def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    """A stream of files, with a watermark."""
+    folder = tmp_path_factory.mktemp("in")
+    return spark.readStream.schema(SCHEMA).json(str(folder)).withWatermark("ts", "10 seconds")
+
+
+def functions() -> Any:
+    from pyspark.sql import functions as f
+
+    return f
+
+
+def grouped(df: Any, f: Any, *aggregates: Any) -> Any:
+    return df.groupBy(f.window("ts", "10 seconds"), "k").agg(*aggregates)
+
+
+# What breaks a rule: the code, how bad it is, what the finding must name, and the plan.
+BREAKING: list[tuple[str, str, str, Build]] = [
+    ("clock", ERROR, "current_timestamp()", lambda df, f: df.withColumn("now", f.current_timestamp())),
+    ("clock", ERROR, "now()", lambda df, f: df.withColumn("at", f.expr("now()"))),
+    ("clock", ERROR, "current_date()", lambda df, f: df.withColumn("day", f.current_date())),
+    ("clock", ERROR, "localtimestamp()", lambda df, f: df.withColumn("at", f.localtimestamp())),
+    ("clock", ERROR, "current_timestamp()", lambda df, f: df.withColumn("s", f.unix_timestamp())),
+    ("clock", ERROR, "current_timestamp()", lambda df, f: df.where(f.col("ts") > f.current_timestamp())),
+    ("clock", ERROR, "current_timestamp()",
+     lambda df, f: df.withColumn("t", f.current_timestamp()).groupBy(f.window("t", "1 minute")).count()),
+    ("random", ERROR, "rand(", lambda df, f: df.withColumn("r", f.rand())),
+    ("random", ERROR, "rand(", lambda df, f: df.withColumn("r", f.rand(7))),
+    ("random", ERROR, "randn(", lambda df, f: df.withColumn("r", f.randn(7))),
+    ("random", ERROR, "uuid(", lambda df, f: df.withColumn("u", f.expr("uuid()"))),
+    ("random", ERROR, "shuffle(", lambda df, f: df.withColumn("w", f.shuffle("words"))),
+    ("random", ERROR, "rand(", lambda df, f: df.where(f.rand() < 0.5)),
+    ("partition", ERROR, "monotonically_increasing_id()",
+     lambda df, f: df.withColumn("row", f.monotonically_increasing_id())),
+    ("partition", ERROR, "SPARK_PARTITION_ID()", lambda df, f: df.withColumn("p", f.spark_partition_id())),
+    ("input-file", ERROR, "input_file_name()", lambda df, f: df.withColumn("file", f.input_file_name())),
+    ("unordered", ERROR, "collect_list(id)", lambda df, f: grouped(df, f, f.collect_list("id").alias("ids"))),
+    ("unordered", ERROR, "collect_set(id)", lambda df, f: grouped(df, f, f.collect_set("id").alias("ids"))),
+    ("unordered", ERROR, "listagg", lambda df, f: grouped(df, f, f.listagg("k").alias("ks"))),
+    ("first-last", ERROR, "first(id)", lambda df, f: grouped(df, f, f.first("id").alias("one"))),
+    ("first-last", ERROR, "last(id)", lambda df, f: grouped(df, f, f.last("id").alias("one"))),
+    ("first-last", ERROR, "any_value(id)", lambda df, f: grouped(df, f, f.any_value("id").alias("one"))),
+    ("ties", WARNING, "max_by(id, ts)", lambda df, f: grouped(df, f, f.max_by("id", "ts").alias("one"))),
+    ("ties", WARNING, "min_by(id, ts)", lambda df, f: grouped(df, f, f.min_by("id", "ts").alias("one"))),
+    ("ties", WARNING, "mode(id)", lambda df, f: grouped(df, f, f.mode("id").alias("one"))),
+    ("float-aggregate", ERROR, "sum(x)", lambda df, f: grouped(df, f, f.sum("x").alias("total"))),
+    ("float-aggregate", ERROR, "avg(x)", lambda df, f: grouped(df, f, f.avg("x").alias("mean"))),
+    ("float-aggregate", ERROR, "stddev", lambda df, f: grouped(df, f, f.stddev("n").alias("spread"))),
+    ("float-aggregate", ERROR, "corr(", lambda df, f: grouped(df, f, f.corr("n", "id").alias("c"))),
+    # Cutting off digits does not help: the sum of ten tenths is 0.9999999999999999 or 1.0.
+    ("float-aggregate", ERROR, "sum(x)", lambda df, f: grouped(df, f, f.floor(f.sum("x")).alias("total"))),
+    ("float-aggregate", ERROR, "sum(x)",
+     lambda df, f: grouped(df, f, f.sum("x").alias("s")).where("s > 10").select("k")),
+    ("float-aggregate", WARNING, "avg(big)", lambda df, f: grouped(df, f, f.avg("big").alias("mean"))),
+    ("approximate", WARNING, "percentile",
+     lambda df, f: grouped(df, f, f.percentile_approx("n", 0.5).alias("median"))),
+    ("environment", WARNING, "current_user()", lambda df, f: df.withColumn("who", f.expr("current_user()"))),
+    ("nondeterministic", ERROR, "reflect(", lambda df, f: df.withColumn(
+        "r", f.expr("reflect('java.util.UUID', 'randomUUID')"))),
+    ("udf", WARNING, "shout(k)", lambda df, f: df.withColumn("loud", f.udf(shout, "string")("k"))),
+    ("udf", WARNING, "shout(k)", lambda df, f: df.where(f.udf(shout, "string")("k") == "A")),
+    ("udf-nondeterministic", ERROR, "shout(k)",
+     lambda df, f: df.withColumn("loud", f.udf(shout, "string").asNondeterministic()("k"))),
+    ("udf", WARNING, "MapInPandas", lambda df, f: df.mapInPandas(lambda frames: frames, SCHEMA)),
+    ("udf", WARNING, "MapInArrow", lambda df, f: df.mapInArrow(lambda batches: batches, SCHEMA)),
+    ("limit", ERROR, "GlobalLimit", lambda df, f: df.limit(10)),
+    ("sample", ERROR, "Sample", lambda df, f: df.sample(0.5, seed=7)),
+    ("dedup-first", WARNING, "id, ts", lambda df, f: df.dropDuplicates(["id", "ts"])),
+    ("dedup-state", WARNING, "id", lambda df, f: df.dropDuplicates(["id"])),
+    ("dedup-within-watermark", WARNING, "id", lambda df, f: df.dropDuplicatesWithinWatermark(["id"])),
+    ("static-join", WARNING, "k = k", lambda df, f: df.join(table(df), "k")),
+    ("source", ERROR, "rate", lambda df, f: df.sparkSession.readStream.format("rate").load()),
+    ("source", ERROR, "socket", lambda df, f: df.sparkSession.readStream.format("socket").option(
+        "host", "localhost").option("port", 9).load()),
+]
+
+# The same aims, as they can be replicated.
+SOUND: list[Build] = [
+    lambda df, f: df,
+    lambda df, f: df.withColumn("now", f.current_timestamp()).drop("now"),
+    lambda df, f: df.withColumn("u", f.xxhash64("k", "id")),
+    lambda df, f: grouped(df, f, f.array_sort(f.collect_list("id")).alias("ids")),
+    lambda df, f: grouped(df, f, f.sort_array(f.collect_set("id")).alias("ids")),
+    lambda df, f: grouped(df, f, f.size(f.collect_set("id")).alias("distinct")),
+    lambda df, f: grouped(df, f, f.collect_list("id").alias("ids")).withColumn("ids", f.array_sort("ids")),
+    lambda df, f: grouped(df, f, f.count("*"), f.min("x"), f.max("ts")),
+    lambda df, f: grouped(df, f, f.approx_count_distinct("id").alias("distinct")),
+    lambda df, f: grouped(df, f, f.sum("n"), f.sum("dec"), f.avg("n"), f.avg("dec")),
+    lambda df, f: grouped(df, f, f.round(f.sum("x"), 2).alias("total")),
+    lambda df, f: grouped(df, f, f.bround(f.avg("x"), 2).alias("mean")),
+    lambda df, f: grouped(df, f, f.sum("x").alias("total")).withColumn("total", f.round("total", 3)),
+    lambda df, f: grouped(df, f, f.sum("x").alias("total")).select("k", f.col("total").cast("decimal(20,4)")),
+    lambda df, f: grouped(df, f, f.sum(f.col("x").cast("decimal(20,4)")).alias("total")),
+    lambda df, f: grouped(df, f, f.sum("x").alias("total")).drop("total"),
+    lambda df, f: df.dropDuplicates(),
+    lambda df, f: df.union(df).select("k", "ts"),
+    lambda df, f: df.withColumn("word", f.explode("words")),
+]
+
+
+def shout(text):  # type: ignore[no-untyped-def]  # PySpark would take hints for those of pandas
+    return text.upper()
+
+
+def table(df: Any) -> Any:
+    return df.sparkSession.createDataFrame([("a", 1)], "k string, colour int")
+
+
+def codes(findings: list[Finding]) -> list[str]:
+    return [finding.code for finding in findings]
+
+
+@pytest.mark.parametrize("case", BREAKING, ids=[f"{i}-{case[0]}" for i, case in enumerate(BREAKING)])
+def test_what_differs_between_replicas_is_found_and_named(stream: Any, case: tuple[str, str, str, Build]) -> None:
+    code, severity, named, build = case
+    found = [finding for finding in lint(build(stream, functions())) if finding.code == code]
+    assert found, f"nothing of code {code}"
+    assert {finding.severity for finding in found} == {severity}
+    assert any(named.lower() in f"{finding.sql} {finding.where}".lower() for finding in found), found
+    assert all(finding.words and finding.instead and finding.where for finding in found)
+    assert code in CODES
+
+
+@pytest.mark.parametrize("number", range(len(SOUND)))
+def test_what_is_the_same_on_every_replica_passes(stream: Any, number: int) -> None:
+    assert lint(SOUND[number](stream, functions())) == []
+
+
+def test_a_rounded_column_may_hold_a_float_sum(stream: Any) -> None:
+    df = grouped(stream, functions(), functions().sum("x").alias("total"))
+    assert codes(lint(df)) == ["float-aggregate"]
+    assert lint(df, round_digits={"total": 2}) == []
+    assert codes(lint(df, round_digits={"other": 2})) == ["float-aggregate"]
+
+
+def test_a_finding_says_where_the_value_was_made_and_where_it_matters(stream: Any) -> None:
+    f = functions()
+    df = grouped(stream, f, f.sum("x").alias("total")).withColumn("double", f.col("total") * 2).select("k", "double")
+    (finding,) = lint(df)
+    assert finding.sql == "sum(x)"
+    assert finding.where == "column 'total' of Aggregate"
+    assert "published column 'double'" in finding.words
+    assert str(finding).startswith("error [float-aggregate] sum(x) in column 'total' of Aggregate: ")
+
+
+def test_a_value_is_reported_once_wherever_it_goes(stream: Any) -> None:
+    f = functions()
+    df = stream.withColumn("r", f.rand()).select("r", (f.col("r") * 2).alias("s"), f.col("r").alias("t"))
+    assert codes(lint(df)) == ["random"]
+
+
+def test_errors_come_first_and_allowed_codes_not_at_all(stream: Any) -> None:
+    f = functions()
+    df = stream.withColumn("loud", f.udf(shout, "string")("k")).withColumn("r", f.rand())
+    assert codes(lint(df)) == ["random", "udf"]
+    assert codes(lint(df, allow=("udf",))) == ["random"]
+
+
+# update mode: what stands above rows that are revised
+
+UPDATES: list[tuple[str | None, Build]] = [
+    (None, lambda df, f: grouped(df, f, f.count("*").alias("n"))),
+    (None, lambda df, f: grouped(df, f, f.count("*").alias("n")).select("window.start", "k", "n")),
+    (None, lambda df, f: grouped(df, f, f.count("*").alias("n")).where("k != 'x' and window.start > '2020-01-01'")),
+    ("update-filter", lambda df, f: grouped(df, f, f.count("*").alias("n")).where("n < 5")),
+    ("update-filter", lambda df, f: grouped(df, f, f.count("*").alias("n")).select("k", "n", "window").where("n < 5")),
+    ("update-explode", lambda df, f: grouped(df, f, f.sort_array(f.collect_set("id")).alias("ids")).select(
+        "window", "k", f.explode("ids"))),
+    ("update-partitions", lambda df, f: grouped(df, f, f.count("*").alias("n")).coalesce(1)),
+    ("update-partitions", lambda df, f: grouped(df, f, f.count("*").alias("n")).repartition(3)),
+    ("update-join", lambda df, f: grouped(df, f, f.count("*").alias("n")).join(table(df), "k")),
+    ("update-key", lambda df, f: grouped(df, f, f.count("*").alias("n")).select("k", "n")),
+    ("update-key", lambda df, f: df),
+]
+
+
+@pytest.mark.parametrize("number", range(len(UPDATES)))
+def test_revised_rows_must_reach_the_sink_as_they_are(stream: Any, number: int) -> None:
+    code, build = UPDATES[number]
+    found = {finding.code for finding in lint(build(stream, functions()), "update")}
+    assert {one for one in found if one.startswith("update")} == ({code} if code else set())
+
+
+def test_keys_by_hand_say_which_row_is_revised(stream: Any) -> None:
+    assert lint(stream, "update", keys=("id",)) == []
+
+
+# stateful programs: the nodes are Python's own, for a program needs no Java to be judged
+
+
+def program(kind: str, time: str) -> Node:
+    source = Node("StreamingRelation", (), (), streaming=True, details={"source": "files"})
+    return Node(kind, (source,), (), streaming=True, details={"time": time})
+
+
+@pytest.mark.parametrize(("kind", "time", "code"), [
+    ("TransformWithStateInPySpark", "ProcessingTime", "processing-time"),
+    ("TransformWithStateInPySpark", "EventTime", "udf"),
+    ("FlatMapGroupsInPandasWithState", "ProcessingTimeTimeout", "processing-time"),
+    ("FlatMapGroupsInPandasWithState", "NoTimeout", "udf"),
+])
+def test_processing_time_is_refused(kind: str, time: str, code: str) -> None:
+    from lmerge.spark.lint import lint_plan
+
+    assert codes(lint_plan(program(kind, time))) == [code]
+
+
+def kafka(**options: str) -> Node:
+    return Node("StreamingRelationV2", (), (), streaming=True, details={"source": "kafka", **options})
+
+
+@pytest.mark.parametrize(("options", "found"), [
+    ({}, ["source-start"]),
+    ({"startingoffsets": "latest"}, ["source-start"]),
+    ({"startingoffsets": "earliest"}, []),
+    ({"startingoffsets": "earliest", "failondataloss": "false"}, ["source-loss"]),
+])
+def test_replicas_must_begin_with_the_same_rows(options: dict[str, str], found: list[str]) -> None:
+    from lmerge.spark.lint import lint_plan
+
+    assert codes(lint_plan(kafka(**options))) == found
+
+
+# check: what publish() does with it
+
+
+def test_check_refuses_errors_and_names_how_to_accept_them(stream: Any) -> None:
+    f = functions()
+    df = stream.withColumn("r", f.rand()).withColumn("at", f.current_timestamp())
+    with pytest.raises(UsageError, match=r"(?s)2 found.*rand\(.*Instead: .*allow=\("):
+        check(df, "ts")
+    facts = check(df, "ts", allow=("random", "clock"))
+    assert {finding.code for finding in facts.findings} == {"random", "clock"}
+
+
+def test_check_warns_of_the_rest(stream: Any) -> None:
+    df = stream.withColumn("loud", functions().udf(shout, "string")("k"))
+    with pytest.warns(LintWarning, match="shout"):
+        check(df, "ts")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check(df, "ts", allow=("udf",))
+
+
+def test_check_refuses_a_misspelt_code(stream: Any) -> None:
+    with pytest.raises(UsageError, match="allow has 'clocks'"):
+        check(stream, "ts", allow=("clocks",))
+
+
+def test_check_refuses_a_plan_without_a_stable_point(stream: Any) -> None:
+    df = grouped(stream, functions(), functions().max("ts").alias("latest"))
+    with pytest.raises(UsageError, match="stable_lag="):
+        check(df, "latest")
+    assert check(df, "latest", stable_lag_us=1).stable is not None
+
+
+def test_every_code_has_a_plan_that_breaks_it() -> None:
+    broken = {case[0] for case in BREAKING} | {code for code, _ in UPDATES if code}
+    assert broken | {"processing-time", "source-start", "source-loss", "stable"} == set(CODES)
+
+
+def test_the_tree_is_plain_values(stream: Any) -> None:
+    tree = read_plan(stream.withColumn("r", functions().rand(7)))
+    assert isinstance(tree, Node)
+    assert tree.kind == "Project"
+    assert [column.name for column in tree.output][-1] == "r"
+    (made,) = [e for e in tree.all_exprs() if e.kind == "Alias"]
+    assert isinstance(made, Expr)
+    assert [part.kind for part in made.walk()][:2] == ["Alias", "Rand"]
+    assert not made.deterministic
+    assert hash(made)
+
+
+def test_the_folder_of_a_stream_may_be_empty(stream: Any, tmp_path: Path) -> None:
+    df = stream.sparkSession.readStream.schema("a int").json(str(tmp_path))
+    assert lint(df) == []

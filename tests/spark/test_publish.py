@@ -1,0 +1,191 @@
+"""``publish`` and ``heartbeat``: what becomes of a DataFrame, and what is refused, naming the argument."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_world import ThreadedWorld, threaded_world
+from spark_world import MERGE, Feed, S, nobody, publish_counts, publish_flights, recorded, run_to_end, table
+
+from lmerge import clock
+from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
+from lmerge.errors import UsageError
+from lmerge.spark import heartbeat, publish
+from lmerge.wire.rows import RowCodec
+from lmerge.wire.schema import parse_schema
+
+HOUR = 1_700_002_800 * S
+SCHEMA = "ts long, name string, n long"
+CONNECT = {"servers": "nowhere:1", "merge": MERGE, "replica": "a"}
+
+
+@pytest.fixture
+def world() -> Iterator[ThreadedWorld]:
+    with threaded_world(policy="eager") as world:
+        yield world
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Feed:
+    return Feed(tmp_path / "feed", SCHEMA)
+
+
+def at(seconds: int) -> int:
+    return HOUR + seconds * S
+
+
+# What becomes of rows.
+
+
+def test_rows_are_events_with_the_columns_that_are_left_as_payload(
+    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+) -> None:
+    feed.put({"ts": at(0), "name": "x", "n": 7}, {"ts": at(1), "name": "y"})
+    feed.put({"ts": at(100), "name": "z", "n": 1})
+    feed.put({"ts": at(101), "name": "z", "n": 1})
+    with recorded(world.target) as recorder:
+        run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
+        events = table(recorder.until_stable(at(90)))
+    codec = RowCodec(parse_schema({"name": "string?", "n": "int?"}))
+    assert events[:2] == [
+        Event(at(0), codec.encode({"name": "x", "n": 7}), at(60)),
+        Event(at(1), codec.encode({"name": "y", "n": None}), at(61)),
+    ]
+
+
+def test_counts_are_revised(spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld) -> None:
+    feed.put({"ts": at(0), "name": "x"}, {"ts": at(1), "name": "x"})
+    feed.put({"ts": at(2), "name": "x"}, {"ts": at(3), "name": "y"})
+    feed.put({"ts": at(100), "name": "z"})
+    feed.put({"ts": at(100), "name": "z"})
+    codec = RowCodec(parse_schema({"name": "string?", "count": "int"}))
+    one, two, three = (codec.encode({"name": name, "count": n}) for name, n in (("y", 1), ("x", 2), ("x", 3)))
+    with recorded(world.target) as recorder:
+        run_to_end(publish_counts(spark, feed, world.target), tmp_path / "c")
+        elements = [element for element in recorder.until_stable(at(80)) if not isinstance(element, Stable)]
+    of_x = [element for element in elements if element.payload in (two, three)]
+    assert of_x == [Insert(two, at(0), at(10)), Adjust(two, at(0), at(10), at(0)), Insert(three, at(0), at(10))]
+    assert Insert(one, at(0), at(10)) in elements
+
+
+def test_starts_ends_and_takings_back_are_one_event_each(
+    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+) -> None:
+    """A start is an event that goes on; its end gives it one; an end at its start takes it back."""
+    feed = Feed(tmp_path / "intervals", "began long, ended long, name string")
+    feed.put({"began": at(0), "name": "x"}, {"began": at(1), "name": "y"})
+    feed.put({"name": "x", "ended": at(5)}, {"began": at(1), "name": "y", "ended": at(1)})
+    stream = feed.timed(spark, "began", "ended").select("name", "began", "ended")
+    writer = publish(
+        stream, merge=MERGE, replica="a", servers=world.target, mode="intervals", keys=["name"], vs="began", ve="ended",
+        partitions=2, stable_lag="1 hour", schema={"name": "string?"})
+    payload = RowCodec(parse_schema({"name": "string?"}))
+    x, y = (payload.encode({"name": name}) for name in "xy")
+    with recorded(world.target) as recorder:
+        run_to_end(writer, tmp_path / "c")
+        elements = recorder.until(lambda elements: len(elements) >= 4)
+    assert sorted(elements, key=lambda e: (e.payload, isinstance(e, Adjust))) == [
+        Insert(x, at(0), INF), Adjust(x, at(0), INF, at(5)), Insert(y, at(1), INF), Adjust(y, at(1), INF, at(1)),
+    ]
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"mode": "complete"}, "mode is 'complete'"),
+        ({"late": "later"}, "late is 'later'"),
+        ({"payload": ["nmae"]}, "payload has 'nmae'"),
+        ({"vs": "name"}, r"vs \(name\) is string"),
+        ({"mode": "intervals"}, "needs keys"),
+        ({"mode": "intervals", "keys": ["nobody"]}, "keys has 'nobody'"),
+        ({"servers": "a,a"}, "a server stands twice"),
+        ({"stable_lag": "a while"}, "no duration"),
+    ],
+)
+def test_a_wrong_argument_is_named(spark: Any, feed: Feed, given: dict[str, Any], words: str) -> None:
+    stream = feed.timed(spark, "ts").withWatermark("ts", "10 seconds")
+    with pytest.raises(UsageError, match=words):
+        publish(stream, **{"vs": "ts", "stable_lag": "0 seconds", **CONNECT, **given})
+
+
+def test_a_batch_dataframe_is_refused(spark: Any) -> None:
+    with pytest.raises(UsageError, match="no streaming one"):
+        publish(spark.range(1), vs="id", **CONNECT)
+
+
+def test_a_plan_that_replicas_would_not_agree_on_is_refused(spark: Any, feed: Feed) -> None:
+    from pyspark.sql import functions
+
+    stream = feed.timed(spark, "ts").withWatermark("ts", "10 seconds").withColumn("luck", functions.rand())
+    with pytest.raises(UsageError, match="rand"):
+        publish(stream, vs="ts", **CONNECT)
+
+
+# Heartbeats.
+
+
+def test_a_heartbeat_moves_the_stable_point_of_a_silent_source(
+    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+) -> None:
+    """Ticks count for the watermark and are no events: neither is left behind by the optimizer."""
+    began_us = clock.wall_us()
+    feed.put({"ts": at(0), "name": "x", "n": 1})
+    stream = heartbeat(feed.timed(spark, "ts"), time="ts", watermark="10 seconds", every="200 ms", lag="5 seconds")
+    writer = publish(stream, vs="ts", merge=MERGE, replica="a", servers=world.target)
+    with recorded(world.target) as recorder:
+        query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
+        elements = recorder.until_stable(began_us - 15 * S)
+        query.stop()
+    assert query.exception() is None
+    inserts = [element for element in elements if isinstance(element, Insert)]
+    assert [element.vs for element in inserts] == [at(0)]
+
+
+def test_a_heartbeat_closes_windows_of_a_silent_source(
+    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+) -> None:
+    from pyspark.sql import functions
+
+    feed.put({"ts": at(0), "name": "x", "n": 1})
+    stream = heartbeat(feed.timed(spark, "ts"), time="ts", watermark="10 seconds", every="200 ms")
+    counts = stream.groupBy(functions.window("ts", "10 seconds"), "name").count()
+    writer = publish(counts, vs="window.start", ve="window.end", merge=MERGE, replica="a", servers=world.target)
+    with recorded(world.target) as recorder:
+        query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
+        elements = recorder.until(lambda elements: any(isinstance(element, Insert) for element in elements))
+        query.stop()
+    assert [element.ve for element in elements if isinstance(element, Insert)] == [at(10)]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"time": "name"}, "no column of timestamps"), ({"every": "0 seconds"}, "every must be more"),
+     ({"lag": "some"}, "no duration")],
+)
+def test_a_wrong_heartbeat_is_refused(spark: Any, feed: Feed, given: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        heartbeat(feed.timed(spark, "ts"), **{"time": "ts", "watermark": "10 seconds", **given})
+
+
+# Words that a user may look at.
+
+
+def test_nothing_secret_is_in_the_plan_that_spark_shows(spark: Any, feed: Feed, tmp_path: Path) -> None:
+    token = tmp_path / "a.token"
+    token.write_text("lmt_secret")
+    writer = publish_flights(spark, feed, nobody(), token_file=str(token), give_up_after="1 second")
+    query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
+    feed.put({"ts": at(0), "name": "x"})
+    done = threading.Event()
+    assert not done.is_set()
+    with pytest.raises(Exception, match="ServerGone") as caught:
+        query.awaitTermination(60)
+    shown = query._jsq.explainInternal(True) if hasattr(query, "_jsq") else ""
+    assert "lmt_secret" not in f"{caught.value}{shown}{query.lastProgress}"

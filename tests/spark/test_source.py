@@ -1,0 +1,541 @@
+"""Reading a merge from Spark: exactly once over failures, restarts and servers; with real servers, and a real Spark."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from read_world import MERGE, Collected, reading, revised, run_available, servers, stables, tdb
+
+import lmerge
+from lmerge.core.batch import Batch
+from lmerge.core.elements import INF, NEG_INF, Adjust, Event, Insert, Stable
+from lmerge.core.tdb import Tdb
+from lmerge.errors import LmergeError, OutOfRange, ServerGone, UnknownMerge, UsageError
+from lmerge.spark.envelope_rows import ELEMENTS, FINAL, UPSERT, Range
+from lmerge.spark.read_options import stream_options
+from lmerge.spark.reading import Slice, slice_tables
+
+pytest.importorskip("pyspark", reason="the connector needs it")
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lmerge.spark.source import LmergeStreamReader
+
+A = (Insert(b"a", 1, 3), Insert(b"b", 2, 9), Stable(5))
+B = (Insert(b"c", 6, 7), Stable(8))
+
+
+def options(target: str, **given: Any) -> dict[str, str]:
+    return {"servers": target, "merge": MERGE, "timeType": "long", "payload": "binary",
+            **{name: str(value) for name, value in given.items()}}
+
+
+@pytest.fixture
+def readers() -> Iterator[Any]:
+    """Makes readers as Spark's driver does, and stops them."""
+    from lmerge.spark import source
+
+    made: list[LmergeStreamReader] = []
+
+    def make(target: str, **given: Any) -> LmergeStreamReader:
+        chosen = options(target, **given)
+        reader = source.stream_reader(chosen, source.schema({**chosen, "payload": "binary"}))
+        made.append(reader)
+        return reader
+
+    yield make
+    for reader in made:
+        reader.stop()
+
+
+def latest(reader: LmergeStreamReader, start: dict[str, Any], rows_max: int | None = None) -> dict[str, Any]:
+    """What Spark asks again and again, until there is something new."""
+    from pyspark.sql.streaming.datasource import ReadMaxRows
+
+    limit = reader.getDefaultReadLimit() if rows_max is None else ReadMaxRows(rows_max)
+    until_s = time.monotonic() + 60
+    while (end := reader.latestOffset(start, limit)) == start:
+        assert time.monotonic() < until_s, f"nothing new after {start}"
+    return end
+
+
+def told(reader: LmergeStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a batch, as executors read them."""
+    return [
+        row for task in reader.partitions(start, end) for batch in reader.read(task) for row in batch.to_pylist()
+    ]
+
+
+def events_of(rows: list[dict[str, Any]]) -> list[Event]:
+    return [Event(row["vs"], row["payload"], row["ve"]) for row in rows]
+
+
+# Slices, straight from servers.
+
+def read_slice(target: str, asked: Range, low: int, high: int, envelope: str = FINAL, **given: Any) -> list[Event]:
+    chosen = stream_options(options(target, **given))
+    tables = slice_tables(chosen, envelope, Slice(asked, low, high))
+    return [event for table in tables for event in events_of(table.to_pylist())]
+
+
+def test_a_slice_is_the_same_from_each_server() -> None:
+    events = tdb(1)
+    with servers(2, of_0={"policy": "eager"}, of_1={"policy": "half-frozen-only"}) as world:
+        world.say(*revised(1, events), replica="a")
+        world.say(*revised(2, events), replica="b", at=1)
+        asked = Range(NEG_INF, 200)
+        wanted = [event for event in events if event.ve < 200]
+        for target in world.targets:
+            assert sorted(read_slice(target, asked, NEG_INF, 200)) == wanted
+            assert sorted(read_slice(target, asked, 100, 200)) == [event for event in wanted if event.ve >= 100]
+
+
+def test_a_server_that_goes_in_the_middle_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmerge.spark.reading.ELEMENTS_AT_ONCE", 1)
+    events = tdb(2, 2000)
+    with servers(2, batch_elements=16) as world:
+        world.say(*revised(1, events))
+        told: list[Event] = []
+        tables = slice_tables(stream_options(options(world.target)), FINAL, Slice(Range(NEG_INF, INF), NEG_INF, INF))
+        for at, table in enumerate(tables):
+            told += events_of(table.to_pylist())
+            if at == 3:
+                world.stop(0)
+        assert sorted(told) == events
+
+
+def test_a_server_that_stands_still_is_left_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmerge.spark.reading.STALL_S", 0.2)
+    with servers(2, progress_interval_s=0.05) as world:
+        world.say(Stable(2), at=0)
+        world.say(*A, at=1)
+        assert read_slice(world.target, Range(NEG_INF, 5), NEG_INF, 5) == [Event(1, b"a", 3)]
+
+
+def test_what_no_server_has_any_more_is_an_error_or_left_out() -> None:
+    with servers() as world, world.publisher() as publisher:
+        publisher.publish(Batch.of(A))
+        publisher.flush()
+        world.restart()
+        publisher.publish(Batch.of(B))
+        publisher.flush()
+        with pytest.raises(OutOfRange, match=r"cannot read merge 'flights' at .* from 1 on: .*failOnDataLoss"):
+            read_slice(world.target, Range(1, 8), 1, 8)
+        assert read_slice(world.target, Range(1, 8), 1, 8, failOnDataLoss="false") == [Event(6, b"c", 7)]
+
+
+def test_nobody_there_ends_a_task_after_a_while() -> None:
+    with servers() as world:
+        world.stop()
+        with pytest.raises(ServerGone, match=r"cannot read merge 'flights' at .*, after 0\.3 s: .*cannot be reached"):
+            read_slice(world.target, Range(1, 8), 1, 8, giveUpAfter="0.3")
+
+
+# The reader, as Spark's driver calls it.
+
+def test_a_batch_goes_from_one_stable_point_to_another(readers: Any) -> None:
+    with servers() as world, world.publisher() as publisher:
+        publisher.publish(Batch.of(A))
+        reader = readers(world.target, startingOffsets="flights@-inf")
+        start = reader.initialOffset()
+        first = latest(reader, start)
+        assert first == {"token": "flights@5", "envelope": "final"}
+        assert events_of(told(reader, start, first)) == [Event(1, b"a", 3)]
+        publisher.publish(Batch.of(B))
+        second = latest(reader, first)
+        assert events_of(told(reader, first, second)) == [Event(6, b"c", 7)]
+        reader.commit(first)
+        again = readers(world.target)  # a restart runs the last batch again, without asking how far
+        assert events_of(told(again, first, second)) == [Event(6, b"c", 7)]
+        assert reader.reportLatestOffset() == second
+
+
+@pytest.mark.parametrize("envelope", [FINAL, UPSERT, ELEMENTS])
+def test_rows_from_the_driver_and_from_servers_are_equal(
+    readers: Any, envelope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = tdb(3, 500)
+    with servers(2) as world:
+        world.say(*revised(1, events))
+        held = readers(world.target, startingOffsets="flights@-inf", envelope=envelope)
+        alone = readers(world.target, startingOffsets="flights@-inf", envelope=envelope, partitions="3")
+        start, tasks = held.initialOffset(), 0
+        while start["token"] != "flights@inf":
+            end = latest(held, start, 120)
+            rows = told(held, start, end)
+            assert told(alone, start, end) == rows  # it follows nothing: tasks ask servers
+            monkeypatch.setattr("lmerge.spark.source.INLINE_BYTES", 1)
+            monkeypatch.setattr("lmerge.spark.source.ROWS_PER_SLICE", 20)
+            tasks = max(tasks, len(held.partitions(start, end)))
+            assert told(held, start, end) == rows
+            monkeypatch.undo()
+            start = end
+        assert tasks > 1
+
+
+def test_admission_control_keeps_batches_small(readers: Any) -> None:
+    events = tdb(4, 400)
+    with servers() as world:
+        world.say(*revised(1, events))
+        reader = readers(world.target, startingOffsets="flights@-inf", maxRowsPerBatch="25")
+        start, read = reader.initialOffset(), []
+        while start["token"] != "flights@inf":
+            end = latest(reader, start)
+            rows = events_of(told(reader, start, end))
+            assert len(rows) <= 25 or len({event.ve for event in rows}) == 1
+            read += rows
+            start = end
+        assert sorted(read) == events
+
+
+def test_a_query_that_begins_now_pins_that_moment(readers: Any) -> None:
+    with servers() as world, world.publisher() as publisher:
+        publisher.publish(Batch.of(A))
+        publisher.flush()
+        reader = readers(world.target, envelope=ELEMENTS)
+        start = reader.initialOffset()
+        pinned = latest(reader, start)
+        assert pinned == {"token": "flights@5", "envelope": "elements", "fresh": True}
+        assert reader.partitions(start, pinned) == []
+        publisher.publish(Batch.of(B))
+        publisher.flush()
+        again = readers(world.target, envelope=ELEMENTS)  # as if the first batch had failed
+        assert again.initialOffset() == start
+        assert again.partitions(again.initialOffset(), pinned) == []
+        end = latest(again, pinned)
+        assert [(row["kind"], row["payload"], row["vs"]) for row in told(again, pinned, end)] == [
+            ("insert", b"c", 6), ("insert", b"b", 2), ("stable", None, 8)]
+
+
+def test_earliest_is_what_servers_retain(readers: Any) -> None:
+    with servers() as world, world.publisher(join_at=4) as publisher:
+        publisher.publish(Batch.of([Insert(b"b", 2, 9), Stable(5)]))
+        publisher.flush()
+        reader = readers(world.target, startingOffsets="earliest")
+        pinned = latest(reader, reader.initialOffset())
+        assert pinned["token"] == "flights@4"
+        publisher.publish(Batch.of([Stable(10)]))
+        assert events_of(told(reader, pinned, latest(reader, pinned))) == [Event(2, b"b", 9)]
+
+
+def test_a_merge_that_does_not_exist_yet_is_waited_for(readers: Any) -> None:
+    with servers() as world:
+        reader = readers(world.target)
+        pinned = latest(reader, reader.initialOffset())
+        assert pinned["token"] == "flights@-inf"
+        assert reader.latestOffset(pinned, reader.getDefaultReadLimit()) == pinned
+        world.say(*A)
+        assert events_of(told(reader, pinned, latest(reader, pinned))) == [Event(1, b"a", 3)]
+
+
+def test_a_merge_that_nobody_has_is_an_error_on_request(readers: Any) -> None:
+    from lmerge.spark import source
+
+    with servers() as world:
+        reader = readers(world.target, waitForMerge="false")
+        with pytest.raises(UnknownMerge, match=f"cannot read merge 'flights' at {world.target}"):
+            reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+        with pytest.raises(UnknownMerge, match=r"needs \.schema\(\.\.\.\), or payload=binary"):
+            source.schema({"servers": world.target, "merge": MERGE})
+
+
+def test_servers_that_are_away_end_the_query_after_a_while(readers: Any) -> None:
+    from lmerge.spark import source
+
+    with servers() as world:
+        world.stop()
+        reader = readers(world.target, giveUpAfter="0.2", startingOffsets="flights@5")
+        with pytest.raises(ServerGone, match="cannot be reached"):
+            latest(reader, reader.initialOffset())
+        reader = readers(world.target, giveUpAfter="0.2")
+        with pytest.raises(ServerGone, match="cannot be reached"):
+            latest(reader, reader.initialOffset())
+        with pytest.raises(ServerGone, match="cannot read merge 'flights'"):
+            source.schema({"servers": world.target, "merge": MERGE})
+
+
+def test_a_checkpoint_that_is_too_old_is_an_error(readers: Any) -> None:
+    with servers() as world, world.publisher() as publisher:
+        publisher.publish(Batch.of(A))
+        publisher.flush()
+        world.restart()  # it only knows what its replica still has
+        publisher.publish(Batch.of(B))
+        publisher.flush()
+        reader = readers(world.target, startingOffsets="flights@1")
+        with pytest.raises(OutOfRange, match=r"cannot resume merge 'flights' at 1"):
+            latest(reader, reader.initialOffset())
+        lossy = readers(world.target, startingOffsets="flights@1", failOnDataLoss="false")
+        end = latest(lossy, lossy.initialOffset())
+        assert end == {"token": "flights@8", "envelope": "final", "lost": [[1, 5]]}
+        assert events_of(told(lossy, lossy.initialOffset(), end)) == [Event(6, b"c", 7)]
+
+
+@pytest.mark.parametrize(("offset", "words"), [
+    ({"token": "delays@5", "envelope": "final"}, "it is one of merge 'delays'"),
+    ({"token": "flights@5", "envelope": "elements"}, "envelope elements, the query asks for final"),
+    ({"partition": 3}, "the checkpoint is of something else"),
+])
+def test_a_checkpoint_of_another_query_is_an_error(readers: Any, offset: dict[str, Any], words: str) -> None:
+    reader = readers("h:1")
+    with pytest.raises(UsageError, match=words):
+        reader.latestOffset(offset, reader.getDefaultReadLimit())
+
+
+def test_available_now_reads_what_is_there_and_no_more(readers: Any) -> None:
+    with servers() as world, world.publisher() as publisher:
+        publisher.publish(Batch.of(A))
+        publisher.flush()
+        reader = readers(world.target, startingOffsets="flights@-inf")
+        reader.prepareForTriggerAvailableNow()
+        publisher.publish(Batch.of(B))
+        publisher.flush()
+        end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())  # asked once
+        assert end["token"] == "flights@5"
+        assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
+
+
+def test_all_that_is_available_goes_beyond_what_the_driver_holds(readers: Any) -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    events = tdb(5)
+    with servers() as world:
+        world.say(*revised(1, events))
+        reader = readers(world.target, startingOffsets="flights@-inf")
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert sorted(events_of(told(reader, start, end))) == events
+
+
+def test_a_driver_that_holds_enough_waits_for_the_query(readers: Any) -> None:
+    events = tdb(6, 2000)
+    with servers(batch_elements=64) as world:
+        world.say(*revised(1, events))
+        reader = readers(world.target, startingOffsets="flights@-inf", bufferBytes="2000")
+        start, read = reader.initialOffset(), []
+        while start["token"] != "flights@inf":
+            end = latest(reader, start)
+            read += events_of(told(reader, start, end))
+            start = end
+        assert sorted(read) == events
+        assert reader._feed._tally.bytes < 200_000
+
+
+def test_executors_get_no_secrets(readers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LMERGE_TOKEN", "secret")
+    reader = readers("h:1")
+    assert reader._options.security.token == "secret"
+    assert b"secret" not in pickle.dumps(reader)
+    assert pickle.loads(pickle.dumps(reader))._options == reader._options
+
+
+def test_a_reader_without_the_right_is_told(readers: Any, tmp_path: Path) -> None:
+    from spark_world import secure
+
+    with secure(tmp_path) as world:
+        token = tmp_path / "wrong"
+        token.write_text("nobody")
+        reader = readers(world.target, token_file=str(token), ca=str(world.authority.path), startingOffsets="5")
+        with pytest.raises(LmergeError, match="token"):
+            latest(reader, reader.initialOffset())
+
+
+# Spark.
+
+def test_a_query_reads_a_merge_that_revises(spark: SparkSession, tmp_path: Path) -> None:
+    events = tdb(10)
+    with servers(2) as world:
+        world.say(*revised(1, events), replica="a")
+        world.say(*revised(2, events), replica="b", join_at=None)
+        sink = Collected()
+        run_available(reading(spark, world.target, maxRowsPerBatch=40), tmp_path, sink)
+        assert sink.events == events
+        assert len(sink.batches) >= len(events) // 40
+
+
+@pytest.mark.parametrize("envelope", [UPSERT, ELEMENTS])
+def test_other_envelopes_add_up_to_the_tdb(spark: SparkSession, tmp_path: Path, envelope: str) -> None:
+    events = tdb(11)
+    with servers() as world:
+        world.say(*revised(1, events))
+        sink = Collected()
+        run_available(reading(spark, world.target, envelope=envelope, maxRowsPerBatch=50), tmp_path, sink)
+    if envelope == UPSERT:
+        kept = {(row["vs"], bytes(row["payload"]), row["ordinal"]): row for row in sink.rows}
+        assert sorted(Event(row["vs"], bytes(row["payload"]), row["ve"]) for row in kept.values()) == events
+        return
+    stream = Tdb("elements")
+    for row in sink.rows:
+        if row["kind"] == "insert":
+            stream.apply(Insert(bytes(row["payload"]), row["vs"], row["ve"]))
+        elif row["kind"] == "adjust":
+            stream.apply(Adjust(bytes(row["payload"]), row["vs"], row["vold"], row["ve"]))
+        else:
+            stream.apply(Stable(row["vs"]))
+    assert stream.events() == events
+
+
+def test_a_query_that_fails_between_and_inside_batches_loses_and_doubles_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events, random = tdb(12, 500), Random(12)
+    failed: set[int] = set()
+
+    def fail(batch: int) -> None:
+        if batch not in failed and random.random() < 0.4:
+            failed.add(batch)
+            raise RuntimeError("the sink is broken")
+
+    sink = Collected(fail)
+    with servers(2) as world:
+        world.say(*revised(1, events))
+        ended = False
+        while not ended:
+            try:
+                run_available(reading(spark, world.target, maxRowsPerBatch=60), tmp_path, sink)
+                ended = True
+            except Exception as problem:
+                if "the sink is broken" not in str(problem):
+                    raise
+    assert failed
+    assert sink.events == events
+
+
+def test_a_query_goes_on_at_another_server(spark: SparkSession, tmp_path: Path) -> None:
+    events = tdb(13, 400)
+    stream = revised(1, events)
+    middle = stream.index(Stable(stables(stream)[len(stables(stream)) // 2]))
+    sink = Collected()
+    with servers(2) as world:
+        publisher = world.publisher().open()
+        publisher.publish(Batch.of(stream[: middle + 1]))
+        publisher.flush()
+        run_available(reading(spark, world.targets[0]), tmp_path, sink)
+        before = len(sink.rows)
+        world.stop(0)
+        publisher.publish(Batch.of(stream[middle + 1 :]))
+        publisher.close()
+        run_available(reading(spark, world.target), tmp_path, sink)  # the first one is still named, and away
+    assert 0 < before < len(events)
+    assert sink.events == events
+
+
+def test_a_server_that_dies_under_a_running_query_is_not_noticed(spark: SparkSession, tmp_path: Path) -> None:
+    events = tdb(14, 400)
+    stream = revised(1, events)
+    sink = Collected()
+    with servers(2) as world:
+        publisher = world.publisher().open()
+        half = len(stream) // 2
+        publisher.publish(Batch.of(stream[:half]))
+        publisher.flush()
+        query = reading(spark, world.target, maxRowsPerBatch=30).writeStream.foreachBatch(sink).option(
+            "checkpointLocation", str(tmp_path)).start()
+        try:
+            wait(lambda: len(sink.batches) >= 2, query)
+            world.stop(0)
+            publisher.publish(Batch.of(stream[half:]))
+            publisher.close()
+            wait(lambda: len(sink.rows) >= len(events), query)
+        finally:
+            query.stop()
+    assert sink.events == events
+
+
+def wait(claim: Any, query: Any) -> None:
+    """Until ``claim`` holds, or the query has ended, which is an error."""
+    until_s = time.monotonic() + 60
+    while not claim():
+        assert query.exception() is None, query.exception()
+        assert time.monotonic() < until_s
+        query.awaitTermination(0.05)
+
+
+def test_an_empty_merge_gives_no_rows_and_a_query_can_wait_for_one(spark: SparkSession, tmp_path: Path) -> None:
+    with servers() as world:
+        sink = Collected()
+        query = reading(spark, world.target).writeStream.foreachBatch(sink).option(
+            "checkpointLocation", str(tmp_path)).start()
+        try:
+            world.say(*A)
+            wait(lambda: sink.rows, query)
+        finally:
+            query.stop()
+        assert sink.events == [Event(1, b"a", 3)]
+    with servers(merges=(MERGE,)) as world:
+        empty = Collected()
+        run_available(reading(spark, world.target), tmp_path / "empty", empty)
+        assert empty.rows == []
+        assert table(spark, world.target).collect() == []
+
+
+def test_what_ends_a_query_stands_in_its_exception(spark: SparkSession, tmp_path: Path) -> None:
+    with servers() as world, world.publisher() as publisher:
+        publisher.publish(Batch.of(A))
+        publisher.flush()
+        sink = Collected()
+        run_available(reading(spark, world.target), tmp_path, sink)
+        world.restart()
+        publisher.publish(Batch.of(B))
+        publisher.flush()
+        world.restart()
+        publisher.publish(Batch.of([Stable(20)]))
+        publisher.flush()
+        with pytest.raises(Exception, match=r"OutOfRange.*flights"):
+            run_available(reading(spark, world.target), tmp_path, sink)
+        with pytest.raises(Exception, match="the checkpoint is of something else"):
+            run_available(reading(spark, world.target, merge="delays", startingOffsets="latest"), tmp_path, sink)
+
+
+def table(spark: SparkSession, target: str, **given: Any) -> Any:
+    from lmerge.spark.session import register
+
+    register(spark)
+    return spark.read.format("lmerge").options(**options(target, **given)).load()
+
+
+def test_a_batch_query_reads_the_table_as_it_is(spark: SparkSession) -> None:
+    with servers(2) as world, world.publisher() as publisher:
+        publisher.publish(Batch.of([*A, *B, Insert(b"later", 9, 12)]))
+        publisher.flush()
+        live = table(spark, world.target)
+        assert live.columns == ["payload", "vs", "ve"]
+        assert [(bytes(row.payload), row.vs, row.ve) for row in live.collect()] == [(b"b", 2, 9)]
+        whole = table(spark, world.target, since="earliest", envelope="upsert").orderBy("vs").collect()
+        assert [(bytes(row.payload), row.ve, row.is_final) for row in whole] == [
+            (b"a", 3, True), (b"b", 9, False), (b"c", 7, True)]
+        then = table(spark, world.target, asOf="flights@3", since="earliest").orderBy("vs").collect()
+        assert [(bytes(row.payload), row.ve) for row in then] == [(b"a", 3), (b"b", 9)]
+        with pytest.raises(Exception, match="as of 99: it is at 8"):
+            table(spark, world.target, asOf="99").collect()
+
+
+def test_columns_of_the_merges_schema(spark: SparkSession, tmp_path: Path) -> None:
+    from lmerge.spark.session import register
+
+    register(spark)
+    schema = {"carrier": "string", "delay": "int?", "at": "timestamp", "legs": "list<string>"}
+    with servers() as world, lmerge.Publisher(world.target, MERGE, "a", schema=schema) as publisher:
+        legs = ["EWR", "IAH"]
+        publisher.insert({"carrier": "UA", "delay": 3, "at": 10**15, "legs": legs}, 10**15, 10**15 + 10**6)
+        publisher.insert({"carrier": "B6", "delay": None, "at": 10**15, "legs": []}, 10**15, INF)
+        publisher.stable(10**15 + 2 * 10**6)
+        publisher.flush()
+        live = spark.read.format("lmerge").options(servers=world.target, merge=MERGE, since="earliest").load()
+        assert live.dtypes == [("carrier", "string"), ("delay", "bigint"), ("at", "timestamp"),
+                               ("legs", "array<string>"), ("vs", "timestamp"), ("ve", "timestamp")]
+        rows = live.selectExpr("carrier", "delay", "legs", "ve is null as goes_on", "unix_micros(vs) as vs"
+                               ).orderBy("carrier").collect()
+        assert [tuple(row) for row in rows] == [
+            ("B6", None, [], True, 10**15), ("UA", 3, ["EWR", "IAH"], False, 10**15)]
+        stream = spark.readStream.format("lmerge").options(
+            servers=world.target, merge=MERGE, startingOffsets="flights@-inf").load()
+        sink = Collected()
+        run_available(stream.select("carrier", "legs"), tmp_path, sink)
+        assert sink.rows == [{"carrier": "UA", "legs": ["EWR", "IAH"]}]

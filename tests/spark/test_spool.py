@@ -1,0 +1,600 @@
+"""The spool: what it keeps, what it lets go of, whom it refuses, and that it survives a death after every change."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+from spool_world import (
+    APPENDS,
+    META,
+    UPDATES,
+    DyingFiles,
+    Killed,
+    Told,
+    attempt_at,
+    elements_of,
+    events_of,
+    files_in,
+    payload_of,
+    run,
+    state_of,
+)
+
+from lmerge.client.outbox import Outbox
+from lmerge.core.batch import Batch
+from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
+from lmerge.errors import LimitExceeded, LmergeError, StoreDamaged, StoreFull, UsageError
+from lmerge.spark import retention
+from lmerge.spark.manifest import Base, Manifest, Part
+from lmerge.spark.retention import Cut, cut_of
+from lmerge.spark.said import forget_cached
+from lmerge.spark.spool import Spool
+from lmerge.spark.spool_files import SpoolFiles
+
+
+@pytest.fixture(autouse=True)
+def _new_worker() -> None:
+    forget_cached()
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is worth letting go of."""
+    monkeypatch.setattr(retention, "DROP_BATCHES_MIN", 1)
+    monkeypatch.setattr(retention, "DEAD_ELEMENTS_MIN", 1)
+
+
+def say(spool: Spool, batch: int, elements: list[Element], stable: int | None = None) -> Manifest:
+    """A batch of one part."""
+    return spool.commit(batch, [spool.write_part(batch, 0, 0, [Batch.of(elements)])], stable, META)
+
+
+def seed_of(spool: Spool, batch: int) -> list[Element]:
+    """What a publisher begins with."""
+    seed = spool.live_before(batch)
+    assert seed is not None
+    return list(seed.elements())
+
+
+# What it tells.
+
+
+def test_parts_are_read_as_they_were_written(engine: str, tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    elements = [Insert(b"x%d" % i, i, i + 5) for i in range(20_000)] + [Adjust(b"x7", 7, 12, 30)]
+    part = spool.write_part(3, 1, 0, [Batch.of(elements[:9_000]), Batch.of([]), Batch.of(elements[9_000:])])
+    assert [e for batch in spool.read_part(part) for e in batch.elements()] == elements
+    assert (part.elements, part.adjusts, part.largest_end, part.smallest_vold) == (20_001, 1, 20_004, 12)
+    assert part.messages == len(spool.part_messages(part)) == 4
+    assert part.bytes == (tmp_path / part.name).stat().st_size
+
+
+def test_a_part_that_says_nothing_has_no_file(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    part = spool.write_part(0, 0, 0, [])
+    assert (part.name, spool.read_part(part), files_in(tmp_path)) == ("", [], [])
+
+
+def test_a_stable_does_not_stand_in_a_part(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="only the whole batch can say"):
+        Spool(str(tmp_path)).write_part(0, 0, 0, [Batch.of([Insert(b"x", 1, 2), Stable(1)])])
+    assert files_in(tmp_path) == []
+
+
+def test_a_payload_that_no_server_takes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LimitExceeded, match="payload of element 0"):
+        Spool(str(tmp_path)).write_part(0, 0, 0, [Batch.of([Insert(b"x" * (2**20 + 1), 1, 2)])])
+    assert files_in(tmp_path) == []
+
+
+def test_live_events_are_those_of_all_batches_before(engine: str, tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    say(spool, 0, [Insert(b"a", 1, INF), Insert(b"b", 2, 9)], 2)
+    say(spool, 1, [Adjust(b"a", 1, INF, 7), Insert(b"c", 4, 5), Adjust(b"b", 2, 9, 2)])
+    say(spool, 2, [Adjust(b"a", 1, 7, 20)], 6)
+    again = Spool(str(tmp_path))
+    assert again.live_before(0) is None
+    assert seed_of(again, 1) == [Insert(b"a", 1, INF), Insert(b"b", 2, 9), Stable(2)]
+    assert seed_of(again, 2) == [Insert(b"a", 1, 7), Insert(b"c", 4, 5), Stable(2)]
+    assert events_of(again.live_before(3)) == [Event(1, b"a", 20), Event(4, b"c", 5)]
+    assert [again.last_stable(batch) for batch in range(4)] == [NEG_INF, 2, 2, 6]
+
+
+def test_live_events_without_any_stable_are_a_seed_all_the_same(engine: str, tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    say(spool, 0, [Insert(b"a", 1, INF)])
+    seed = spool.live_before(1)
+    assert seed is not None
+    assert seed_of(spool, 1) == [Insert(b"a", 1, INF), Stable(NEG_INF)]
+    outbox = Outbox("a")
+    outbox.seed(seed)
+    assert list(outbox.live.prelude().elements()) == [Insert(b"a", 1, INF)]
+
+
+def test_a_stable_that_is_no_news_is_not_said(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    said = [say(spool, batch, [], stable) for batch, stable in enumerate([None, 5, 5, 3, 6])]
+    assert [(m.stable, m.stable_point) for m in said] == [
+        (None, NEG_INF), (5, 5), (None, 5), (None, 5), (6, 6)
+    ]
+
+
+def test_a_batch_that_is_run_again_replaces_itself_and_what_came_after(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    for batch in range(4):
+        say(spool, batch, [Insert(b"old", 10 + batch, 50)], batch)
+    again = Spool(str(tmp_path))
+    say(again, 2, [Insert(b"new", 40, 50)], 2)
+    for opened in (again, Spool(str(tmp_path))):
+        assert opened.newest is not None
+        assert opened.newest.batch == 2
+        assert opened.manifest(3) is None
+        assert events_of(opened.live_before(3)) == [Event(10, b"old", 50), Event(11, b"old", 50), Event(40, b"new", 50)]
+
+
+def test_parts_are_said_in_order_of_partition(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    parts = [spool.write_part(0, p, 9 - p, [Batch.of([Insert(b"%d" % p, p, 9)])]) for p in (2, 0, 1)]
+    manifest = spool.commit(0, parts, None, META)
+    assert [part.partition for part in manifest.parts] == [0, 1, 2]
+    assert elements_of(Spool(str(tmp_path)), manifest) == [Insert(b"%d" % p, p, 9) for p in (0, 1, 2)]
+
+
+def test_fast_forward_is_what_was_put_last(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    assert spool.fast_forward() == NEG_INF
+    spool.put_fast_forward(70)
+    spool.put_fast_forward(90)
+    assert Spool(str(tmp_path)).fast_forward() == 90
+
+
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "{}/"])
+def test_a_place_is_a_path_or_a_uri(tmp_path: Path, form: str) -> None:
+    say(Spool(form.format(tmp_path)), 0, [Insert(b"a", 1, 5)])
+    assert events_of(Spool(str(tmp_path)).live_before(1)) == [Event(1, b"a", 5)]
+
+
+def test_a_place_that_no_file_system_knows_is_refused() -> None:
+    with pytest.raises(UsageError, match="cannot use 'nowhere://x' as a spool"):
+        Spool("nowhere://x")
+
+
+# What it lets go of.
+
+
+def test_inserts_that_are_frozen_go_without_being_read(engine: str, tmp_path: Path, eager: None) -> None:
+    spool = Spool(str(tmp_path))
+    for batch in range(20):
+        say(spool, batch, [Insert(b"x", 10 * batch, 10 * batch + 15)], 10 * batch)
+    for part in (spool.manifest(3), spool.manifest(4)):
+        assert part is not None
+        (tmp_path / part.parts[0].name).write_bytes(b"read by nobody")
+    spool.trim(155)
+    # F = min(155, stable of batch 17) = 155; batch 13 ends at 145, batch 14 at 155, which is not frozen.
+    assert sorted(path.name for path in (tmp_path / "manifests").iterdir()) == [f"{n}.json" for n in range(14, 20)]
+    assert sorted(path.name for path in (tmp_path / "batches").iterdir()) == [str(n) for n in range(14, 20)]
+    again = Spool(str(tmp_path))
+    assert again.complete_from(20) == 146
+    assert events_of(again.live_before(20)) == [Event(10 * b, b"x", 10 * b + 15) for b in range(14, 20)]
+
+
+def test_a_replica_that_is_behind_the_merge_keeps_what_it_may_adjust(tmp_path: Path, eager: None) -> None:
+    """What is frozen counts by the stable point that was said before the batch that may be run again."""
+    spool = Spool(str(tmp_path))
+    for batch, stable in enumerate((10, 10, 10, 40)):
+        say(spool, batch, [Insert(b"x", 10 + batch, 20)], stable)
+    spool.trim(90)
+    again = Spool(str(tmp_path))
+    say(again, 3, [Adjust(b"x", 10, 20, 30)], 15)
+    assert Event(10, b"x", 30) in events_of(again.live_before(4))
+
+
+def test_the_two_last_batches_always_stay(tmp_path: Path, eager: None) -> None:
+    spool = Spool(str(tmp_path))
+    for batch in range(5):
+        say(spool, batch, [Insert(b"x", 100 * batch, 100 * batch + 1)], 100 * batch + 50)
+        spool.trim(INF)
+    assert (tmp_path / "manifests/3.json").exists()
+    assert (tmp_path / "manifests/4.json").exists()
+    assert not (tmp_path / "manifests/2.json").exists()
+    for batch in (3, 4, 5):
+        assert Spool(str(tmp_path)).live_before(batch) is not None
+    with pytest.raises(UsageError, match=r"cannot go on with batch 2.* up to each of the batches 2 to 4"):
+        Spool(str(tmp_path)).live_before(2)
+
+
+def test_open_events_become_a_snapshot(engine: str, tmp_path: Path, eager: None) -> None:
+    spool = Spool(str(tmp_path))
+    say(spool, 0, [Insert(b"a", 1, INF), Insert(b"b", 2, INF)], 5)
+    say(spool, 1, [Adjust(b"a", 1, INF, 8)], 9)
+    say(spool, 2, [Adjust(b"b", 2, INF, 30)], 20)
+    say(spool, 3, [Insert(b"c", 25, INF)], 25)
+    expected = {batch: events_of(spool.live_before(batch), 9) for batch in (3, 4)}
+    spool.trim(12)
+    assert [path.name for path in (tmp_path / "live").iterdir()] == ["1.snapshot"]
+    again = Spool(str(tmp_path))
+    assert {batch: events_of(again.live_before(batch), 9) for batch in (3, 4)} == expected
+    assert again.complete_from(3) == 9  # its own stable point after batch 1 is below what the merge has said
+    assert events_of(again.live_before(2)) == [Event(2, b"b", INF)]
+
+
+def test_what_the_merge_has_not_frozen_is_kept(engine: str, tmp_path: Path, eager: None) -> None:
+    """A replica that is ahead of the merge: the servers may still need what it has frozen."""
+    spool = Spool(str(tmp_path))
+    for batch in range(6):
+        say(spool, batch, [Insert(b"x", 10 * batch, 10 * batch + 5), Insert(b"y", 10 * batch, INF)], 10 * batch + 10)
+        spool.trim(7)
+    again = Spool(str(tmp_path))
+    assert [e for e in events_of(again.live_before(6)) if e.payload == b"x"] == [
+        Event(10 * batch, b"x", 10 * batch + 5) for batch in range(1, 6)
+    ]
+    assert again.complete_from(6) <= 7
+
+
+def test_nobody_reads_again_what_is_mostly_alive(tmp_path: Path) -> None:
+    """The work of trimming is a constant for each element: with nothing dead, nothing is done."""
+    ends = (INF,) * 8
+    manifests = [
+        Manifest(n, (Part(n, 0, 0, "f", 1, 100_000, 0, 1, INF, INF, ends),), n, n) for n in range(40)
+    ]
+    assert cut_of(None, manifests, 30) is None
+    dying = [
+        Manifest(n, (Part(n, 0, 0, "f", 1, 100_000, 60_000, 1, INF, 5, ends),), n, n) for n in range(40)
+    ]
+    assert cut_of(None, dying, 30) == Cut(37, folds=True)
+    base = Base(37, 37, 30, 1, 10_000_000, INF, ends)
+    assert cut_of(base, [replace(m, batch=m.batch + 38) for m in dying], 30) is None
+
+
+def test_many_small_batches_are_put_together() -> None:
+    ends = (INF,)
+    manifests = [Manifest(n, (Part(n, 0, 0, "f", 1, 10, 0, 1, INF, INF, ends),), n, n) for n in range(66)]
+    assert cut_of(None, manifests[:65], 30) is None
+    assert cut_of(None, manifests, 30) == Cut(63, folds=True)
+    assert cut_of(Base(-1, 0, 0, 1, 100_000, INF, ends), manifests, 30) is None
+
+
+def test_a_batch_does_not_go_while_a_later_one_adjusts_what_it_said(tmp_path: Path, eager: None) -> None:
+    spool = Spool(str(tmp_path))
+    say(spool, 0, [Insert(b"p", 1, 5)], 2)
+    say(spool, 1, [Adjust(b"p", 1, 5, 90)], 30)
+    say(spool, 2, [Insert(b"q", 60, 70)], 40)
+    say(spool, 3, [Insert(b"r", 60, 70)], 50)
+    spool.trim(20)
+    assert events_of(Spool(str(tmp_path)).live_before(3), 20) == [Event(1, b"p", 90), Event(60, b"q", 70)]
+
+
+def test_orphans_go_with_their_batch(tmp_path: Path, eager: None) -> None:
+    spool = Spool(str(tmp_path))
+    for batch in range(8):
+        spool.write_part(batch, 0, 0, [Batch.of([Insert(b"lost", 1, 2)])])
+        (tmp_path / f"batches/{batch}/0-7-x.part.tmp-1").write_bytes(b"half")
+        say(spool, batch, [Insert(b"x", batch, batch + 1)], 100)
+    spool.trim(INF)
+    assert {name.split("/")[1] for name in files_in(tmp_path) if name.startswith("batches")} == {"6", "7"}
+
+
+def test_what_was_aborted_is_removed_and_what_counts_is_not(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    lost = attempt_at(spool, 0, 0, [("a", 1, 1, 5)]).part
+    won = attempt_at(spool, 0, 0, [("a", 1, 1, 5)], attempt=1).part
+    spool.abort(0, [lost, None])
+    assert set(files_in(tmp_path)) == {won.name, won.said.name if won.said else ""}
+    spool.commit(0, [won], None, META)
+    carried = attempt_at(spool, 1, 0, []).part
+    spool.abort(0, [won])
+    spool.abort(1, [carried])
+    assert events_of(spool.live_before(1)) == [Event(1, payload_of("a", 1), 5)]
+    assert won.said is not None
+    assert (tmp_path / won.said.name).exists()
+
+
+# Whom it refuses.
+
+
+@pytest.mark.parametrize("word", sorted(META))
+def test_another_stream_is_refused_by_name(tmp_path: Path, word: str) -> None:
+    say(Spool(str(tmp_path)), 0, [Insert(b"a", 1, 5)])
+    other = META | {word: "other"}
+    for attempt in (lambda s: s.check(other), lambda s: s.commit(1, [], None, other)):
+        with pytest.raises(UsageError, match=f"holds a stream whose {word} is '.*', and this one's is 'other'"):
+            attempt(Spool(str(tmp_path)))
+    Spool(str(tmp_path)).check(META | {"incarnation": "8"})
+    assert Spool(str(tmp_path)).manifest(1) is None
+
+
+def test_a_snapshot_remembers_whose_stream_it_is(tmp_path: Path, eager: None) -> None:
+    spool = Spool(str(tmp_path))
+    spool.begin(7, 50, META)
+    with pytest.raises(UsageError, match="whose replica is 'a'"):
+        Spool(str(tmp_path)).check(META | {"replica": "b"})
+
+
+def test_a_query_that_has_run_without_the_spool_is_told(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    for attempt in (
+        lambda: spool.last_stable(7), lambda: spool.commit(7, [], None, META), lambda: spool.live_before(7),
+        lambda: spool.said_ref(0, 6),
+    ):
+        with pytest.raises(UsageError, match=r"cannot go on with batch 7: the spool .* is empty"):
+            attempt()
+
+
+def test_a_stream_can_begin_in_the_middle_of_a_query(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    spool.begin(7, 50, META)
+    again = Spool(str(tmp_path))
+    assert again.last_stable(7) == 50
+    assert again.said_ref(0, 6) is None
+    assert again.complete_from(7) == 50
+    assert seed_of(again, 7) == [Stable(50)]
+    run(again, 7, [[("a", 1, 60, 70)]], 55)
+    assert events_of(Spool(str(tmp_path)).live_before(8)) == [Event(60, payload_of("a", 1), 70)]
+    with pytest.raises(UsageError, match="has begun already"):
+        Spool(str(tmp_path)).begin(8, 60, META)
+
+
+def test_parts_of_another_batch_and_parts_that_come_twice_are_refused(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    with pytest.raises(UsageError, match="a part is of batch 1"):
+        spool.commit(0, [Part(1, 0, 0)], None, META)
+    with pytest.raises(UsageError, match="partition 2 came twice"):
+        spool.commit(0, [Part(0, 2, 0), Part(0, 2, 1)], None, META)
+
+
+def test_another_number_of_partitions_is_refused_where_keys_are_remembered(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    run(spool, 0, [[("a", 1, 1, 5)], [("b", 1, 1, 5)]])
+    with pytest.raises(UsageError, match="the number of partitions of a keyed stream is fixed"):
+        attempt_at(spool, 1, 2, [("c", 1, 1, 5)])
+    with pytest.raises(UsageError, match="now there is 1 without number 1"):
+        run(spool, 1, [[("c", 1, 1, 5)]])
+    # A batch without rows may come in fewer partitions: what was said is carried on.
+    run(spool, 1, [[]])
+    assert [part.said is not None for part in run(spool, 2, [[("a", 2, 1, 5)], []]).parts] == [True, True]
+    assert events_of(spool.live_before(3)) == [Event(1, payload_of("a", 2), 5), Event(1, payload_of("b", 1), 5)]
+
+
+# Damage.
+
+
+def damaged_spool(folder: Path) -> tuple[Spool, list[str]]:
+    """A spool with a file of each kind, and the names of those that count."""
+    spool = Spool(str(folder))
+    for batch in range(6):
+        run(spool, batch, [[("a", batch, 50, 90), (f"k{batch}", 1, 60, INF)]], 10 + batch)
+        spool.trim(10 + batch)
+    spool.put_fast_forward(3)
+    names = files_in(folder)
+    assert {name.split("/")[0] for name in names} >= {"batches", "said", "manifests", "live", "fast-forward.json"}
+    return spool, names
+
+
+def use_all(folder: Path) -> None:
+    forget_cached()
+    state_of(Spool(str(folder)), 1)
+    Spool(str(folder)).fast_forward()
+
+
+def test_every_damaged_file_is_named(tmp_path: Path, eager: None) -> None:
+    _, names = damaged_spool(tmp_path)
+    for name in names:
+        file = tmp_path / name
+        good = file.read_bytes()
+        for bad in (good[:-2], good[: len(good) // 2], b"", good[:-9] + b"~" + good[-8:], b"{}", b"[1]", b"\0" * 40):
+            file.write_bytes(bad)
+            with pytest.raises(StoreDamaged) as caught:
+                use_all(tmp_path)
+            assert name in str(caught.value)
+        file.write_bytes(good)
+    use_all(tmp_path)
+
+
+def test_every_missing_file_is_named(tmp_path: Path, eager: None) -> None:
+    spool, names = damaged_spool(tmp_path)
+    newest = spool.newest
+    assert newest is not None
+    for name in names:
+        if name in ("fast-forward.json", f"manifests/{newest.batch}.json"):
+            continue  # without it, it was never there
+        file = tmp_path / name
+        good = file.read_bytes()
+        file.unlink()
+        with pytest.raises(LmergeError) as caught:
+            use_all(tmp_path)
+        assert name in str(caught.value) or "cannot go on with batch" in str(caught.value)
+        file.write_bytes(good)
+
+
+def test_a_newer_format_is_refused(tmp_path: Path, eager: None) -> None:
+    _, names = damaged_spool(tmp_path)
+    for name in names:
+        file = tmp_path / name
+        good = file.read_bytes()
+        newer = good.replace(b'"format": 1', b'"format": 2').replace(b"lmerge-spool 1 ", b"lmerge-spool 2 ")
+        assert newer != good
+        file.write_bytes(newer)
+        with pytest.raises(UsageError, match="was written by a newer lmerge: its format is 2"):
+            use_all(tmp_path)
+        file.write_bytes(good)
+
+
+def test_a_manifest_in_the_place_of_another_is_found(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    say(spool, 0, [])
+    shutil.copy(tmp_path / "manifests/0.json", tmp_path / "manifests/1.json")
+    with pytest.raises(StoreDamaged, match=r"manifests/1.json .* it is that of batch 0"):
+        Spool(str(tmp_path)).newest  # noqa: B018
+
+
+def test_a_manifest_that_is_missing_in_between_is_found(tmp_path: Path) -> None:
+    for batch in range(3):
+        say(Spool(str(tmp_path)), batch, [])
+    (tmp_path / "manifests/1.json").unlink()
+    with pytest.raises(StoreDamaged, match=r"manifests/1.json .* it is missing, and there is a manifest of batch 2"):
+        Spool(str(tmp_path)).live_before(3)
+
+
+def test_a_disk_that_takes_nothing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "spool").write_bytes(b"a file where the folder should be")
+    with pytest.raises(StoreFull, match=r"cannot write .*manifests/0.json"):
+        say(Spool(str(tmp_path / "spool")), 0, [])
+
+
+def test_a_file_system_that_moves_onto_no_file_is_helped(tmp_path: Path) -> None:
+    class Careful(DyingFiles):
+        def move(self, src: str, dest: str) -> None:
+            if Path(dest).exists():
+                raise OSError(f"{dest} exists")
+            super().move(src, dest)
+
+    files = Careful().at(tmp_path)
+    say(Spool(files), 0, [Insert(b"old", 1, 5)])
+    say(Spool(files), 0, [Insert(b"new", 1, 5)])
+    assert events_of(Spool(str(tmp_path)).live_before(1)) == [Event(1, b"new", 5)]
+    assert not [name for name in files_in(tmp_path) if ".tmp-" in name]
+
+
+def test_manifests_are_json_for_people(tmp_path: Path) -> None:
+    say(Spool(str(tmp_path)), 0, [Insert(b"a", 1, INF)], 1)
+    body = json.loads((tmp_path / "manifests/0.json").read_bytes())
+    assert body["format"] == 1
+    assert body["manifest"]["meta"] == META
+    assert body["manifest"]["parts"][0]["largest_end"] == INF
+
+
+# Death after every change.
+
+
+def keyed_batches(spool: Spool, count: int) -> None:
+    for batch in range(count):
+        run(spool, batch, told_in(batch), 20 + 10 * batch)
+
+
+def told_in(batch: int) -> list[list[Told]]:
+    here = 30 + 10 * batch
+    return [
+        [("a", batch, here, here + 20), (f"a{batch}", 1, here, INF)],
+        [("b", 7 - batch % 2, 30 + 10 * batch, 60 + 10 * batch)],
+    ]
+
+
+def commit_next(spool: Spool) -> None:
+    run(spool, 6, told_in(6), 80)
+
+
+def commit_again(spool: Spool) -> None:
+    run(spool, 5, [[("a", 99, 90, 95)], told_in(5)[1]], 70, attempt=1)
+
+
+def roll_back(spool: Spool) -> None:
+    run(spool, 4, [[("a", 98, 90, 95)], told_in(4)[1]], 60, attempt=1)
+
+
+def trim(spool: Spool) -> None:
+    spool.trim(58)
+
+
+def begin(spool: Spool) -> None:
+    spool.begin(3, 5, META)
+
+
+@pytest.mark.parametrize(("prepare", "operation"), [
+    (lambda spool: keyed_batches(spool, 6), commit_next),
+    (lambda spool: keyed_batches(spool, 6), commit_again),
+    (lambda spool: keyed_batches(spool, 6), roll_back),
+    (lambda spool: keyed_batches(spool, 6), trim),
+    (lambda spool: [say(spool, b, [Insert(b"x", 10 * b, 10 * b + 4)], 10 * b) for b in range(9)], trim),
+    (lambda spool: None, begin),
+], ids=["commit", "again", "roll back", "trim", "drop", "begin"])
+def test_whoever_opens_it_after_a_death_finds_it_as_before_or_as_after(
+    tmp_path: Path, eager: None, prepare: Callable[[Spool], object], operation: Callable[[Spool], None]
+) -> None:
+    start = tmp_path / "start"
+    start.mkdir()
+    prepare(Spool(str(start)))
+    allowed = [state_of(Spool(str(start)))]
+    if operation is roll_back:  # batch 5 goes first, and 4 is not there anew: also what batch 5 has found
+        keyed_batches(Spool(str(tmp_path / "older")), 5)
+        allowed.append(state_of(Spool(str(tmp_path / "older"))))
+    whole = DyingFiles()
+    shutil.copytree(start, tmp_path / "whole")
+    operation(Spool(whole.at(tmp_path / "whole")))
+    forget_cached()
+    after = state_of(Spool(str(tmp_path / "whole")))
+    for dies_at in range(1, whole.changes + 1):
+        folder = tmp_path / str(dies_at)
+        shutil.copytree(start, folder)
+        with pytest.raises(Killed):
+            operation(Spool(DyingFiles(dies_at).at(folder)))
+        forget_cached()
+        found = state_of(Spool(str(folder)))
+        assert found in [*allowed, after], f"after {dies_at} of {whole.changes} changes"
+        if operation is not begin or found != after:
+            operation(Spool(str(folder)))
+        forget_cached()
+        assert state_of(Spool(str(folder))) == after
+
+
+def test_a_death_in_a_trim_leaves_nothing_for_ever(tmp_path: Path, eager: None) -> None:
+    start = tmp_path / "start"
+    keyed_batches(Spool(str(start)), 6)
+    whole = DyingFiles()
+    shutil.copytree(start, tmp_path / "whole")
+    trim(Spool(whole.at(tmp_path / "whole")))
+    for dies_at in range(1, whole.changes + 1):
+        folder = tmp_path / str(dies_at)
+        shutil.copytree(start, folder)
+        with pytest.raises(Killed):
+            trim(Spool(DyingFiles(dies_at).at(folder)))
+        trim(Spool(str(folder)))
+        left = {name.split("/")[0]: 0 for name in files_in(folder)}
+        for name in files_in(folder):
+            left[name.split("/")[0]] += 1
+        # Two batches with two parts each, their manifests and the snapshot.
+        assert (left["batches"], left["manifests"], left["live"]) == (4, 2, 1)
+
+
+def test_a_worker_that_was_given_up_harms_nothing(tmp_path: Path) -> None:
+    """Its attempt has the number of another one, from a life before: it writes files of its own."""
+    spool = Spool(str(tmp_path))
+    won = attempt_at(spool, 0, 0, [("a", 1, 1, 5)]).part
+    spool.commit(0, [won], None, META)
+    zombie = attempt_at(Spool(str(tmp_path)), 0, 0, [("a", 2, 1, 5)]).part
+    assert zombie.name != won.name
+    assert events_of(Spool(str(tmp_path)).live_before(1)) == [Event(1, payload_of("a", 1), 5)]
+
+
+def test_appends_tell_the_same_from_a_spool_that_was_trimmed_or_not(tmp_path: Path, eager: None) -> None:
+    trimmed, kept = Spool(str(tmp_path / "trimmed")), Spool(str(tmp_path / "kept"))
+    for batch in range(30):
+        told: list[list[Told]] = [[(f"k{i}", i, 10 * batch + i, 10 * batch + 3 * i + 1) for i in range(9)]]
+        for spool in (trimmed, kept):
+            run(spool, batch, told, 10 * batch, plan=APPENDS)
+        trimmed.trim(10 * batch - 25)
+        for at in range(max(batch - 1, 0), batch + 2):
+            from_ = trimmed.complete_from(at)
+            assert events_of(trimmed.live_before(at), from_) == events_of(kept.live_before(at), from_)
+    assert len(files_in(tmp_path / "trimmed")) < 25
+
+
+def test_everything_is_let_go_of_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the numbers as they are: files grow by no more than a constant."""
+    monkeypatch.setattr(retention, "DEAD_ELEMENTS_MIN", 500)
+    spool, most = Spool(str(tmp_path)), 0
+    for batch in range(150):
+        run(spool, batch, [[(f"k{batch % 40}", batch, 10 * batch, 10 * batch + 30)]], 10 * batch - 5, plan=UPDATES)
+        spool.trim(10 * batch - 9)
+        most = max(most, len(files_in(tmp_path)))
+    assert most < 3 * 80
+
+
+def test_the_local_files_are_what_they_are() -> None:
+    assert isinstance(SpoolFiles.at("file:///x").filesystem, fs.LocalFileSystem)
+    assert SpoolFiles.at("file:///x/y/").path("z") == "/x/y/z"

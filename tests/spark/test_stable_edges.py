@@ -1,0 +1,230 @@
+"""The stable point of every kind of plan, with rows placed right at its edges.
+
+Each plan is run on batches of which one puts a row exactly on the stable point that was said before: the earliest that
+Spark lets through. Said one microsecond later, the stable would have made that row a late one: the query would fail, or
+the row would be missing. W is the watermark; T counts from a round hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_world import ThreadedWorld, threaded_world
+from spark_world import MERGE, Feed, S, recorded, run_to_end
+
+from lmerge.core.elements import NEG_INF, Adjust, Insert, Stable
+from lmerge.spark import publish
+
+HOUR = 1_700_002_800 * S  # a round hour
+US = 1
+SCHEMA = "ts long, name string"
+
+
+def t(seconds: float, us: int = 0) -> int:
+    return HOUR + round(seconds * S) + us
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[ThreadedWorld]:
+    with threaded_world(policy="eager") as world:
+        yield world
+
+
+class Edges:
+    """Runs one plan over some batches, and looks at what came out in which order."""
+
+    def __init__(self, spark: Any, tmp_path: Path, target: str) -> None:
+        self.spark, self.target, self.checkpoint = spark, target, tmp_path / "checkpoint"
+        self.feed = Feed(tmp_path / "feed", SCHEMA)
+        self.right = Feed(tmp_path / "right", SCHEMA)
+        self.merge = f"{MERGE}-{tmp_path.name}"
+
+    def run(self, stream: Any, batches: list[list[int | tuple[int, str]]], **options: Any) -> list[Any]:
+        """All elements that came out, one list."""
+        for rows in batches:
+            self.feed.put(*(row_of(row) for row in rows))
+        options = {"merge": self.merge, "replica": "a", "servers": self.target} | options
+        with recorded(self.target, self.merge) as recorder:
+            query = run_to_end(publish(stream, **options), self.checkpoint)
+            assert query.exception() is None
+            return recorder.until_stable(last_stable(self.checkpoint))
+
+
+def row_of(row: int | tuple[int, str]) -> dict[str, Any]:
+    ts, name = row if isinstance(row, tuple) else (row, "x")
+    return {"ts": ts, "name": name}
+
+
+def last_stable(checkpoint: Path) -> int:
+    """What the query has said last."""
+    from lmerge.spark.spool import Spool
+
+    batches = sorted(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
+    stable = Spool(f"{checkpoint}/lmerge").last_stable(batches[-1] + 1)
+    assert stable > NEG_INF, "no stable was said"
+    return stable
+
+
+def earliest_after_stable(elements: list[Any]) -> list[tuple[int, int]]:
+    """For each stable point that rows came after: it, and the earliest Vs after it and before the next."""
+    found: list[tuple[int, int]] = []
+    stable, earliest = None, None
+    for element in [*elements, Stable(2**62)]:
+        if isinstance(element, Stable):
+            if stable is not None and earliest is not None:
+                found.append((stable, earliest))
+            stable, earliest = element.vc, None
+        elif isinstance(element, Insert | Adjust):
+            earliest = element.vs if earliest is None else min(earliest, element.vs)
+    return found
+
+
+def assert_exact(elements: list[Any]) -> None:
+    """Nothing came below a stable point, and something came right at one."""
+    found = earliest_after_stable(elements)
+    assert all(earliest >= stable for stable, earliest in found), found
+    assert any(earliest == stable for stable, earliest in found), found
+
+
+@pytest.fixture
+def edges(spark: Any, tmp_path: Path, world: ThreadedWorld) -> Edges:
+    return Edges(spark, tmp_path, world.target)
+
+
+def test_rows_without_state_are_let_in_from_the_watermark_on_and_dropped_below_it(edges: Edges) -> None:
+    """batch   W     rows                                  stable after
+    0       -     100
+    1       90    90 - 1 us: nothing was said of it yet   90
+    2       90    90: the edge; 90 - 1 us: late
+    """
+    stream = edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds")
+    batches = [[t(100)], [(t(90, -US), "early")], [(t(90), "edge"), (t(90, -US), "late")], [t(101)]]
+    elements = edges.run(stream, batches, vs="ts")
+    names = [element.payload for element in elements if isinstance(element, Insert)]
+    assert [sum(word in name for name in names) for word in (b"early", b"edge", b"late")] == [1, 1, 0]
+    assert_exact(elements)
+
+
+def windows(edges: Edges) -> Any:
+    """Counts in windows of ten seconds that begin a microsecond after round ones: a window can end right after W."""
+    from pyspark.sql import functions
+
+    window = functions.window("ts", "10 seconds", "10 seconds", "1 microsecond")
+    return edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds").groupBy(window, "name").count()
+
+
+def window_batches() -> list[list[int | tuple[int, str]]]:
+    """batch   W     rows                                                          stable after (W - 10 s + 1 us)
+    0       -     110
+    1       100   95, of [90 + 1 us, 100 + 1 us), which ends right after W        90 + 1 us
+    2       100   96, of the same; 90 and 85: Spark drops them
+    3       100   200                                                             90 + 1 us
+    4       190   201
+    """
+    return [[t(110)], [t(95)], [t(96), t(90), t(85)], [t(200)], [t(201)], [t(230)]]
+
+
+def test_windows_in_append_mode_come_out_above_the_watermark_less_their_length(edges: Edges) -> None:
+    elements = edges.run(windows(edges), window_batches(), vs="window.start", ve="window.end")
+    inserts = {element.vs: element.payload for element in elements if isinstance(element, Insert)}
+    assert sorted(inserts) == [t(90, US), t(100, US), t(190, US), t(200, US)]
+    assert all(isinstance(element, Insert | Stable) for element in elements)
+    assert_exact(elements)
+
+
+def test_windows_in_update_mode_are_revised_above_the_watermark_less_their_length(edges: Edges) -> None:
+    elements = edges.run(windows(edges), window_batches(), vs="window.start", ve="window.end", mode="update")
+    said = [element for element in elements if not isinstance(element, Stable) and element.vs == t(90, US)]
+    assert [type(element) for element in said].count(Insert) == 2, "a first count, and a second"
+    assert_exact(elements)
+
+
+def test_rows_without_duplicates_come_out_above_the_watermark(edges: Edges) -> None:
+    """batch 2 runs with W = 90 and lets in what is later than 90, the watermark of batch 1."""
+    stream = edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds")
+    batches: list[list[int | tuple[int, str]]] = [
+        [t(100)], [(t(95), "b")], [(t(90, US), "edge"), (t(90), "late"), (t(96), "b")], [(t(101), "c")],
+    ]
+    unique = stream.dropDuplicatesWithinWatermark(["name"])
+    elements = edges.run(unique, batches, vs="ts", allow=("dedup-within-watermark", "dedup-first"))
+    names = b" ".join(element.payload for element in elements if isinstance(element, Insert))
+    assert b"edge" in names
+    assert b"late" not in names
+    assert_exact(elements)
+
+
+def test_an_interval_join_brings_out_rows_as_old_as_its_condition_allows(edges: Edges) -> None:
+    """left.ts <= right.ts <= left.ts + 5 s: a right row right above W meets a left one 5 s older."""
+    from pyspark.sql import functions
+
+    left = edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds")
+    right = (
+        edges.right.timed(edges.spark, "ts").withColumnRenamed("ts", "at").withColumnRenamed("name", "other")
+        .withWatermark("at", "10 seconds")
+    )
+    condition = functions.expr("name = other AND at >= ts AND at <= ts + INTERVAL 5 SECONDS")
+    for rows in [[t(100)], [t(100)], [(t(90, US), "edge")], [t(101)]]:
+        edges.right.put(*(row_of(row) for row in rows))
+    batches: list[list[int | tuple[int, str]]] = [[t(100), (t(85, US), "edge")], [t(100)], [t(100)], [t(101)]]
+    elements = edges.run(left.join(right, condition), batches, vs="ts", allow=())
+    assert any(b"edge" in element.payload for element in elements if isinstance(element, Insert))
+    assert_exact(elements)
+
+
+def test_windows_of_windows_follow_the_last_ones(edges: Edges) -> None:
+    """Chained, which Spark allows in append mode only: the second aggregation gets what the first has closed, and
+    closes its own by the same watermark.
+    """
+    from pyspark.sql import functions
+
+    inner = windows(edges)
+    outer = inner.groupBy(functions.window(functions.window_time("window"), "20 seconds", "20 seconds",
+                                           "1 microsecond")).agg(functions.sum("count").alias("total"))
+    elements = edges.run(outer, window_batches(), vs="window.start", ve="window.end")
+    found = earliest_after_stable(elements)
+    assert found
+    assert all(earliest >= stable for stable, earliest in found), found
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+def test_a_stateful_processor_is_as_late_as_the_user_says(edges: Edges) -> None:
+    """transformWithState can give any time; this one gives the time of its rows, which Spark lets in above W."""
+    from processors import Echo
+
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    edges.spark.conf.set(provider, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+    stream = edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds")
+    out = stream.groupBy("name").transformWithState(
+        statefulProcessor=Echo(), outputStructType="ts timestamp, name string, n long", outputMode="Append",
+        timeMode="EventTime")
+    batches: list[list[int | tuple[int, str]]] = [[t(100)], [t(95)], [(t(90, US), "edge")], [t(101)]]
+    elements = edges.run(out, batches, vs="ts", stable_lag="0 seconds", allow=("udf",))
+    edges.spark.conf.unset(provider)
+    assert any(b"edge" in element.payload for element in elements if isinstance(element, Insert))
+    found = earliest_after_stable(elements)
+    assert all(earliest >= stable for stable, earliest in found), found
+
+
+def test_the_stable_point_moves_though_only_empty_batches_run(edges: Edges) -> None:
+    stream = edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds")
+    elements = edges.run(stream, [[t(100)], [], [], []], vs="ts")
+    assert Stable(t(90)) in elements
+
+
+@pytest.mark.parametrize("plan", ["rows", "windows"])
+def test_a_late_row_that_a_too_small_lag_makes_is_an_error_or_is_dropped(edges: Edges, plan: str) -> None:
+    """What the edges above rest on: had the stable been a microsecond later, the sink would have noticed."""
+    stream = windows(edges) if plan == "windows" else edges.feed.timed(edges.spark, "ts").withWatermark(
+        "ts", "10 seconds")
+    vs = "window.start" if plan == "windows" else "ts"
+    writer: Callable[..., Any] = publish
+    options = {"merge": edges.merge, "replica": "a", "servers": edges.target, "vs": vs, "late": "fail"}
+    for rows in window_batches() if plan == "windows" else [[t(100)], [t(95)], [t(90)], [t(101)]]:
+        edges.feed.put(*(row_of(row) for row in rows))
+    prepared = writer(stream, **options, mode="update" if plan == "windows" else "append")
+    rule = 10 * S - 1 if plan == "windows" else 0
+    with pytest.raises(Exception, match="stable"):
+        run_to_end(prepared.option("stable_lag_us", rule - 1), edges.checkpoint)
