@@ -96,7 +96,11 @@ fn nothing_is_left_over_and_nothing_is_missing() {
     let pair = of(Kind::Struct(vec![column("a", Kind::Int), column("b", Kind::Int)]));
     assert!(decode(&pair, &[b"\x91\x92\x01\x02"]).is_some());
     for head in [b'\x91', b'\x93', b'\x9f'] {
-        assert!(decode(&pair, &[&[0x91, head, 1, 2]]).is_none(), "a struct of {} fields", head & 0x0f);
+        assert!(
+            decode(&pair, &[&[0x91, head, 1, 2]]).is_none(),
+            "a struct of {} fields",
+            head & 0x0f
+        );
     }
 }
 
