@@ -4,7 +4,8 @@
                          vs="window.start", ve="window.end").option("checkpointLocation", "...").start()
 
 ``publish`` makes a replica of a query, ``explain`` says what it would promise and why, ``heartbeat`` keeps an idle
-source from holding it up, ``register`` makes ``format("lmerge")`` known for reading and writing.
+source from holding it up, ``merge`` is the merge itself as a query, ``register`` makes ``format("lmerge")`` known for
+reading and writing.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from lmerge.spark.heartbeats import heartbeat
+    from lmerge.spark.merging import MergeInput, merge
     from lmerge.spark.plan import check, explain
     from lmerge.spark.publishing import publish
     from lmerge.spark.session import register
 
-__all__ = ["check", "explain", "heartbeat", "publish", "register"]
+__all__ = ["MergeInput", "check", "explain", "heartbeat", "merge", "publish", "register"]
 
 _MODULES: Final = {
-    "check": "plan", "explain": "plan", "heartbeat": "heartbeats", "publish": "publishing", "register": "session",
+    "MergeInput": "merging", "check": "plan", "explain": "plan", "heartbeat": "heartbeats", "merge": "merging",
+    "publish": "publishing", "register": "session",
 }
 
 

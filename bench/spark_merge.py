@@ -1,0 +1,201 @@
+"""How many elements a second does a merge take as a Spark query, by shards, beside the service's own core?
+
+Two inputs, 16-byte payloads, 20 % disorder, 1 % stables, 100,000 live events; R3; ``local[2]`` and as many shuffle
+partitions as shards. Each batch reads one file of each input. Left out: the first batch, in which workers start, and
+what remains for the last. Spark's figure is all of it: Parquet, packing, two shuffles, state, rows of the output; wall
+time. Beside it the core alone, on one thread, with batches as they come from the network.
+
+Then what a batch pays for state, the two ways it could be kept: a snapshot of the merge and its restore, against one
+read and one write of Spark's map state for each node that changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming import StatefulProcessor
+
+from bench.core_r3 import WORDS, arrivals
+from bench.harness import Report, begin, timed
+from lmerge.core.batch import AnyBatch
+from lmerge.core.engines import best
+from lmerge.core.merge import Merge
+from lmerge.spark.columns import batch_of
+from lmerge.spark.merging import merge
+from lmerge.testing.workload import Workload, workload
+
+SHARDS = (1, 2, 4)
+REPEATS = 3
+SPEC = Workload(events=600_000, live=100_000, inputs=2, batch_rows=100_000)
+QUICK = Workload(events=20_000, live=5_000, inputs=2, batch_rows=10_000)
+NODES = 20_000
+KINDS = ("insert", "adjust", "stable")
+SCHEMA = "`order` long, kind string, payload binary, vs long, ve long, vold long"
+
+
+class Nodes(StatefulProcessor):
+    """One read and one write of map state a row; says how many seconds they took."""
+
+    def init(self, handle: Any) -> None:
+        self._nodes = handle.getMapState("nodes", "vs long, payload binary", "ends array<long>")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        items = [(row.vs, bytes(row.payload)) for row in rows]
+        began = time.perf_counter()
+        for item in items:
+            self._nodes.getValue(item)
+            self._nodes.updateValue(item, ([item[0], item[0]],))
+        yield Row(rows=len(items), seconds=time.perf_counter() - began)
+
+    def close(self) -> None:
+        pass
+
+
+def session(folder: Path) -> SparkSession:
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        "spark.master": "local[2]", "spark.driver.memory": "1g", "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.showConsoleProgress": "false", "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.sql.streaming.stateStore.providerClass":
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    }
+    builder = SparkSession.builder.appName("bench")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    return spark
+
+
+def write_inputs(folder: Path, inputs: list[list[AnyBatch]]) -> list[int]:
+    """A folder of Parquet files an input, one file a batch. How many elements each batch of the query has."""
+    counts = [0] * max(map(len, inputs))
+    for number, batches in enumerate(inputs):
+        where = folder / f"in{number}"
+        where.mkdir()
+        order = 0
+        for at, batch in enumerate(batches):
+            stables = [kind == 2 for kind in batch.kinds]
+            table = pa.table({
+                "order": pa.array(range(order, order + batch.count)), "kind": [KINDS[kind] for kind in batch.kinds],
+                "payload": pa.array(batch.payloads, pa.binary(), mask=_mask(stables)), "vs": pa.array(batch.vs),
+                "ve": pa.array(batch.ve), "vold": pa.array(batch.vold),
+            })
+            order += batch.count
+            counts[at] += batch.count
+            pq.write_table(table, where / f"{at:04}.parquet")
+            os.utime(where / f"{at:04}.parquet", (at + 1, at + 1))
+    return counts
+
+
+def _mask(stables: list[bool]) -> Any:
+    import numpy
+
+    return numpy.array(stables)
+
+
+def stream(spark: SparkSession, folder: Path) -> DataFrame:
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def spark_rate(spark: SparkSession, folder: Path, inputs: int, counts: list[int], shards: int) -> float:
+    """Elements a second of all batches but the first and the last, by Spark's own clock."""
+    spark.conf.set("spark.sql.shuffle.partitions", str(shards))
+    merged = merge([stream(spark, folder / f"in{at}") for at in range(inputs)], algorithm="r3", shards=shards)
+    with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
+        writer = merged.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        seconds = {one["batchId"]: one["durationMs"]["triggerExecution"] / 1e3 for one in query.recentProgress}
+    ran = [at for at in range(1, len(counts) - 1) if at in seconds]
+    return sum(counts[at] for at in ran) / sum(seconds[at] for at in ran)
+
+
+def core_rate(order: list[tuple[str, AnyBatch]]) -> float:
+    """The same, one core of the service's engine."""
+    def run() -> None:
+        merging = Merge("r3", track_live=False)
+        for name in sorted({name for name, _ in order}):
+            merging.attach(name, WORDS["r3"])
+        for name, batch in order:
+            assert not merging.apply(name, batch).detached
+
+    return sum(batch.count for _, batch in order) / timed(run)
+
+
+def measure_state(report: Report, spark: SparkSession, folder: Path, order: list[tuple[str, AnyBatch]]) -> None:
+    """Microseconds a live event for a snapshot and its restore; microseconds a node for map state."""
+    merging = Merge("r3", track_live=False)
+    for name in sorted({name for name, _ in order}):
+        merging.attach(name, WORDS["r3"])
+    for name, batch in order[: len(order) // 2]:
+        merging.apply(name, batch)
+    data, live = merging.snapshot(), merging.live_count
+    taken = [timed(merging.snapshot) / live * 1e6 for _ in range(REPEATS)]
+    restored = [timed(lambda: Merge.restore(data)) / live * 1e6 for _ in range(REPEATS)]
+    snapshot = report.add(f"snapshot of {live:,} live events", taken, "us/event")
+    restore = report.add(f"restore of {live:,} live events", restored, "us/event")
+    per_node: list[float] = []
+
+    def keep(rows: DataFrame, _: int) -> None:
+        per_node.extend(row.seconds / row.rows * 1e6 for row in rows.collect())
+
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    rows = stream(spark, folder / "in0").where("kind = 'insert'").selectExpr("1 g", "vs", "payload", "`order` o")
+    timed_nodes = rows.where(f"o % {max(1, SPEC.batch_rows // NODES)} = 0").groupBy("g").transformWithState(
+        Nodes(), "rows long, seconds double", "Append", "None")
+    with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
+        query = timed_nodes.writeStream.foreachBatch(keep).option("checkpointLocation", checkpoint)
+        query.trigger(availableNow=True).start().awaitTermination()
+    node = report.add("map state, a read and a write", per_node[1:] or per_node, "us/node")
+    share = (snapshot.median + restore.median) / node.median
+    report.note(f"a snapshot and a restore cost less where a batch changes {share:.1%} of the live events, or more")
+
+
+def main() -> None:
+    quick = "--quick" in sys.argv
+    spec, repeats = (QUICK, 1) if quick else (SPEC, REPEATS)
+    warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
+    report = begin((__doc__ or "").splitlines()[0])
+    inputs: list[list[AnyBatch]] = [list(batches) for batches in workload(spec)]
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        counts = write_inputs(folder, inputs)
+        order = [(name, _columns(batch)) for name, batch in arrivals(inputs)]  # type: ignore[arg-type]
+        spark = session(folder)
+        try:
+            core = report.add(f"the core alone, {best()}, one thread", [core_rate(order) for _ in range(repeats)],
+                              "elements/s")
+            for shards in SHARDS:
+                rates = [spark_rate(spark, folder, spec.inputs, counts, shards) for _ in range(repeats)]
+                row = report.add(f"Spark, 2 cores, {shards} shards", rates, "elements/s")
+                report.note(f"{shards} shards / the core alone = {row.median / core.median:.3f}")
+            measure_state(report, spark, folder, order)
+        finally:
+            spark.stop()
+    if not quick:
+        report.save("spark_merge")
+
+
+def _columns(batch: AnyBatch) -> AnyBatch:
+    """On the best engine."""
+    times = [pa.array(column, pa.int64()) for column in (batch.vs, batch.ve, batch.vold)]
+    return batch_of(batch.kinds, *times, pa.array(batch.payloads, pa.binary()))
+
+
+if __name__ == "__main__":
+    main()
