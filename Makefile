@@ -24,8 +24,8 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 
 help:
 	@echo "make demo       three replicas of a year of flights, the winner killed: a verdict"; \
-	echo "make test       lint, types, architecture, generated code, the native core, tests, seeded defects"; \
-	echo "make test-long  the long tests: many seeds (LMERGE_SEEDS=1000)"; \
+	echo "make test       lint, types, architecture, generated code, the native core, tests, tests with Spark"; \
+	echo "make test-long  the long tests: many seeds (LMERGE_SEEDS=1000), kills, seeded defects"; \
 	echo "make bench      every benchmark; tables in bench/results"; \
 	echo "make soak       an hour under load, with kills: is memory flat, is anything lost"; \
 	echo "make wire       generate the code of proto/ again"; \
@@ -70,7 +70,6 @@ test: $(VENV)/.native lint types wire-check native-check
 	@echo "==> tests"
 	$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" --ignore tests/spark $(ARGS)
 	@$(MAKE) --no-print-directory spark-test
-	@$(MAKE) --no-print-directory defects
 
 # One process: Spark itself uses all cores. Where there is no Java, one comes as a package.
 spark-test: $(VENV)/.native
@@ -80,6 +79,7 @@ spark-test: $(VENV)/.native
 
 test-long: $(VENV)/.native
 	$(REQUIRE_NATIVE) LMERGE_SEEDS=$${LMERGE_SEEDS:-1000} $(BIN)/python -m pytest -n 2 --dist worksteal -m long --timeout 3000 $(ARGS)
+	@$(MAKE) --no-print-directory defects
 	@test -z "$(HAS_RUST)" || { echo "==> seeded defects of the native core"; $(BIN)/python scripts/native_defects.py; }
 
 lint: $(VENV)/.dev

@@ -1,0 +1,37 @@
+"""Every seeded defect can be seeded, and the test that must catch it is there. `make test-long` seeds them all."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "scripts"))
+
+from defect_list import defects_below  # noqa: E402  # the scripts are no package
+from seeded import Defect  # noqa: E402
+
+DEFECTS = defects_below("")
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_it_can_be_seeded_and_its_test_is_there(defect: Defect) -> None:
+    assert (ROOT / defect.file).read_text().count(defect.old) == 1
+    if defect.file.startswith("native/"):
+        module, name = defect.test.split("::")
+        suite = ROOT / Path(*Path(defect.file).parts[:2]) / "tests" / "suite"
+        text = (suite / f"{module}.rs").read_text()
+        assert f"fn {name}(" in text
+        return
+    file, name = defect.test.split("::")
+    assert re.search(rf"def {re.escape(name.split('[')[0])}\(", (ROOT / file).read_text())
+
+
+def test_no_two_have_one_name() -> None:
+    for of_rust in (False, True):  # a script each
+        names = [defect.name for defect in DEFECTS if defect.file.startswith("native/") is of_rust]
+        assert len(names) > 30
+        assert len(set(names)) == len(names)
