@@ -119,7 +119,7 @@ defects: $(VENV)/.native
 
 bench: $(VENV)/.native
 	@for name in core_r3 core_throughput core_inputs core_figures core_stable core_memory core_shards service_throughput \
-		service_latency durability divergence kills bursty congestion feedback subscribers snapshot peers; do \
+		service_latency arrow_rows durability divergence kills bursty congestion feedback subscribers snapshot peers; do \
 		$(BIN)/python -m bench.$$name || exit 1; done
 
 # An hour; MINUTES=5 for less.
