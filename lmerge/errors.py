@@ -24,8 +24,8 @@
         ├── OutputGap         the output begins anew at a later time; subscribe again to be told
         ├── TooOften          attempts came faster than is allowed; later ones will do
         ├── SubscriberTooSlow the subscriber was cut off because its queue was full; resync by snapshot
-        ├── StoreDamaged      the file of a merge is damaged; the merge was not opened
-        ├── StoreFull         the store of a merge cannot be written at present
+        ├── StoreDamaged      the file of a merge, or of a query's spool, is damaged; it was not opened
+        ├── StoreFull         the store of a merge, or the spool of a query, cannot be written at present
         ├── StoreInUse        another server has the store
         └── AddressInUse      the address to listen on is taken
 """

@@ -71,6 +71,13 @@ def naming(error: E, target: str) -> E:
     return error
 
 
+def in_words(kind: type[E], words: str) -> E:
+    """An error of this kind that says ``words``, and nothing else of what its kind is usually made of."""
+    error = kind.__new__(kind)
+    error.args = (words,)
+    return error
+
+
 def payload_of(payload: Any) -> bytes:
     """A payload as bytes. Raises UsageError."""
     if isinstance(payload, bytes):

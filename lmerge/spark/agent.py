@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Final
 
 from lmerge import errors
+from lmerge.client.faults import in_words
 from lmerge.errors import LmergeError, ServerGone, UsageError
 from lmerge.spark.committer import Commit, Committed, Committer, complain
 
@@ -134,10 +135,8 @@ def _start(path: Path, owner: int) -> None:
 def _error_of(reply: object) -> LmergeError:
     """The agent's error as one of this process."""
     kind, words = reply if isinstance(reply, tuple) else ("LmergeError", repr(reply))
-    found = getattr(errors, kind, LmergeError)
-    error: LmergeError = found.__new__(found)
-    error.args = (words,)
-    return error
+    found: type[LmergeError] = getattr(errors, kind, LmergeError)
+    return in_words(found, words)
 
 
 # The agent.

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from lmerge import clock
 from lmerge.client.blocking import background_loop, run_blocking
+from lmerge.client.faults import in_words
 from lmerge.client.publisher import AsyncPublisher
 from lmerge.client.stage import Staged
 from lmerge.core.batch import AnyBatch, BatchBuilder
@@ -93,9 +94,8 @@ class Committer:
                     self._begin(commit)
                 return self._commit(commit)
             except LmergeError as error:
-                told = type(error).__new__(type(error))
-                told.args = (f"cannot commit batch {commit.batch} of {commit.options}: {error}",)
-                raise told from error
+                words = f"cannot commit batch {commit.batch} of {commit.options}: {error}"
+                raise in_words(type(error), words) from error
 
     def interrupt(self) -> None:
         """Whoever waits for a server waits no longer."""

@@ -33,19 +33,11 @@ from lmerge.core.batch import EMPTY, AnyBatch, BatchBuilder, Row, element_of
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE, show_time
 from lmerge.errors import InputViolation, InvalidRow, UsageError
 from lmerge.spark import columns, marks
+from lmerge.spark.options import APPEND, ELEMENTS, FAIL, KEYED, MODES, UPDATE
 from lmerge.spark.said import Said
 from lmerge.wire.arrow import encode_table, schema_of
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema
-
-APPEND: Final = "append"
-UPDATE: Final = "update"
-INTERVALS: Final = "intervals"
-ELEMENTS: Final = "elements"
-MODES: Final = (APPEND, UPDATE, INTERVALS, ELEMENTS)
-
-FAIL: Final = "fail"
-DROP: Final = "drop"
 
 KIND_WORDS: Final = ("insert", "adjust", "stable")  # in the order of their numbers
 MARK_WORDS: Final = ("start", "end", "abort")
@@ -69,7 +61,7 @@ class RowPlan:
     @property
     def is_keyed(self) -> bool:
         """Whether what was said decides what is said."""
-        return self.mode in (UPDATE, INTERVALS)
+        return self.mode in KEYED
 
 
 @dataclass

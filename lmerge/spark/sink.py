@@ -28,8 +28,16 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from lmerge.client.faults import in_words
 from lmerge.client.stage import StageKey, Stager
-from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, PermissionDenied, Unauthenticated, UsageError
+from lmerge.errors import (
+    InvalidBatch,
+    LimitExceeded,
+    LmergeError,
+    PermissionDenied,
+    Unauthenticated,
+    UsageError,
+)
 from lmerge.spark import agent
 from lmerge.spark.committer import Commit
 from lmerge.spark.elements import RowPlan
@@ -101,9 +109,8 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
             written = write_rows(spool, self.plan, task.batch, task.partition, task.attempt, iterator)
             holders = self._staged(task, spool, written.part)
         except LmergeError as error:
-            told = type(error).__new__(type(error))
-            told.args = (f"cannot write partition {task.partition} of batch {task.batch} of {options}: {error}",)
-            raise told from error
+            where = f"partition {task.partition} of batch {task.batch} of {options}"
+            raise in_words(type(error), f"cannot write {where}: {error}") from error
         tally = written.tally
         return Written(task.query, task.run, written.part, written.stable, holders, tally.late, tally.first_late)
 

@@ -15,7 +15,8 @@ from lmerge.client.encode import RowEncoder
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert
 from lmerge.errors import InputViolation, InvalidRow, UsageError
-from lmerge.spark.elements import DROP, RowPlan, Tally, turner_of
+from lmerge.spark.elements import RowPlan, Tally, turner_of
+from lmerge.spark.options import DROP
 from lmerge.spark.said import Said
 from lmerge.spark.spool_files import SpoolFiles
 from lmerge.wire.schema import parse_schema

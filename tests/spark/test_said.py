@@ -28,7 +28,8 @@ from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, S
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation, StoreDamaged
 from lmerge.spark import retention, said
-from lmerge.spark.elements import DROP, RowPlan
+from lmerge.spark.elements import RowPlan
+from lmerge.spark.options import DROP
 from lmerge.spark.said import Said, forget_cached
 from lmerge.spark.spool import Part, Spool
 
