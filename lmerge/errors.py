@@ -32,6 +32,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 
 class LmergeError(Exception):
     """Root of all errors that lmerge raises on purpose."""
@@ -132,6 +134,8 @@ class ServerGone(Unavailable):
 
 class Draining(Unavailable):
     """The server is shutting down and takes nothing new."""
+
+    WORDS: Final = "the server is draining; try another server, or this one later"
 
 
 class OutputGap(Unavailable):

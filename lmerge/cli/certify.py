@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Server
 from lmerge.cli.connection import secured
-from lmerge.cli.publish import DEFAULT_SERVER, Server
 from lmerge.core.elements import show_payload, show_time
 
 DIVERGENT_SHOWN: Final = 5
@@ -18,7 +18,7 @@ DIVERGENT_SHOWN: Final = 5
 
 @secured
 def certify(
-    merge: Annotated[str, typer.Argument(help="Name of the merge.")],
+    merge: Merge,
     server: Server = DEFAULT_SERVER,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as one JSON object.")] = False,
     *,

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli.arguments import DEFAULT_SERVER, GiveUp, Merge, Servers
 from lmerge.cli.connection import secured
-from lmerge.cli.publish import DEFAULT_SERVER, Servers
 from lmerge.core.elements import INSERT, NEG_INF, STABLE, show_time
 from lmerge.core.session import format_row
 from lmerge.errors import UsageError
@@ -17,12 +17,10 @@ from lmerge.errors import UsageError
 
 @secured
 def checkpoint(
-    merge: Annotated[str, typer.Argument(help="Name of the merge.")],
+    merge: Merge,
     output: Annotated[str, typer.Option("--output", "-o", metavar="FILE", help="- for standard output.")] = "-",
     server: Servers = DEFAULT_SERVER,
-    give_up_after: Annotated[
-        float, typer.Option(help="Seconds without a server after which to give up.", min=0.0)
-    ] = 10.0,
+    give_up_after: GiveUp = 10.0,
     *,
     security: Any,
 ) -> None:

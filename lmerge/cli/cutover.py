@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Server
 from lmerge.cli.connection import secured
-from lmerge.cli.publish import DEFAULT_SERVER, Server
 
 DONE = "done"
 
 
 @secured
 def cutover(
-    merge: Annotated[str, typer.Argument(help="Name of the merge.")],
+    merge: Merge,
     leaves: Annotated[str, typer.Option("--from", help="The replica that leaves.")],
     to: Annotated[str, typer.Option("--to", help="The replica that takes over; it may observe until then.")],
     intervals: Annotated[int, typer.Option(help="Equal intervals in a row that certify it; 0: the server's.")] = 0,

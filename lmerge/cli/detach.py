@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Server
 from lmerge.cli.connection import secured
-from lmerge.cli.publish import DEFAULT_SERVER, Server
 
-Merge = Annotated[str, typer.Argument(help="Name of the merge.")]
 Replica = Annotated[str, typer.Argument(help="Name of the replica.")]
 
 

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli.arguments import DEFAULT_SERVER, GiveUp, Merge, Promises, ReplicaName, Servers
 from lmerge.cli.connection import secured
 from lmerge.cli.lines import opened, read_lines
-from lmerge.cli.publish import DEFAULT_SERVER, Servers, publish_stream
+from lmerge.cli.publish import publish_stream
 from lmerge.core.batch import AnyBatch, BatchBuilder
 from lmerge.core.elements import INSERT, STABLE
 from lmerge.core.session import ElementLine
@@ -18,19 +19,17 @@ from lmerge.errors import MalformedLine, UsageError
 
 @secured
 def jumpstart(
-    merge: Annotated[str, typer.Argument(help="Name of the merge.")],
+    merge: Merge,
     stream: Annotated[
         str, typer.Argument(metavar="[FILE]", help="Elements from the checkpoint on; - for standard input.")
     ] = "-",
     checkpoint: Annotated[
         str, typer.Option("--checkpoint", "-c", metavar="FILE", help="What lmerge checkpoint wrote.")
     ] = "",
-    replica: Annotated[str, typer.Option("--replica", "-r", help="Name of this replica.")] = "cli",
-    property_: Annotated[list[str] | None, typer.Option("--property", "-p", help="A promise, such as key.")] = None,
+    replica: ReplicaName = "cli",
+    property_: Promises = None,
     server: Servers = DEFAULT_SERVER,
-    give_up_after: Annotated[
-        float, typer.Option(help="Seconds without a server after which to give up.", min=0.0)
-    ] = 10.0,
+    give_up_after: GiveUp = 10.0,
     *,
     security: Any,
 ) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from lmerge.cli.arguments import DEFAULT_SERVER, GiveUp, Merge, Promises, ReplicaName, Servers
 from lmerge.cli.connection import secured
 from lmerge.cli.lines import is_regular, opened, read_lines
-from lmerge.cli.serve import DEFAULT_PORT
 from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.session import ElementLine
 from lmerge.errors import InputViolation, MalformedLine, UsageError
@@ -19,26 +19,16 @@ if TYPE_CHECKING:
     from lmerge.client import Publisher  # it loads gRPC, so only when the command runs
 
 BATCH_ROWS_MAX: Final = 1024
-Server = Annotated[str, typer.Option("--server", "-s", metavar="HOST:PORT", help="The merge server.")]
-Servers = Annotated[str, typer.Option("--server", "-s", metavar="HOST:PORT,...", help="The merge server, or several.")]
-DEFAULT_SERVER: Final = f"127.0.0.1:{DEFAULT_PORT}"
 
 
 @secured
 def publish(
-    merge: Annotated[str, typer.Argument(help="Name of the merge.")],
+    merge: Merge,
     stream: Annotated[str, typer.Argument(metavar="[FILE]", help="Elements, JSON lines; - for standard input.")] = "-",
-    replica: Annotated[str, typer.Option("--replica", "-r", help="Name of this replica.")] = "cli",
-    property_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--property", "-p", help="A promise: insert-only, ordered, strictly-ordered, deterministic-ties or key."
-        ),
-    ] = None,
+    replica: ReplicaName = "cli",
+    property_: Promises = None,
     server: Servers = DEFAULT_SERVER,
-    give_up_after: Annotated[
-        float, typer.Option(help="Seconds without a server after which to give up.", min=0.0)
-    ] = 10.0,
+    give_up_after: GiveUp = 10.0,
     *,
     security: Any,
 ) -> None:

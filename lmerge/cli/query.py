@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Servers
 from lmerge.cli.connection import secured
 from lmerge.cli.lines import quiet_when_closed
-from lmerge.cli.publish import DEFAULT_SERVER, Servers
 from lmerge.core.elements import NEG_INF, show_time
 
 
@@ -26,7 +26,7 @@ class Output(str, Enum):
 
 @secured
 def query(
-    merge: Annotated[str, typer.Argument(help="Name of the merge.")],
+    merge: Merge,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="The table is named as the merge, and events.")],
     server: Servers = DEFAULT_SERVER,
     output: Annotated[Output, typer.Option("--output", "-o", help="table: for people; json: one line a row.")] = (

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli.arguments import GiveUpOrWait
 from lmerge.cli.connection import secured
 
 
@@ -20,9 +21,7 @@ def relay(
     property_: Annotated[
         list[str] | None, typer.Option("--property", "-p", help="A promise of the merged stream, such as key.")
     ] = None,
-    give_up_after: Annotated[
-        float | None, typer.Option(help="Seconds without a server after which to give up; without it, never.", min=0.0)
-    ] = None,
+    give_up_after: GiveUpOrWait = None,
     *,
     security: Any,
 ) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from lmerge.cli.arguments import DEFAULT_SERVER, GiveUpOrWait, Merge, Servers, SubscriberName
 from lmerge.cli.connection import secured
-from lmerge.cli.publish import DEFAULT_SERVER, Servers
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.wire.token import format_token
 
@@ -33,16 +33,11 @@ class IfTooOld(str, Enum):
     SNAPSHOT = "snapshot"
 
 
-Merge = Annotated[str, typer.Argument(help="Name of the merge.")]
-Name = Annotated[str, typer.Option(help="Name of this subscriber, as status shows it.")]
 TooOld = Annotated[
     IfTooOld, typer.Option(help="No server has all that came since: error, or go on and report what is missing.")
 ]
 FromStart = Annotated[
     bool, typer.Option("--from-start", help="The first time, begin at the beginning, not with the live events of now.")
-]
-GiveUp = Annotated[
-    float | None, typer.Option(help="Seconds without a server after which to give up; without it, never.", min=0.0)
 ]
 Every = Annotated[float, typer.Option("--progress", help="Seconds between lines of progress; 0: none.", min=0.0)]
 
@@ -66,10 +61,10 @@ def parquet(
         int | None, typer.Option(help="Time, in units of the stream, that a file spans at most.", min=1)
     ] = None,
     roll_seconds: Annotated[float | None, typer.Option(help="Age at which a file is complete.", min=0.001)] = None,
-    name: Name = "parquet sink",
+    name: SubscriberName = "parquet sink",
     from_start: FromStart = False,
     if_too_old: TooOld = IfTooOld.ERROR,
-    give_up_after: GiveUp = None,
+    give_up_after: GiveUpOrWait = None,
     progress: Every = 10.0,
     *,
     security: Any,
@@ -102,10 +97,10 @@ def postgres(
         "~/.pgpass: others see command lines.")],
     table: Annotated[str, typer.Option(help="TABLE or SCHEMA.TABLE; made if it is not there.")],
     server: Servers = DEFAULT_SERVER,
-    name: Name = "postgres sink",
+    name: SubscriberName = "postgres sink",
     from_start: FromStart = False,
     if_too_old: TooOld = IfTooOld.ERROR,
-    give_up_after: GiveUp = None,
+    give_up_after: GiveUpOrWait = None,
     progress: Every = 10.0,
     *,
     security: Any,

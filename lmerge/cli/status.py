@@ -9,8 +9,8 @@ import typer
 from rich.console import Console, Group
 from rich.table import Table
 
+from lmerge.cli.arguments import DEFAULT_SERVER, Server
 from lmerge.cli.connection import secured
-from lmerge.cli.publish import DEFAULT_SERVER, Server
 from lmerge.core.elements import INF, NEG_INF, show_time
 
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli.arguments import DEFAULT_SERVER, GiveUpOrWait, Merge, Servers, SubscriberName
 from lmerge.cli.connection import secured
 from lmerge.cli.enveloped import EnvelopeName, as_columns, as_json, delivered, lines_of
 from lmerge.cli.lines import quiet_when_closed
-from lmerge.cli.publish import DEFAULT_SERVER, Servers
 from lmerge.core.batch import element_of
 from lmerge.core.session import format_row
 
@@ -33,7 +33,7 @@ class TooOld(str, Enum):
 
 @secured
 def subscribe(
-    merge: Annotated[str, typer.Argument(help="Name of the merge.")],
+    merge: Merge,
     server: Servers = DEFAULT_SERVER,
     output_format: Annotated[
         Format, typer.Option("--format", "--output", "-f", help="json: lines as in sessions; text, table: for people.")
@@ -43,11 +43,9 @@ def subscribe(
         typer.Option(help="elements as they come; final: events once they are; upsert: rows by key; retract: + and -."),
     ] = EnvelopeName.ELEMENTS,
     count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many elements.", min=1)] = None,
-    name: Annotated[str, typer.Option(help="Name of this subscriber, as status shows it.")] = "cli",
+    name: SubscriberName = "cli",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Fail if there is no such merge yet.")] = False,
-    give_up_after: Annotated[
-        float | None, typer.Option(help="Seconds without a server after which to give up; without it, never.", min=0.0)
-    ] = None,
+    give_up_after: GiveUpOrWait = None,
     resume: Annotated[
         str | None, typer.Option(metavar="MERGE@T", help="Go on where a reader stopped; T: its last stable.")
     ] = None,

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
+from lmerge.cli.arguments import DEFAULT_SERVER, Server
 from lmerge.cli.connection import secured
-from lmerge.cli.publish import DEFAULT_SERVER, Server
 from lmerge.cli.status import merge_view, merges_table
 from lmerge.errors import UsageError
 

@@ -118,7 +118,7 @@ class Hub:
         if not self._is_alive:  # it has failed, and its streams have been told
             return
         await self._inbox.emptied()
-        error = Draining(f"merge {self.name!r}: the server is draining; try another server, or this one later")
+        error = Draining(f"merge {self.name!r}: {Draining.WORDS}")
         await self.settled(lambda: self._end_all(error))
 
     async def close(self) -> None:
@@ -311,7 +311,7 @@ class Hub:
 
     def _check_open(self) -> None:
         if self._draining:
-            raise Draining(f"merge {self.name!r}: the server is draining; try another server, or this one later")
+            raise Draining(f"merge {self.name!r}: {Draining.WORDS}")
         if not self._is_alive:
             raise self._failed()
 

@@ -51,7 +51,7 @@ class Registry:
     def for_publisher(self, name: str) -> Hub:
         """The merge, made if need be. Raises UnknownMerge, LimitExceeded, UsageError, Draining."""
         if self.draining:
-            raise Draining("the server is draining; try another server, or this one later")
+            raise Draining(Draining.WORDS)
         hub = self.hubs.get(name)
         if hub is not None:
             return hub
@@ -62,7 +62,7 @@ class Registry:
     def staging_for(self, name: str) -> Staging:
         """Where parts for a merge are staged, which may be still to be made. Raises UnknownMerge, Draining."""
         if self.draining:
-            raise Draining("the server is draining; try another server, or this one later")
+            raise Draining(Draining.WORDS)
         if name not in self.hubs and not self._settings.allow_create:
             raise UnknownMerge(f"there is no merge {name!r} on this server, and publishers cannot make one here")
         return self.staging
@@ -80,7 +80,7 @@ class Registry:
     async def wait_for(self, name: str) -> Hub:
         """The merge, once it exists. Raises LimitExceeded, Draining."""
         if self.draining:
-            raise Draining("the server is draining; try another server, or this one later")
+            raise Draining(Draining.WORDS)
         try:
             return self.get(name)
         except UnknownMerge:
@@ -104,7 +104,7 @@ class Registry:
         for waiters in self._awaited.values():
             for waiter in waiters:
                 if not waiter.done():
-                    waiter.set_exception(Draining("the server is draining; try another server, or this one later"))
+                    waiter.set_exception(Draining(Draining.WORDS))
         await asyncio.gather(*(hub.drain() for hub in self.hubs.values()))
 
     async def close(self) -> None:

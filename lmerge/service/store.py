@@ -26,7 +26,6 @@ from lmerge.wire.frames import Frames
 from lmerge.wire.limits import BatchLimits
 
 VERSION: Final = 1
-SYNC: Final = ("full", "normal")
 _APPLICATION: Final = 0x6C6D7267  # "lmrg"
 # Messages are up to a megabyte where it matters: with pages of 8 KiB, writing and forgetting them took twice the CPU
 # (5.6 ms a megabyte, and 2.7 with these); small ones cost the same.
