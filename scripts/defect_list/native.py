@@ -216,13 +216,6 @@ DEFECTS = (
         "paper::final_only_shows_what_never_ends_at_the_end",
     ),
     Defect(
-        "a switch takes what waits as delivered",
-        SOURCE + "switch.rs",
-        "if input.joined && input.last_vs == old.max_vs {",
-        "if input.last_vs == old.max_vs {",
-        "switch::what_waits_to_join_is_not_taken_as_delivered",
-    ),
-    Defect(
         "a switch loses what waits",
         SOURCE + "switch.rs",
         "            r3_from_events(&old, new, shell, &live);\n            merge_waiting(new, shell);\n",
