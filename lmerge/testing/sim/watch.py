@@ -63,7 +63,7 @@ class WatchedMerge(Merge):
         self.join_at: dict[str, int] = {}
         self.reached = NEG_INF  # the largest stable that one of those has said
         self.is_wrong = False
-        self._unchecked: list[Outcome] = []
+        self._unchecked: list[tuple[Outcome, Counts, Counts]] = []  # with what was received and emitted by then
         if live is not None:
             self.resumed_events = live.count
             self.emitted_before = self.emitted
@@ -126,7 +126,7 @@ class WatchedMerge(Merge):
         if early:
             self.watch.found(f"{early} have joined at {self.stable_point}, before their join_at")
         self.check_output()
-        self._unchecked.append(outcome)
+        self._unchecked.append((outcome, self.received, self.emitted))
 
     def check_output(self) -> None:
         """Up to the last outcome but one: after the last the hub may still say from where on its output is right."""
@@ -137,16 +137,15 @@ class WatchedMerge(Merge):
         if hub is not None:
             self.output.begin_from(hub.complete_from)
         try:
-            for outcome in unchecked:
+            for outcome, received, emitted in unchecked:
                 self.output.take(outcome.batch)
-                self._check()
+                self._check(received, emitted)
         except Exception as problem:
             self.is_wrong = True
             self.watch.found(f"{type(problem).__name__}: {problem}")
 
-    def _check(self) -> None:
-        before, now = self.emitted_before, self.emitted
-        received, emitted = self.received, Counts(*(n - b for n, b in zip(now, before)))
+    def _check(self, received: Counts, emitted: Counts) -> None:
+        emitted = Counts(*(now - before for now, before in zip(emitted, self.emitted_before)))
         if self.policy == LAZY and not self._is_calm(received, emitted):
             raise Contradiction(f"law 8: {emitted} came out of {received}")
         self._check_redundancy()
