@@ -63,13 +63,13 @@ class WatchedMerge(Merge):
         self.join_at: dict[str, int] = {}
         self.reached = NEG_INF  # the largest stable that one of those has said
         self.is_wrong = False
-        self._unchecked: list[tuple[Outcome, Counts, Counts]] = []  # with what was received and emitted by then
+        self._unchecked: list[tuple[AnyBatch, Counts, Counts]] = []  # said, with what was received and emitted by then
         if live is not None:
             self.resumed_events = live.count
             self.emitted_before = self.emitted
             self.reached = self.stable_point
             self.output.goes_on_at(self.stable_point)
-            self.output.take(live)
+            self._unchecked.append((live, self.received, self.emitted))
 
     def attach(self, name: str, properties: Iterable[str] = (), **options: Any) -> Outcome:
         outcome = super().attach(name, properties, **options)
@@ -126,10 +126,12 @@ class WatchedMerge(Merge):
         if early:
             self.watch.found(f"{early} have joined at {self.stable_point}, before their join_at")
         self.check_output()
-        self._unchecked.append((outcome, self.received, self.emitted))
+        self._unchecked.append((outcome.batch, self.received, self.emitted))
 
     def check_output(self) -> None:
-        """Up to the last outcome but one: after the last the hub may still say from where on its output is right."""
+        """Up to the last call but one: after the last the hub may still say from where on its output is right. So may
+        one that goes on after a restart, of what it has found.
+        """
         unchecked, self._unchecked = self._unchecked, []
         if self.is_wrong:
             return
@@ -137,8 +139,8 @@ class WatchedMerge(Merge):
         if hub is not None:
             self.output.begin_from(hub.complete_from)
         try:
-            for outcome, received, emitted in unchecked:
-                self.output.take(outcome.batch)
+            for batch, received, emitted in unchecked:
+                self.output.take(batch)
                 self._check(received, emitted)
         except Exception as problem:
             self.is_wrong = True
