@@ -343,6 +343,7 @@ class Link:
                 self._owner.moved()
             elif kind == "fast_forward":
                 self.wants_from = max(self.wants_from, response.fast_forward.until)
+                self.lane.heard(max(self.lane.needs, self.wants_from))  # it may say so before an ack does
                 self._owner.wanted()
             elif kind == "change_role":
                 self.role = OBSERVE if response.change_role.role == pb.ROLE_OBSERVE else ACTIVE

@@ -42,13 +42,15 @@ class Acks:
 
     def released(self, release: Release) -> None:
         """After a turn was released: inputs that were quiet hear soon how far others have moved the merge."""
+        # An input that comes to a merge which stands still can be behind it, too.
+        if self._settings.feedback_lag is not None and self._feedback_timer is None:
+            loop = asyncio.get_running_loop()
+            self._feedback_timer = loop.call_later(self._settings.feedback_interval_s, self._send_feedback, release)
         if all(inp.acked_stable == release.stable_point for inp in self._inputs.values()):
             return
-        loop = asyncio.get_running_loop()
         if self._stable_timer is None:
+            loop = asyncio.get_running_loop()
             self._stable_timer = loop.call_later(self._settings.stable_ack_interval_s, self._send_stable, release)
-        if self._settings.feedback_lag is not None and self._feedback_timer is None:
-            self._feedback_timer = loop.call_later(self._settings.feedback_interval_s, self._send_feedback, release)
 
     def close(self) -> None:
         """Nobody is told anything any more."""

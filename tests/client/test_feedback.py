@@ -95,6 +95,20 @@ async def test_only_what_no_server_wants_is_handed_on_once_and_upwards() -> None
         await slow.close()
 
 
+async def test_a_skip_that_a_server_has_asked_for_needs_no_other_connection() -> None:
+    async with World(feedback_lag=0, stable_ack_interval_s=3600.0) as world, world.publisher("a") as a:
+        heard: list[int] = []
+        async with world.publisher("b", on_fast_forward=heard.append) as b:
+            await a.stable(50)
+            await until(lambda: heard == [50])
+            await b.skip(50)
+            await b.stable(20)
+            await b.flush()
+            assert b.reconnects == 0
+            described = world.server._registry.get(MERGE).attached("b").life
+            assert described.skipped_until == 50
+
+
 async def test_a_skip_beyond_a_servers_stable_point_makes_the_input_join_there() -> None:
     async with World() as world, world.publisher("a") as a, world.publisher("b") as b:
         reading = await Reading(AsyncSubscriber(world.target, MERGE)).begun()

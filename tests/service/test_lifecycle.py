@@ -129,6 +129,14 @@ async def test_a_lagging_input_is_told_how_far_the_merge_is() -> None:
         assert not described.inputs[0].HasField("fast_forwarded_to")
 
 
+async def test_an_input_that_comes_behind_a_merge_which_stands_still_is_told() -> None:
+    async with World(feedback_lag=5, feedback_interval_s=0.0) as world:
+        a = await world.publisher("a")
+        await a.merged(ins("x", 1, 5), stable(10))
+        await world.publisher("b")
+        await world.described(lambda d: d.inputs[1].fast_forwarded_to == 10)
+
+
 async def test_without_a_bound_nobody_is_told() -> None:
     async with World(feedback_interval_s=0.0) as world:
         a, b = await world.publisher("a"), await world.publisher("b")
