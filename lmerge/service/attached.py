@@ -11,6 +11,7 @@ from lmerge.errors import InputViolation, LmergeError, StaleIncarnation, UsageEr
 from lmerge.service.inbox import Session, Work
 from lmerge.service.lifecycle import Life
 from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.schema import Schema
 
 
 class AttachRequest(NamedTuple):
@@ -63,8 +64,11 @@ def told(outcome: Outcome, name: str, batch: AnyBatch) -> int:
 
 
 def columns_of(schema: pb.Schema) -> str:
-    """For people."""
-    return ", ".join(f"{column.name} {column.type}" for column in schema.columns) or "none"
+    """For people, with all that two schemas can differ in."""
+    try:
+        return str(Schema.from_message(schema)) or "none"
+    except UsageError:  # it makes no sense, so its names and types must do
+        return ", ".join(f"{column.name}: {column.type}" for column in schema.columns)
 
 
 def detached_message(violation: InputViolation, sequence: int, index_base: int) -> pb.PublishResponse.Detached:

@@ -235,7 +235,11 @@ async def test_the_schema_of_the_first_publisher_holds_for_all() -> None:
         assert (await world.publisher("c")).accepted.joined
         refused = await world.refused("d", schema=other)
         assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
-        assert "id string" in refused.details
+        assert "declares columns id: string, but the merge has id: int" in refused.details
+        optional = pb.Schema(columns=[pb.Schema.Column(name="id", type="int", nullable=True)])
+        assert "declares columns id: int?, but" in (await world.refused("e", schema=optional)).details
+        senseless = pb.Schema(columns=[pb.Schema.Column(name="id", type="word")])
+        assert "declares columns id: word, but" in (await world.refused("f", schema=senseless)).details
         assert (await world.subscriber()).begin.schema == schema
 
 
