@@ -29,6 +29,7 @@ TEST_S_MAX = 180.0
 SEED = "--hypothesis-seed=0"
 # A defect can make its test wait for ever: that is red too. Without the defect it ends, which is checked first.
 HANG_S = 60.0
+SPARK_HANG_S = 300.0  # a session of Spark takes ten seconds to begin, and more beside others
 COPIED = ("lmerge", "replicas", "tests", "proto")
 REQUIRE_NATIVE = ("CI", "LMERGE_REQUIRE_NATIVE")  # what makes a missing native core a failure
 
@@ -45,7 +46,8 @@ def run(defect: Defect) -> str | None:
         if problem is not None:
             return problem
         try:
-            result = _pytest(copy, [defect.test], HANG_S)
+            hang_s = SPARK_HANG_S if defect.test.startswith("tests/spark/") else HANG_S
+            result = _pytest(copy, [defect.test], hang_s)
         except subprocess.TimeoutExpired:
             return None
     if result.returncode == 1:

@@ -4,8 +4,9 @@
                          vs="window.start", ve="window.end").option("checkpointLocation", "...").start()
 
 ``publish`` makes a replica of a query, ``explain`` says what it would promise and why, ``heartbeat`` keeps an idle
-source from holding it up, ``merge`` is the merge itself as a query, ``register`` makes ``format("lmerge")`` known for
-reading and writing.
+source from holding it up, ``skip_to`` lets one that is behind leave out what nobody wants any more (``skipped_until``
+for state and sources of your own), ``merge`` is the merge itself as a query, ``register`` makes ``format("lmerge")``
+known for reading and writing.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from lmerge.spark.plan import check, explain
     from lmerge.spark.publishing import publish
     from lmerge.spark.session import register
+    from lmerge.spark.skipping import skip_to, skipped_until
 
-__all__ = ["MergeInput", "check", "explain", "heartbeat", "merge", "publish", "register"]
+__all__ = ["MergeInput", "check", "explain", "heartbeat", "merge", "publish", "register", "skip_to", "skipped_until"]
 
 _MODULES: Final = {
     "MergeInput": "merging", "check": "plan", "explain": "plan", "heartbeat": "heartbeats", "merge": "merging",
-    "publish": "publishing", "register": "session",
+    "publish": "publishing", "register": "session", "skip_to": "skipping", "skipped_until": "skipping",
 }
 
 

@@ -6,6 +6,7 @@ Called by ``elements``. Errors name the column and the row.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -76,6 +77,13 @@ def first_true(mask: Any) -> int | None:
     """Where ``mask`` is true first; None if nowhere."""
     at = pc.index(mask, True).as_py()
     return None if at < 0 else int(at)
+
+
+def unlike(name: str, names: Sequence[str]) -> str:
+    """A name like ``name`` that is none of ``names``."""
+    while name in names:
+        name += "_"
+    return name
 
 
 def constant(value: int, count: int) -> Any:

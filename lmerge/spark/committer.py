@@ -10,6 +10,9 @@ batch, and then says the batch. So a batch that was said, half said or not said 
 
 ``commit`` returns when one server has merged the batch: its errors are those of this batch, not of a later one, and
 Spark's note that the batch is done is true. The other servers follow at their own pace.
+
+What servers do not want any more (``fast_forward``) is heard at any time and counts from the next batch on: its commit
+tells them (``skip``) and then writes the time into the manifest, where tasks find it (``skipping``).
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from lmerge.client.faults import in_words
 from lmerge.client.publisher import AsyncPublisher
 from lmerge.client.stage import Staged
 from lmerge.core.batch import AnyBatch, BatchBuilder
-from lmerge.core.elements import NEG_INF, STABLE
+from lmerge.core.elements import INF, NEG_INF, STABLE, show_time
 from lmerge.errors import LmergeError, ServerGone
 from lmerge.spark.options import SinkOptions, schema_of_text
 from lmerge.spark.spool import Part, Spool
@@ -41,6 +44,8 @@ _INCARNATIONS_PER_LIFE: Final = 1_000_000
 # Servers that are not there are spoken of in the driver's log, first after so long, then now and again.
 _SILENCE_S: Final = 10.0
 _SILENCE_AGAIN_S: Final = 60.0
+# A run that begins far behind is told so by then, if at all. It saves a batch of work that nobody wants.
+_FEEDBACK_S: Final = 0.5
 # How soon a waiting commit notices that its query has ended.
 _LOOK_AGAIN_S: Final = 0.2
 
@@ -82,7 +87,8 @@ class Committer:
         self._spool: Spool | None = None
         self._publisher: AsyncPublisher | None = None
         self._interrupted = False
-        self._skipped = NEG_INF  # events that end before are left out
+        self._wanted_from = NEG_INF  # servers want nothing that ends before, as last heard
+        self._is_skipping = False
 
     def commit(self, commit: Commit) -> Committed:
         """Make the batch durable, say it, and wait until a server has merged it. Raises what ended the publisher, or
@@ -120,10 +126,10 @@ class Committer:
             run_blocking(publisher.abort(), background_loop())
         self._spool = spool = Spool(commit.options.spool)
         self._options, self.run = commit.options, commit.run
+        self._wanted_from, self._is_skipping = NEG_INF, False
         spool.check(origin_of(commit))
         live = spool.live_before(commit.batch)
         complete_from = spool.complete_from(commit.batch)
-        self._skipped = spool.fast_forward() if commit.options.skips else NEG_INF
         opened = self._opened(commit.options, _incarnation_after(spool, commit.batch), live, complete_from)
         self._publisher = run_blocking(opened, background_loop())
 
@@ -134,17 +140,19 @@ class Committer:
         seed, said = seed_of(live, complete_from)
         publisher = AsyncPublisher(
             options.servers, options.merge, options.replica, properties=options.properties,
-            schema=None if options.schema is None else schema_of_text(options.schema), join_at=options.join_at,
-            role=options.role, incarnation=incarnation, seed=seed, give_up_after_s=options.give_up_after_s,
-            security=options.security, on_fast_forward=self._wanted_from,
+            schema=schema_of_text(options.schema), join_at=options.join_at, role=options.role,
+            incarnation=incarnation, seed=seed, give_up_after_s=options.give_up_after_s,
+            security=options.security, on_fast_forward=self._hear,
         )
         if said is not None:
             publisher.outbox.put_batch(said)
-        if self._skipped > NEG_INF:
-            publisher.skip_now(self._skipped)  # executors have read the same, and leave it out from this batch on
+        if publisher.outbox.skipped < complete_from < INF:
+            publisher.skip_now(complete_from)
         publisher.start()
         try:
             await self._patiently(publisher, _reached(publisher, lambda: is_connected(publisher)))
+            if options.skips:
+                await self._await_feedback(publisher)
         except BaseException:
             await publisher.abort()
             raise
@@ -159,7 +167,8 @@ class Committer:
         last = publisher.outbox.stable_point
         wanted = stable_of(commit)
         meta = origin_of(commit) | {"incarnation": str(publisher.incarnation)}
-        manifest = spool.commit(commit.batch, commit.parts, wanted if wanted > last else None, meta, self._skipped)
+        skipped = self._skip(publisher, max(last, wanted))
+        manifest = spool.commit(commit.batch, commit.parts, wanted if wanted > last else None, meta, skipped)
         parts = [part for part in manifest.parts if part.elements]
         batches = [batch for part in parts for batch in spool.read_part(part)]
         staged = None
@@ -194,14 +203,33 @@ class Committer:
             task.cancel()
         task.result()
 
-    def _wanted_from(self, until: int) -> None:
-        """The servers' feedback; called in the client's loop, which must not wait for a file."""
+    def _hear(self, until: int) -> None:
+        """The servers' feedback: what all that are there have let go of. Called in the client's loop."""
+        self._wanted_from = until
+
+    async def _await_feedback(self, publisher: AsyncPublisher) -> None:
+        """Wait a moment for the feedback of servers that are ahead."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + _FEEDBACK_S
+        while self._wanted_from == NEG_INF and publisher.outbox.stable_point < publisher.merge_stable_point:
+            if loop.time() >= end_s:
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    def _skip(self, publisher: AsyncPublisher, stable: int) -> int:
+        """Before which end the batches after this one, which says ``stable``, leave events out; -inf: no news. The
+        servers are told before the first is left out.
+        """
         assert self._options is not None
-        assert self._spool is not None
-        if self._options.skips and self._publisher is not None:
-            self._publisher.skip_now(until)  # the servers are told before the first event is left out
-            self._skipped = until
-        asyncio.get_running_loop().run_in_executor(None, self._spool.put_fast_forward, until)
+        until = self._wanted_from if self._options.skips else NEG_INF
+        was_skipping, self._is_skipping = self._is_skipping, until > stable
+        if not self._is_skipping:
+            return NEG_INF
+        publisher.skip_now(until)
+        if not was_skipping:
+            behind = f"{self._options} is behind, at {show_time(stable)}"
+            complain(f"{behind}: from here on it leaves out what ends before {show_time(until)}")
+        return until
 
 
 def stable_of(commit: Commit) -> int:
@@ -231,13 +259,15 @@ def seed_of(live: AnyBatch | None, complete_from: int) -> tuple[AnyBatch | None,
     """What a publisher begins with, and what it says next: the live events, then the own stable point.
 
     The stream is right from ``complete_from``, which may lie below its own stable point: a replica that was ahead of
-    the merge joins where the merge still is, or it would not count until the merge has come as far.
+    the merge joins where the merge still is, or it would not count until the merge has come as far. For one that skips
+    it lies above, and what begins below is still to be said.
     """
     if live is None:
         return None, None
     rows = list(live.rows())
     inserts = [row for row in rows if row[0] != STABLE]
     stables = [row for row in rows if row[0] == STABLE]
+    complete_from = min(complete_from, max((row[1] for row in stables), default=NEG_INF))
     builder, rest = BatchBuilder(), BatchBuilder()
     builder.rows = inserts
     if complete_from == NEG_INF:

@@ -35,7 +35,7 @@ from lmerge.errors import InputViolation, InvalidRow, UsageError
 from lmerge.spark import columns, marks
 from lmerge.spark.options import APPEND, ELEMENTS, FAIL, KEYED, MODES, UPDATE
 from lmerge.spark.said import Said
-from lmerge.wire.arrow import encode_table, schema_of
+from lmerge.wire.arrow import encode_table, insert_columns, schema_of
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema
 
@@ -46,7 +46,8 @@ MARK_WORDS: Final = ("start", "end", "abort")
 @dataclass(frozen=True)
 class RowPlan:
     """How rows become elements. ``schema``: of the payload (not for mode ``elements``). ``vs``, ``ve``, ``kind``: names
-    of columns. ``keys``: the columns of the key. ``name``: the stream's, for messages.
+    of columns. ``keys``: the columns of the key. ``name``: the stream's, for messages. ``raw``: the column that is the
+    payload as it is, where there is no schema.
     """
 
     mode: str
@@ -57,6 +58,7 @@ class RowPlan:
     kind: str | None = None
     late: str = FAIL
     name: str = "stream"
+    raw: str | None = None
 
     @property
     def is_keyed(self) -> bool:
@@ -66,12 +68,15 @@ class RowPlan:
 
 @dataclass
 class Tally:
-    """Rows that came, and what became of those that said nothing. ``unmatched``: ends whose start never came."""
+    """Rows that came, and what became of those that said nothing. ``unmatched``: ends whose start never came.
+    ``unwanted``: events that nobody wants to hear of.
+    """
 
     rows: int = 0
     late: int = 0
     first_late: str = ""
     unmatched: int = 0
+    unwanted: int = 0
 
     def add(self, other: Tally) -> None:
         """Count the other's as well."""
@@ -79,6 +84,7 @@ class Tally:
         self.late += other.late
         self.first_late = self.first_late or other.first_late
         self.unmatched += other.unmatched
+        self.unwanted += other.unwanted
 
 
 class Turner(Protocol):
@@ -94,27 +100,31 @@ class Turner(Protocol):
         """Of a key's entry: what can still change; None: nothing."""
 
 
-def turner_of(plan: RowPlan, stable: int, said: Said | None = None) -> Turner:
-    """What turns the rows of a partition; ``stable``: said before the batch. Raises UsageError."""
+def turner_of(plan: RowPlan, stable: int, said: Said | None = None, skipped: int = NEG_INF) -> Turner:
+    """What turns the rows of a partition; ``stable``: said before the batch; ``skipped``: events that end before are
+    left out. Raises UsageError.
+    """
     if plan.mode not in MODES:
         raise UsageError(f"unknown mode {plan.mode!r:.40}; it is {', '.join(MODES)}")
-    if plan.mode != ELEMENTS and plan.schema is None:
+    if plan.mode != ELEMENTS and plan.schema is None and plan.raw is None:
         raise UsageError(f"mode {plan.mode} needs the schema of the payload")
     if plan.is_keyed and (not plan.keys or said is None):
         raise UsageError(f"mode {plan.mode} needs keys, and what was said of them")
     if plan.mode == APPEND:
-        return Appending(plan, stable)
+        return Appending(plan, stable, skipped)
     if plan.mode == ELEMENTS:
         return Saying(plan, stable)
     assert said is not None
-    return Updating(plan, stable, said) if plan.mode == UPDATE else Marking(plan, stable, said)
+    keyed = Updating if plan.mode == UPDATE else Marking
+    return keyed(plan, stable, said, skipped)
 
 
 class _Turner:
-    """What all of them share: the stable point, and what becomes of late rows."""
+    """What all of them share: the stable point, and what becomes of late and of unwanted rows."""
 
-    def __init__(self, plan: RowPlan, stable: int) -> None:
+    def __init__(self, plan: RowPlan, stable: int, skipped: int = NEG_INF) -> None:
         self.plan = plan
+        self._skipped = skipped
         self.tally = Tally()
         self.stable: int | None = None
         self._said_stable = stable
@@ -123,6 +133,15 @@ class _Turner:
     def kept(self, value: Any) -> Any:
         """Nothing is kept where there are no keys."""
         return None
+
+    def _wanted(self, rows: Any, vs: Any, ve: Any) -> tuple[Any, Any, Any]:
+        """Those of the rows that somebody wants to hear of: an end is final where rows are whole events."""
+        if self._skipped == NEG_INF:
+            return rows, vs, ve
+        wanted = pc.greater_equal(ve, self._skipped)
+        rows, vs, ve, before = rows.filter(wanted), vs.filter(wanted), ve.filter(wanted), rows.num_rows
+        self.tally.unwanted += before - rows.num_rows
+        return rows, vs, ve
 
     def _is_late(self, row: Row, count: int) -> None:
         """``count`` rows are late, ``row`` is the first. Raises InputViolation if that is not allowed."""
@@ -141,8 +160,16 @@ class _Turner:
         )
 
     def _payloads(self, rows: Any) -> list[bytes]:
-        assert self._codec is not None
+        if self._codec is None:
+            payloads: list[bytes] = self._raw(rows).to_pylist()
+            return payloads
         return encode_table(self._codec, rows.select(self._codec.schema.names))
+
+    def _raw(self, rows: Any) -> Any:
+        """The column that is the payload as it is. Raises InvalidRow."""
+        assert self.plan.raw is not None
+        name = self.plan.raw
+        return columns.binary(columns.without_nulls(columns.column_of(rows, name), name))
 
 
 class Appending(_Turner):
@@ -154,6 +181,7 @@ class Appending(_Turner):
         vs = columns.without_nulls(columns.times_of(rows, self.plan.vs), self.plan.vs)
         ve = columns.ends_of(rows, self.plan.ve)
         columns.check_order(vs, ve)
+        rows, vs, ve = self._wanted(rows, vs, ve)
         if self._said_stable > NEG_INF:
             late = pc.less(vs, self._said_stable)
             first = columns.first_true(late)
@@ -164,8 +192,18 @@ class Appending(_Turner):
                 rows, vs, ve = rows.filter(on_time), vs.filter(on_time), ve.filter(on_time)
         if not rows.num_rows:
             return EMPTY
-        payloads = pa.array(self._payloads(rows), pa.binary())
-        return columns.batch_of(bytes([INSERT]) * rows.num_rows, vs, ve, None, payloads)
+        return self._inserts(rows, vs, ve)
+
+    def _inserts(self, rows: Any, vs: Any, ve: Any) -> AnyBatch:
+        """An insert for each row, from columns to columns. Raises InvalidRow."""
+        if self._codec is None:
+            return columns.batch_of(bytes([INSERT]) * rows.num_rows, vs, ve, None, self._raw(rows))
+        names = self._codec.schema.names
+        timed = rows.select(names)
+        start, end = (columns.unlike(name, names) for name in ("vs", "ve"))
+        for name, times in ((start, vs), (end, ve)):
+            timed = timed.append_column(name, times)
+        return insert_columns(self._codec, timed, start, end)
 
 
 class Saying(_Turner):
@@ -220,8 +258,8 @@ class Saying(_Turner):
 class _Keyed(_Turner):
     """Modes with a state."""
 
-    def __init__(self, plan: RowPlan, stable: int, said: Said) -> None:
-        super().__init__(plan, stable)
+    def __init__(self, plan: RowPlan, stable: int, said: Said, skipped: int = NEG_INF) -> None:
+        super().__init__(plan, stable, skipped)
         self._said = said
         self._key_codec: RowCodec | None = None
 
@@ -246,6 +284,7 @@ class Updating(_Keyed):
         starts = columns.without_nulls(columns.times_of(rows, self.plan.vs), self.plan.vs)
         ends = columns.ends_of(rows, self.plan.ve)
         columns.check_order(starts, ends)
+        rows, starts, ends = self._wanted(rows, starts, ends)
         told = zip(self._keys(rows), columns.ints(starts), columns.ints(ends), self._payloads(rows))
         builder = BatchBuilder()
         say, stable = builder.rows.append, self._said_stable
@@ -281,8 +320,8 @@ class Updating(_Keyed):
         return builder.build()
 
     def kept(self, value: Any) -> Any:
-        """An event that is not fully frozen."""
-        return value if value[1] >= self._said_stable else None
+        """An event that is not fully frozen, and that somebody wants to hear of."""
+        return value if value[1] >= max(self._said_stable, self._skipped) else None
 
 
 class Marking(_Keyed):
@@ -308,16 +347,23 @@ class Marking(_Keyed):
         for key, both in touched.items():
             known = (changes[key] if key in changes else entries.get(key)) or ()
             after, cut, unmatched = marks.read_marks(both, stable)
-            builder.rows += marks.changes(marks.read_marks(known)[0] if known else [], after)
+            builder.rows += filter(self._is_wanted, marks.changes(marks.read_marks(known)[0] if known else [], after))
             self.tally.unmatched += unmatched
-            changes[key] = tuple(both[cut:]) or None
+            changes[key] = tuple(marks.emptied(both[cut:], self._skipped)) or None
         return builder.build()
 
     def kept(self, value: Any) -> Any:
         """Marks that still matter."""
         _, cut, unmatched = marks.read_marks(value, self._said_stable)
         self.tally.unmatched += unmatched
-        return value[cut:] or None
+        return tuple(marks.emptied(value[cut:], self._skipped)) or None
+
+    def _is_wanted(self, row: Row) -> bool:
+        """An event that has ended is never longer again, so what ends before the point is of no interest for good."""
+        kind, _, ve, vold, _ = row
+        wanted = (ve if kind == INSERT else max(ve, vold)) >= self._skipped
+        self.tally.unwanted += not wanted
+        return wanted
 
     def _marks(self, rows: Any) -> list[list[marks.Mark]]:
         """What each row marks."""

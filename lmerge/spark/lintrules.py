@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from lmerge.spark.options import WANTED
 from lmerge.spark.plantree import Expr
 
 ERROR: Final = "error"
 WARNING: Final = "warning"
+UNREAD: Final = "unread"
 
 # Every code, for allow= and for the documentation.
 CODES: Final[Mapping[str, str]] = {
@@ -47,6 +49,7 @@ CODES: Final[Mapping[str, str]] = {
     "update-partitions": "revised rows that move between partitions",
     "update-join": "a join above revised rows",
     "stable": "no stable point can be derived",
+    UNREAD: "a plan that cannot be read, as that of a Spark Connect session",
 }
 
 
@@ -156,6 +159,8 @@ _FLOATS: Final = frozenset({"float", "double"})
 
 def rule_for(e: Expr) -> Rule | None:
     """The rule that ``e`` itself breaks, whatever is below it; None if it breaks none."""
+    if is_skip(e):
+        return None
     if e.kind in _MOMENTS:
         return _FLOAT
     if e.kind in ("Sum", "Average", "TrySum", "TryAverage", "Product"):
@@ -175,7 +180,13 @@ def rule_for(e: Expr) -> Rule | None:
 
 def is_udf(e: Expr) -> bool:
     """Whether ``e`` calls code of the user's."""
-    return any(word in e.kind for word in ("UDF", "UDAF", "UDTF", "ScalaAggregator", "TypedAggregateExpression"))
+    words = ("UDF", "UDAF", "UDTF", "ScalaAggregator", "TypedAggregateExpression")
+    return any(word in e.kind for word in words) and not is_skip(e)
+
+
+def is_skip(e: Expr) -> bool:
+    """Whether ``e`` leaves out what nobody wants any more (``skipping``): by that replicas may differ."""
+    return e.kind == "PythonUDF" and e.name == WANTED
 
 
 def cures(above: Expr, rule: Rule) -> bool:

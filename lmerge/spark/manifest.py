@@ -55,8 +55,8 @@ class Manifest:
     """A committed batch. ``parts``: of the attempts that won, in the order in which they are said.
 
     ``stable``: what the batch says at its end; None: nothing new. ``stable_point``: the largest said up to then.
-    ``heard``: the merge's stable point when the batch was committed. ``skipped``: events that end before were left out
-    by then. ``meta``: whose stream it is.
+    ``heard``: the merge's stable point when the batch was committed. ``skipped``: the batches after this one leave out
+    events that end before (``skipping``). ``meta``: whose stream it is.
     """
 
     batch: int

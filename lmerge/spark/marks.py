@@ -136,6 +136,18 @@ def changes(before: Sequence[Interval], after: Sequence[Interval]) -> list[Row]:
     return said
 
 
+def emptied(marks: Sequence[Mark], until: int) -> Sequence[Mark]:
+    """``marks`` without the payloads of starts before an end below ``until``.
+
+    Their intervals end there at the latest, whatever marks come. So who leaves out what ends before ``until`` says
+    nothing of them any more, and only their times still matter to others.
+    """
+    ends = [mark[0] for mark in marks if mark[0] < until and mark[1] in (END, ABORT)]
+    if not ends:
+        return marks
+    return list(dict.fromkeys((t, kind, b"" if t < ends[-1] else payload) for t, kind, payload in marks))
+
+
 def _is_started(marks: Sequence[Mark], mark: Mark) -> bool:
     """Whether ``mark`` is a start that is there already: rows of ends often tell it again."""
     t, kind, payload = mark

@@ -40,19 +40,27 @@ KEYED: Final = (UPDATE, INTERVALS)
 FAIL: Final = "fail"
 DROP: Final = "drop"
 
-# The number of the batch, where a streaming query writes it by itself: see ``update_sink``.
+# Instead of a schema: the one column of the payload holds it as it is.
+RAW: Final = "raw"
+
+# The number of the batch, where a streaming query writes it by itself, and of whom it is where Spark's own properties
+# do not say so: see ``update_sink``.
 BATCH: Final = "batch"
+QUERY: Final = "query"
+RUN: Final = "run"
 
 # The columns of a prepared DataFrame that hold the lifetime, in microseconds since the epoch.
 VS: Final = "lmerge_vs"
 VE: Final = "lmerge_ve"
+# The function by which a query leaves out what nobody wants any more (``skipping``).
+WANTED: Final = "lmerge_wanted"
 
 CONNECTION: Final = frozenset(
     {"servers", "merge", "ca", "cert", "key", "token_file", "tls", "insecure", "server_name"}
 )
 SINK: Final = CONNECTION | {
     "replica", "mode", "properties", "role", "join_at", "spool", "schema", "keys", "kind", "vs", "ve", "stable_lag_us",
-    "late", "give_up_after", "skips", "stage", BATCH,
+    "late", "give_up_after", "skips", "stage", BATCH, QUERY, RUN,
 }
 # Names that Spark, or the people who write to any sink, put there.
 SPARKS: Final = frozenset({
@@ -82,7 +90,7 @@ class SinkOptions:
     properties: tuple[str, ...] = ()
     role: str = ACTIVE
     join_at: int | None = None
-    schema: str | None = None  # JSON, as ``schema_text`` writes it
+    schema: str | None = None  # JSON, as ``schema_text`` writes it, or RAW
     keys: tuple[str, ...] = ()
     vs: str = VS
     ve: str | None = None
@@ -240,7 +248,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         merge=options.needed("merge"),
         replica=options.needed("replica"),
         checkpoint=checkpoint,
-        spool=options.text("spool") or f"{checkpoint.rstrip('/')}/lmerge",
+        spool=options.text("spool") or spool_in(checkpoint),
         mode=mode,
         properties=properties,
         role=options.one_of("role", tuple(ROLES), ACTIVE),
@@ -259,13 +267,20 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     )
 
 
+def spool_in(checkpoint: str) -> str:
+    """Where the spool of a query is, if nothing else was said."""
+    return f"{checkpoint.rstrip('/')}/lmerge"
+
+
 def schema_text(schema: Schema) -> str:
     """A schema as an option holds it; equal schemas give equal texts."""
     return str(MessageToJson(schema.to_message(), indent=None, preserving_proto_field_name=True))
 
 
-def schema_of_text(text: str) -> Schema:
-    """The schema that ``schema_text`` has written. Raises UsageError."""
+def schema_of_text(text: str | None) -> Schema | None:
+    """The schema that ``schema_text`` has written; None: payloads are bytes. Raises UsageError."""
+    if text is None or text == RAW:
+        return None
     try:
         return Schema.from_message(ParseJson(text, pb.Schema()))
     except ParseError as problem:

@@ -21,7 +21,7 @@ from lmerge.spark.bounds import NEVER, Bound, Unknown, duration, weakest
 from lmerge.spark.keying import Key, carriers, key_of
 from lmerge.spark.lateness import flow_of, is_stateful
 from lmerge.spark.lint import Finding, LintWarning, lint_plan
-from lmerge.spark.lintrules import CODES, ERROR
+from lmerge.spark.lintrules import CODES, ERROR, UNREAD, WARNING, is_skip
 from lmerge.spark.options import APPEND, INTERVALS, UPDATE
 from lmerge.spark.plantree import Node, is_connect, read_plan, refuse_connect
 
@@ -54,7 +54,8 @@ class StableRule:
 class PlanFacts:
     """What a plan may promise, each with its reason. ``stable`` None: cannot be derived, and ``stable_why`` says why.
 
-    ``keys``: columns that tell rows apart (None: nothing does); what an update replaces.
+    ``keys``: columns that tell rows apart (None: nothing does); what an update replaces. ``skips``: it leaves out what
+    servers do not want any more (``skip_to``).
     """
 
     mode: str
@@ -65,6 +66,7 @@ class PlanFacts:
     keys: tuple[str, ...] | None
     stateful: bool
     findings: tuple[Finding, ...] = ()
+    skips: bool = False
 
     def explain(self) -> str:
         """All of it, for people."""
@@ -85,6 +87,8 @@ class PlanFacts:
                 "  rows later than the watermark are dropped by each replica at batch ends of its own: give the "
                 "watermark a delay that hardly any row exceeds"
             )
+        if self.skips:
+            lines += ["", "When it is behind and servers say so, it leaves out what they no longer want (skip_to)"]
         lines += ["", f"What may differ between replicas: {len(self.findings) or 'nothing was found'}"]
         return "\n".join(lines + [f"  {finding}" for finding in self.findings])
 
@@ -104,11 +108,7 @@ def explain_plan(
     declared = None if properties is None else props.closure(parse_properties(properties))
     rule = None if stable_lag_us is None else StableRule(stable_lag_us, False, "as declared by stable_lag")
     if is_connect(df):
-        if declared is None or rule is None:
-            refuse_connect()
-        by_hand = None if keys is None else tuple(keys)
-        return PlanFacts(mode, declared, ("as declared: a Spark Connect session does not show its plan",), rule, "",
-                         by_hand, stateful=False)
+        return _declared(mode, declared, rule, keys)
     df, vs_name, ve_name = _with_times(df, vs, ve)
     root = read_plan(df)
     names = _payload(root, payload, (vs_name, ve_name))
@@ -126,7 +126,8 @@ def explain_plan(
         found.insert(0, Finding(ERROR, "stable", why, vs_name, "the published columns", instead))
     stateful = any(is_stateful(node) for node in root.walk())
     told = tuple(keys) if keys is not None else _told_apart(root, key, (*names, vs_name, ve_name))
-    return PlanFacts(mode, promised, tuple(reasons), rule, why, told, stateful, tuple(found))
+    skips = any(is_skip(part) for node in root.walk() for e in node.all_exprs() for part in e.walk())
+    return PlanFacts(mode, promised, tuple(reasons), rule, why, told, stateful, tuple(found), skips)
 
 
 def explain(df: Any, vs: Any, ve: Any = None, mode: str = APPEND, **declared: Any) -> str:
@@ -155,6 +156,21 @@ def check(
     for finding in found:
         warnings.warn(str(finding), LintWarning, stacklevel=3)
     return facts
+
+
+def _declared(
+    mode: str, promised: Properties | None, rule: StableRule | None, keys: Sequence[str] | None
+) -> PlanFacts:
+    """What was said by hand, where the plan cannot be read. Raises UsageError naming what was not."""
+    said = {"properties": promised, "stable_lag": rule, **({} if mode == APPEND else {"keys": keys})}
+    missing = [name for name, value in said.items() if value is None]
+    if promised is None or rule is None or missing:
+        refuse_connect(missing)
+    instead = f'lmerge.spark.explain() of the same query in a session that is not remote, or allow=("{UNREAD}",)'
+    unread = Finding(WARNING, UNREAD, "stays at the server and was not looked into", where="the plan", instead=instead)
+    by_hand = None if keys is None else tuple(keys)
+    return PlanFacts(mode, promised, ("as declared by properties=",), rule, "", by_hand, stateful=False,
+                     findings=(unread,))
 
 
 def _with_times(df: Any, vs: Any, ve: Any) -> tuple[Any, str, str | None]:

@@ -12,7 +12,7 @@ find their event time by that mark, and so do we.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn
 
@@ -25,6 +25,14 @@ SESSION_KEY: Final = "spark.sessionWindow"
 # Expression nodes of one plan that are read at most: a call into the JVM each takes a fraction of a millisecond, and
 # a plan of more than this was made by a program, not a person.
 EXPRESSIONS_MAX: Final = 50_000
+
+# What a user declares where no plan can be read.
+_BY_HAND: Final = {
+    "properties": "what the stream promises, such as ('insert-only', 'key'), or () for nothing",
+    "stable_lag": "how far below the watermark a row can still come out, such as '1 minute' for windows of a minute "
+                  "that begin at vs",
+    "keys": "the columns that tell which rows are of one event",
+}
 
 
 @dataclass(frozen=True)
@@ -101,12 +109,12 @@ def is_connect(df: Any) -> bool:
     return type(df).__module__.startswith("pyspark.sql.connect")
 
 
-def refuse_connect() -> NoReturn:
-    """Says what to declare where no plan can be read."""
+def refuse_connect(missing: Sequence[str] = ("properties", "stable_lag")) -> NoReturn:
+    """Says what to declare where no plan can be read; ``missing``: of that, the names of what was not declared."""
+    wanted = "; ".join(f"{name}=, {_BY_HAND[name]}" for name in missing)
     raise UsageError(
         "reading the plan of a DataFrame: this is a Spark Connect session, where the plan stays at the server and "
-        "cannot be read; declare by hand what would have been derived from it: properties=, e.g. "
-        "('insert-only', 'key'), and stable_lag=, how far the stable point stays behind the watermark"
+        f"cannot be read; declare by hand what would have been derived from it: {wanted}"
     )
 
 

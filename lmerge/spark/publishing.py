@@ -27,6 +27,7 @@ from lmerge.spark.options import (
     FAIL,
     INTERVALS,
     KEYED,
+    RAW,
     UPDATE,
     VE,
     VS,
@@ -35,6 +36,7 @@ from lmerge.spark.options import (
     schema_text,
 )
 from lmerge.spark.plan import PlanFacts, check
+from lmerge.spark.plantree import WINDOW_KEY
 from lmerge.spark.session import register
 from lmerge.wire.schema import Schema, parse_schema
 
@@ -51,11 +53,11 @@ _OUTPUT_MODES: Final = {APPEND: "append", UPDATE: "update", INTERVALS: "append"}
 def publish(
     df: DataFrame, *, servers: str | Iterable[str], merge: str, replica: str, vs: str | Column,
     ve: str | Column | None = None, mode: str = APPEND, keys: Sequence[str] | None = None, kind: str | None = None,
-    payload: Sequence[str] | None = None, schema: Schema | Mapping[str, object] | None = None,
+    payload: Sequence[str] | None = None, schema: Schema | Mapping[str, object] | str | None = None,
     round_digits: int | Mapping[str, int] | None = None, properties: Iterable[str] | None = None,
     stable_lag: str | None = None, late: str | None = None, output_mode: str | None = None,
     join_at: int | str | None = None, role: str = ACTIVE, spool: str | None = None, give_up_after: str | None = None,
-    partitions: int | None = None, skips: bool = False, ca: str | None = None, cert: str | None = None,
+    partitions: int | None = None, skips: bool | None = None, ca: str | None = None, cert: str | None = None,
     key: str | None = None, token_file: str | None = None, tls: bool = False, insecure: bool = False,
     allow: Collection[str] = (),
 ) -> DataStreamWriter:
@@ -67,15 +69,17 @@ def publish(
     grouping columns); ``intervals``, a row is a start (``ve`` is null), an end (``vs`` is null) or both of what its
     ``keys`` name, or as the column ``kind`` says: start, end, or abort, which takes the event back. ``payload``: the
     columns of the payload; by default all but those of the arguments before. ``schema``: how they are encoded, by
-    default as their types say, floats rounded to ``round_digits``. ``properties``: what the stream promises, by default
-    what its plan shows. ``stable_lag``: how far the stable point stays behind the watermark; by default what the plan
-    shows. ``late``: ``fail`` or ``drop``, what becomes of a row below the stable point that was said; by default
-    ``fail`` where Spark lets none through. ``output_mode``: Spark's, where ``mode`` does not tell. ``join_at``: the
-    stream is right for events that end then or later. ``spool``: a folder that driver and executors share, by default
-    in the checkpoint. ``give_up_after``: fail after so long without any server; None: wait. ``partitions``: of the
-    keyed state. ``skips``: the query leaves out what servers no longer want (``skip_to``). ``allow``: codes of findings
-    about the plan that are accepted knowingly (``lmerge.spark.explain`` lists them). The rest as in
-    ``lmerge.Security``; a token stands in a file, or in the driver's environment.
+    default as their types say, floats rounded to ``round_digits``; ``raw``: the one column of the payload holds its
+    bytes, or text, as they are. ``properties``: what the stream promises, by default what its plan shows.
+    ``stable_lag``: how far the stable point stays behind the watermark; by default what the plan shows. ``late``:
+    ``fail`` or ``drop``, what becomes of a row below the stable point that was said; by default ``fail`` where Spark
+    lets none through. ``output_mode``: Spark's, where ``mode`` does not tell. ``join_at``: the stream is right for
+    events that end then or later. ``spool``: a folder that driver and executors share, by default in the checkpoint.
+    ``give_up_after``: fail after so long without any server; None: wait. ``partitions``: of the keyed state. ``skips``:
+    the query leaves out what servers do not want any more; by default if its plan can be read and there is a
+    ``skip_to`` in it. ``allow``: codes of findings about the plan that are accepted knowingly
+    (``lmerge.spark.explain`` lists them). The rest as in ``lmerge.Security``; a token stands in a file, or in the
+    driver's environment.
 
     Raises UsageError, naming the argument, or the expression of the plan that replicas would not agree on.
     """
@@ -90,16 +94,16 @@ def publish(
     _log.info("replica %r of merge %r: %s", replica, merge, facts.explain())
     prepared = _prepared(df, vs, ve, [*names, *([kind] if kind else [])])
     kept = _keys(facts, names, vs, ve) if mode in KEYED else ()
+    skips = facts.skips if skips is None else skips
+    if skips and mode == UPDATE:
+        _check_ends(df, vs, ve, kept)
     if mode == INTERVALS:
         prepared = prepared.repartition(partitions, *kept) if partitions else prepared.repartition(*kept)
-    if schema is None:
-        from lmerge.spark.types import schema_of_spark
-
-        schema = schema_of_spark(prepared.select(*names).schema, round_digits)
+    encoding = _encoding(prepared, names, schema, round_digits)
     rule = facts.stable
     options = {
         "servers": ",".join(parse_targets(servers)), "merge": merge, "replica": replica, "mode": mode, "role": role,
-        "vs": VS, "ve": VE if ve is not None else None, "schema": schema_text(parse_schema(schema)),
+        "vs": VS, "ve": VE if ve is not None else None, "schema": encoding,
         "keys": json.dumps(list(kept)) if kept else None, "kind": kind,
         "late": late or (FAIL if rule is not None and rule.exact else DROP),
         "stable_lag_us": None if rule is None else rule.lag_us - rule.strict,
@@ -141,6 +145,27 @@ def _payload_names(
     return names
 
 
+def _encoding(
+    prepared: DataFrame, names: Sequence[str], schema: Schema | Mapping[str, object] | str | None,
+    round_digits: int | Mapping[str, int] | None,
+) -> str:
+    """How the columns of the payload are encoded, as an option holds it."""
+    columns = prepared.select(*names).schema
+    if schema == RAW:
+        kinds = [field.dataType.simpleString() for field in columns]
+        if len(kinds) != 1 or kinds[0] not in ("string", "binary"):
+            told = ", ".join(f"{name} {kind}" for name, kind in zip(names, kinds, strict=True))
+            raise UsageError(f"cannot publish: schema is raw, which takes one column of text or bytes, not {told}")
+        return RAW
+    if schema is None:
+        from lmerge.spark.types import schema_of_spark
+
+        schema = schema_of_spark(columns, round_digits)
+    if isinstance(schema, str):
+        raise UsageError(f"cannot publish: schema is {schema!r:.40}; it is columns with their types, or raw")
+    return schema_text(parse_schema(schema))
+
+
 def _keys(facts: PlanFacts, names: Sequence[str], vs: str | Column, ve: str | Column | None) -> tuple[str, ...]:
     """The columns by which a row replaces an earlier one, by their names in the prepared DataFrame."""
     if not facts.keys:
@@ -155,6 +180,21 @@ def _keys(facts: PlanFacts, names: Sequence[str], vs: str | Column, ve: str | Co
             f"cannot publish: keys has {unknown[0]!r}, which is no column of the payload: {', '.join(names)}"
         )
     return keys
+
+
+def _check_ends(df: DataFrame, vs: str | Column, ve: str | Column | None, keys: Sequence[str]) -> None:
+    """What was left out because it has ended cannot be revised. Raises UsageError if that does not follow."""
+    if ve is None or VE in keys:
+        return
+    window = ve.removesuffix(".end") if isinstance(ve, str) else ""
+    if isinstance(vs, str) and vs == f"{window}.start" and VS in keys and window in df.columns:
+        of_one_length = WINDOW_KEY in (df.schema[window].metadata or {})
+        if of_one_length:
+            return
+    raise UsageError(
+        "cannot publish: a query in mode update that skips (skip_to) must have ends which no revision changes: let vs "
+        'and ve be those of one window of fixed length ("window.start", "window.end"), or name ve among the keys'
+    )
 
 
 def _prepared(df: DataFrame, vs: str | Column, ve: str | Column | None, names: Sequence[str]) -> DataFrame:

@@ -15,11 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lmerge.client.tabular import blamed_table
-from lmerge.core.elements import INF, NEG_INF
-from lmerge.errors import UsageError
+from lmerge.core.elements import INF, INSERT, NEG_INF
+from lmerge.errors import InvalidRow, UsageError
+from lmerge.spark import columns
 from lmerge.spark.envelope_rows import ELEMENTS, OWN_COLUMNS, STABLE, row_schema
 from lmerge.spark.read_options import LONG
-from lmerge.wire.arrow import arrow_schema
+from lmerge.wire.arrow import arrow_schema, decode_inserts
+from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema
 
 if TYPE_CHECKING:
@@ -89,10 +91,10 @@ class Layout:
         """
         if not rows.num_rows:
             return
-        columns = self._columns(rows)
+        there = self._columns(rows)
         arrays = []
         for field in wanted:
-            column = columns[field.name]
+            column = there[field.name]
             try:
                 arrays.append(column if column.type.equals(field.type) else column.cast(field.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
@@ -104,8 +106,7 @@ class Layout:
     def _columns(self, rows: Any) -> dict[str, Any]:
         names = self.fields().names
         own = len(OWN_COLUMNS[self.envelope])
-        columns = self._payload(rows)
-        said = dict(zip(names[: len(names) - own], columns))
+        said = dict(zip(names[: len(names) - own], self._payload(rows)))
         for name in OWN_COLUMNS[self.envelope]:
             column = rows.column(name)
             said[name] = self._time(column) if name in _TIMES else column
@@ -119,7 +120,7 @@ class Layout:
         if self.envelope == ELEMENTS and rows.column("kind")[rows.num_rows - 1].as_py() == STABLE:
             stables = 1
             payloads = payloads.slice(0, rows.num_rows - 1)
-        table = blamed_table(self.schema, payloads.to_pylist(), rows.column("vs"))
+        table = _decoded(self.schema, payloads, rows.column("vs"))
         return [
             pa.chunked_array([*column.chunks, pa.nulls(stables, column.type)], column.type) for column in table.columns
         ]
@@ -134,3 +135,18 @@ class Layout:
         if name in _TIMES:
             return pa.field(name, pa.int64() if self.time_type == LONG else _TIMESTAMP)
         return pa.field(name, row_schema(self.envelope).field(name).type, nullable=name not in _SURE)
+
+
+def _decoded(schema: Schema, payloads: Any, starts: Any) -> Any:
+    """The rows in the payloads. Raises InvalidRow, which names an event by its start."""
+    codec = RowCodec(schema)
+    tables = [arrow_schema(schema).empty_table()]
+    try:
+        for chunk in payloads.chunks:
+            times = columns.constant(0, len(chunk))
+            inserts = columns.batch_of(bytes([INSERT]) * len(chunk), times, times, None, chunk)
+            tables.append(decode_inserts(codec, inserts))
+    except InvalidRow:
+        blamed_table(schema, payloads.to_pylist(), starts.to_pylist())
+        raise
+    return pa.concat_tables(tables)

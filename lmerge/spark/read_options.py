@@ -13,6 +13,9 @@ option              what it says                                                
 ``maxRowsPerBatch`` streaming: rows of a micro-batch at most                               1,000,000
 ``waitForMerge``    streaming: a merge that does not exist yet is waited for               true
 ``bufferBytes``     streaming: what the driver reads ahead                                 64 MiB
+``skipTo``          streaming, final: the checkpoint of the query that reads and           read all
+                    publishes; what its merge does not want any more is not read
+``skipSlack``       streaming: how much later what becomes of an event can end             0 seconds
 ``asOf``            batch: the table as of this time, or token                             now
 ``since``           batch: events that ended from here on too: ``earliest``, a time, ...   only what goes on
 =================== =====================================================================  =====================
@@ -27,7 +30,7 @@ from typing import Final
 from lmerge.client.security import Security
 from lmerge.errors import UsageError
 from lmerge.spark.envelope_rows import ELEMENTS, ENVELOPES, FINAL
-from lmerge.spark.options import CONNECTION, Options
+from lmerge.spark.options import CONNECTION, Options, duration_us
 from lmerge.wire.token import parse_token
 
 LATEST: Final = "latest"
@@ -39,7 +42,9 @@ COLUMNS: Final = "columns"
 BINARY: Final = "binary"
 
 COMMON: Final = CONNECTION | {"envelope", "time_type", "payload", "give_up_after", "fail_on_data_loss", "partitions"}
-STREAM_ONLY: Final = frozenset({"starting_offsets", "max_rows_per_batch", "wait_for_merge", "buffer_bytes"})
+STREAM_ONLY: Final = frozenset({
+    "starting_offsets", "max_rows_per_batch", "wait_for_merge", "buffer_bytes", "skip_to", "skip_slack",
+})
 BATCH_ONLY: Final = frozenset({"as_of", "since"})
 
 # A server that is restarted is back within seconds; a query that waits for ever tells nobody.
@@ -70,6 +75,8 @@ class ReadOptions:
     rows_max: int = ROWS_MAX
     waits_for_merge: bool = True
     buffer_bytes: int = BUFFER_BYTES
+    skip_to: str | None = None
+    skip_slack_us: int = 0
     as_of: int | None = None
     since: str | int | None = None
     security: Security | None = field(default=None, repr=False)
@@ -90,7 +97,11 @@ def any_options(given: Mapping[str, str]) -> ReadOptions:
 
 def stream_options(given: Mapping[str, str]) -> ReadOptions:
     """The options of a streaming query. Raises UsageError naming the option."""
-    return _read(given, COMMON | STREAM_ONLY)
+    options = _read(given, COMMON | STREAM_ONLY)
+    if options.skip_to is not None and options.envelope != FINAL:
+        raise UsageError(f"reading lmerge: option skipTo leaves out events that have ended, and option envelope is "
+                         f"{options.envelope}, which has told of their beginning: say final")
+    return options
 
 
 def batch_options(given: Mapping[str, str]) -> ReadOptions:
@@ -130,10 +141,21 @@ def _read(given: Mapping[str, str], known: frozenset[str]) -> ReadOptions:
         rows_max=counted("max_rows_per_batch", ROWS_MAX, 2**31),
         waits_for_merge=options.flag("wait_for_merge", default=True),
         buffer_bytes=counted("buffer_bytes", BUFFER_BYTES, 2**40),
+        skip_to=options.text("skip_to"),
+        skip_slack_us=_duration(options, "skip_slack"),
         as_of=_time(options, "as_of", merge),
         since=_moment(options, "since", merge, (EARLIEST,)),
         security=options.security(),
     )
+
+
+def _duration(options: Options, name: str) -> int:
+    """A length of time in microseconds; 0 if nothing was said."""
+    text = options.text(name)
+    try:
+        return 0 if text is None else duration_us(text)
+    except UsageError as problem:
+        raise UsageError(f"reading lmerge: option {name}: {problem}") from None
 
 
 def _moment(options: Options, name: str, merge: str, words: tuple[str, ...]) -> str | int | None:

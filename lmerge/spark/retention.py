@@ -31,10 +31,12 @@ from typing import Final
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.spark.manifest import Base, Manifest
 
-# Fewer batches than these are not worth writing a snapshot and removing their files.
+# Fewer batches than these are not worth writing a snapshot and removing their files, unless they are large.
 DROP_BATCHES_MIN: Final = 8
 # Fewer dead elements than these are not worth reading: about a tenth of a second's work.
 DEAD_ELEMENTS_MIN: Final = 65_536
+# Nor are fewer batches: in a stream of inserts the first of them can be dropped by then.
+DEAD_BATCHES_MIN: Final = 4
 # So many batches are worth putting together...
 FOLD_BATCHES_MIN: Final = 64
 # ...if there is at least one for so many elements that are read for it: about a millisecond's work.
@@ -59,11 +61,11 @@ def cut_of(base: Base | None, manifests: Sequence[Manifest], heard: int) -> Cut 
         return None
     frozen_to = min(heard, old[-1].stable_point)
     dropped = droppable(base, manifests, frozen_to)
-    if dropped >= DROP_BATCHES_MIN:
+    if dropped >= DROP_BATCHES_MIN or sum(manifest.elements for manifest in old[:dropped]) >= DEAD_ELEMENTS_MIN:
         return Cut(old[dropped - 1].batch, folds=False)
     kept = sum(manifest.elements for manifest in old) + (base.elements if base else 0)
     dead = dead_elements(base, old, frozen_to)
-    if dead >= DEAD_ELEMENTS_MIN and 2 * dead >= kept:
+    if len(old) >= DEAD_BATCHES_MIN and dead >= DEAD_ELEMENTS_MIN and 2 * dead >= kept:
         return Cut(old[-1].batch, folds=True)
     if len(old) >= FOLD_BATCHES_MIN and len(old) * FOLD_ELEMENTS_PER_BATCH >= kept:
         return Cut(old[-1].batch, folds=True)

@@ -19,6 +19,9 @@ the state still holds it or not: that depends on S alone and not on files and ca
 - late, if Vs < S: it would be an insert below the stable point, and it cannot be told whether it says the same again;
 - a new event, if Vs >= S: keys of things that come back, such as machines, are used again.
 
+Where the stream skips to a time (``skipping``), so is what ends before that: no row about it is taken any more. A state
+is then looked through as often as its size allows.
+
 Files shrink when the state is written whole, which is at the latest when the deltas have twice the keys of the state:
 neither files nor memory hold more than a constant factor of what can still change, and the work is a constant for each
 change. Small states are looked through every few batches, so a key that nobody speaks of any more goes as well.
@@ -96,11 +99,13 @@ class Said:
             self._entries = {} if self._ref is None else _entries_of(self._files, self.partition, self._ref)
         return self._entries
 
-    def write(self, batch: int, attempt: int, kept: Kept) -> SaidRef | None:
-        """Write the state after ``batch``, which is ``version + 1``; what a manifest must name for it to count."""
+    def write(self, batch: int, attempt: int, kept: Kept, *, skips: bool = False) -> SaidRef | None:
+        """Write the state after ``batch``, which is ``version + 1``; what a manifest must name for it to count.
+        ``skips``: there is more to forget than the stable point tells.
+        """
         assert batch == self.version + 1
         ref = self._ref
-        looks = self._is_worth_a_look(batch)
+        looks = self._is_worth_a_look(batch, 1 if skips else _LOOK_BATCHES)
         if not self.changes and (ref is None or not looks):
             return ref
         if ref is None or looks or self._is_worth_writing(ref):
@@ -110,11 +115,11 @@ class Said:
             return replace(ref, looked=batch)
         return self._write_delta(batch, attempt, ref)
 
-    def _is_worth_a_look(self, batch: int) -> bool:
+    def _is_worth_a_look(self, batch: int, age_min: int) -> bool:
         if self._ref is None:
             return False
         age = batch - max(self._ref.since, self._ref.looked)
-        return age >= _LOOK_BATCHES and age * _LOOK_KEYS_PER_BATCH >= self._ref.entries
+        return age >= age_min and age * _LOOK_KEYS_PER_BATCH >= self._ref.entries
 
     def _is_worth_writing(self, ref: SaidRef) -> bool:
         changed = ref.changed + len(self.changes)

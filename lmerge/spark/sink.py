@@ -13,7 +13,7 @@ call            where                                 what it does
 ==============  ====================================  ========================================================
 
 A task finds its batch in local properties that Spark sets for the whole batch: ``streaming.sql.batchId``,
-``sql.streaming.queryId``, and the run in ``spark.jobGroup.id``.
+``sql.streaming.queryId``, and the run in ``spark.jobGroup.id``; or in the options of the batch (``update_sink``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from lmerge.errors import (
 from lmerge.spark import agent
 from lmerge.spark.committer import Commit
 from lmerge.spark.elements import RowPlan
-from lmerge.spark.options import ELEMENTS, SinkOptions, schema_of_text, sink_options
+from lmerge.spark.options import BATCH, ELEMENTS, QUERY, RAW, RUN, SinkOptions, schema_of_text, sink_options
 from lmerge.spark.spool import Part, Spool
 from lmerge.spark.watermark import query_id
 from lmerge.spark.written import write_rows
@@ -55,6 +55,7 @@ _log: Final = logging.getLogger(__name__)
 _STAGE_S: Final = 5.0
 # Staged parts are of one run: a run that comes later may write other rows under the same numbers.
 _REFUSED: Final = (InvalidBatch, LimitExceeded, PermissionDenied, Unauthenticated)
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,16 @@ class Task:
     attempt: int
 
     @classmethod
-    def current(cls) -> Task:
-        """The task that this process works at. Raises UsageError outside of a streaming query."""
+    def current(cls, said: Mapping[str, str] = _NOTHING) -> Task:
+        """The task that this process works at; ``said``: options, which go before Spark's properties. Raises
+        UsageError outside of a streaming query.
+        """
         context = TaskContext.get()
-        names = ("sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId")
-        query, run, batch = (None if context is None else context.getLocalProperty(name) for name in names)
+        names = {QUERY: "sql.streaming.queryId", RUN: "spark.jobGroup.id", BATCH: "streaming.sql.batchId"}
+        query, run, batch = (
+            said.get(word) or (None if context is None else context.getLocalProperty(name))
+            for word, name in names.items()
+        )
         if context is None or query is None or run is None or batch is None:
             raise UsageError("cannot publish: these rows belong to no batch of a streaming query")
         # Not the number of the attempt: that begins again when a whole stage does, and its old tasks may still write.
@@ -99,15 +105,18 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options: SinkOptions = sink_options(options)
+        self.said = {word: options[word] for word in (QUERY, RUN, BATCH) if word in options}
         self.plan = row_plan(self.options, schema)
 
     def write(self, iterator: Iterator[Any]) -> Written:
         """Write one partition's rows. Raises LmergeError, naming batch and partition, if they cannot be published."""
-        task, options = Task.current(), self.options
+        task, options = Task.current(self.said), self.options
         spool = _spool(options.spool)
+        messages: list[bytes] = []
+        also = messages.append if options.stages else None
         try:
-            written = write_rows(spool, self.plan, task.batch, task.partition, task.attempt, iterator)
-            holders = self._staged(task, spool, written.part)
+            written = write_rows(spool, self.plan, task.batch, task.partition, task.attempt, iterator, also)
+            holders = self._staged(task, messages)
         except LmergeError as error:
             where = f"partition {task.partition} of batch {task.batch} of {options}"
             raise in_words(type(error), f"cannot write {where}: {error}") from error
@@ -132,13 +141,13 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
         """Throw away what was written. What was staged is replaced by the next attempt, or forgotten."""
         _spool(self.options.spool).abort(batchId, [one.part for one in _told(messages)])
 
-    def _staged(self, task: Task, spool: Spool, part: Part) -> tuple[str, ...]:
-        """The servers that have the part now. Raises what the publisher could not say either."""
-        if not self.options.stages or not part.elements:
+    def _staged(self, task: Task, messages: Sequence[bytes]) -> tuple[str, ...]:
+        """The servers that have the part of these messages now. Raises what the publisher could not say either."""
+        if not messages:
             return ()
         key = StageKey(task.run, task.batch, task.partition, task.attempt)
         try:
-            return tuple(_stager(self.options).stage(key, spool.part_messages(part), _STAGE_S))
+            return tuple(_stager(self.options).stage(key, messages, _STAGE_S))
         except _REFUSED:
             raise
         except Exception as error:
@@ -173,9 +182,11 @@ def row_plan(options: SinkOptions, schema: StructType) -> RowPlan:
         hint = " (lmerge.spark.publish makes them from other rows)" if options.mode == ELEMENTS else ""
         raise UsageError(f"publishing to lmerge: elements have the columns {', '.join(wanted)}{hint}; there is no "
                          f"{missing[0]!r} in {', '.join(names)}")
+    others = (options.vs, options.ve, options.kind)
+    raw = next((name for name in names if name not in others), None) if options.schema == RAW else None
     return RowPlan(
-        options.mode, None if options.schema is None else schema_of_text(options.schema), options.vs, options.ve,
-        options.keys, options.kind, options.late, options.replica,
+        options.mode, schema_of_text(options.schema), options.vs, options.ve, options.keys, options.kind, options.late,
+        options.replica, raw,
     )
 
 

@@ -49,6 +49,7 @@ from lmerge.spark.read_options import (
     stream_options,
 )
 from lmerge.spark.reading import PAUSE_S, Slice, slice_tables
+from lmerge.spark.skipping import skipped_until
 from lmerge.wire.schema import Schema
 from lmerge.wire.token import format_token, parse_token
 
@@ -178,16 +179,15 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if position.at is None:
             begin = self._begin()
             return start if begin is None else Position(begin, fresh=True).offset(options)
-        if isinstance(limit, ReadAllAvailable):
-            end = max((known.stable_point for known in ask(options).known), default=NEG_INF)
-            if self._target is not None:
-                end = min(end, self._target)
-        else:
-            rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else options.rows_max
-            end = self._end_for(position.at, rows_max)
+        end = self._end(position.at, limit)
         if end <= position.at:
             return start
+        at = self._wanted_from(position.at)
+        if at > position.at:
+            end = max(at, self._end(at, limit))
         offset = Position(end, fresh=False).offset(options)
+        if at > position.at:
+            offset["skipped"] = at
         gaps = [] if self._feed is None else [gap for gap in self._feed.gaps if position.at <= gap.start < end]
         return {**offset, "lost": [list(gap) for gap in gaps]} if gaps else offset
 
@@ -200,9 +200,11 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The tasks of a batch; none if it is empty."""
         first, last = Position.parse(start, self._options), Position.parse(end, self._options)
-        if first.at is None or last.at is None or first.at >= last.at:
+        if first.at is None or last.at is None:
             return []
-        asked = Range(first.at, last.at, first.fresh)
+        asked = Range(max(first.at, end.get("skipped", first.at)), last.at, first.fresh)
+        if asked.start >= asked.end:
+            return []
         if self._feed is not None and self._feed.holds(asked):
             return self._planner.held(asked, self._feed)
         return self._planner.slices(asked, even_cuts(asked, self._options.partitions), ())
@@ -235,6 +237,29 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if now_s - self._away_since_s >= self._options.give_up_s:
             raise answers.problem(self._options)
         return None
+
+    def _wanted_from(self, at: int) -> int:
+        """Where the query goes on: later than ``at`` if the merge that it feeds is ahead, but not beyond this one."""
+        options = self._options
+        if options.skip_to is None:
+            return at
+        until = skipped_until(options.skip_to) - options.skip_slack_us
+        if until <= at:
+            return at
+        until = max(at, min(until, self._present()))
+        if self._feed is not None and self._feed.stable_point < until:
+            self.stop()  # another begins there: servers need not send what is before
+        return until
+
+    def _present(self) -> int:
+        """Where the merge is, or was when an availableNow query began."""
+        known = max((known.stable_point for known in ask(self._options).known), default=NEG_INF)
+        return known if self._target is None else min(known, self._target)
+
+    def _end(self, at: int, limit: ReadLimit) -> int:
+        if isinstance(limit, ReadAllAvailable):
+            return self._present()
+        return self._end_for(at, limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.rows_max)
 
     def _end_for(self, start: int, rows_max: int) -> int:
         feed = self._feed

@@ -8,7 +8,6 @@ One folder for each query, beside its checkpoint::
     said/<partition>/<batch>-<attempt>-<token>.delta|.whole   the keyed state: see ``said``
     manifests/<batch>.json                                    the parts that won, the stable, whose stream it is
     live/<batch>.snapshot                                     what all batches up to this one have left
-    fast-forward.json                                         from where servers want events
 
 **The law.** The state after batch N is a function of the snapshot and the manifests up to N; all other files are
 orphans until a manifest names them. Every operation is made of steps that each change one file as a whole, in an order
@@ -27,7 +26,7 @@ One driver writes manifests; Spark's checkpoint sees to that. Parts may be writt
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from lmerge.client.live import LiveEvents, live_events
@@ -53,7 +52,10 @@ _ADVICE: Final = {
     "query": "each query needs a spool of its own; if the checkpoint was removed on purpose, remove the spool as well",
     "schema": "all payloads of one stream are of one schema: begin anew, with another checkpoint",
 }
-_FAST_FORWARD: Final = "fast-forward.json"
+_SHARE: Final = (
+    "the driver and all executors must see one folder; give checkpointLocation (or spool=) as the path or URI of a "
+    "file system that they share"
+)
 
 
 class Spool:
@@ -77,13 +79,17 @@ class Spool:
     # What executors call.
 
     def write_part(
-        self, batch: int, partition: int, attempt: int, batches: Iterable[AnyBatch], said: SaidRef | None = None
+        self, batch: int, partition: int, attempt: int, batches: Iterable[AnyBatch], said: SaidRef | None = None,
+        also: Callable[[bytes], None] | None = None,
     ) -> Part:
-        """Write what an attempt says, as it comes. It counts once it is committed. Raises UsageError if there is a
-        stable in it, LimitExceeded if a payload is too large.
+        """Write what an attempt says, as it comes. It counts once it is committed. ``also`` gets the messages as well,
+        as ``part_messages`` gives them. Raises UsageError if there is a stable in it, LimitExceeded if a payload is too
+        large.
         """
         facts = Facts()
         messages = messages_of(batches, facts)
+        if also is not None:
+            messages = _passing(messages, also)
         first = next(messages, None)
         if first is None:
             return Part(batch, partition, attempt, said=said)
@@ -105,6 +111,25 @@ class Spool:
         if base is None:
             raise self._unknown(batch)
         return base.stable_point
+
+    def skips_to(self, batch: int) -> int:
+        """Events that end before are left out of ``batch``, whenever it runs; -inf: none. Raises UsageError if that is
+        not known.
+        """
+        if batch == 0:
+            return NEG_INF
+        manifest = self.manifest(batch - 1)
+        if manifest is not None:
+            return manifest.skipped
+        if self._read_base(batch - 1) is None:
+            raise self._unknown(batch)
+        return NEG_INF  # the stream begins with this batch: the two last manifests are always kept
+
+    def skips_next(self) -> int:
+        """The same of the batch after the newest that was committed; -inf before the first."""
+        numbers = _numbers(self.files.names("manifests"), ".json")
+        manifest = self.manifest(numbers[-1]) if numbers else None
+        return NEG_INF if manifest is None else manifest.skipped
 
     def said_ref(self, partition: int, version: int) -> SaidRef | None:
         """Where the keyed state of a partition after batch ``version`` is; None: nothing was said. Raises UsageError
@@ -143,14 +168,17 @@ class Spool:
         self, batch: int, parts: Sequence[Part], stable: int | None, meta: Mapping[str, str], skipped: int = NEG_INF
     ) -> Manifest:
         """Make ``parts`` what the batch says, and ``stable`` its last word. What the manifest then says of ``stable``
-        is what to say: None if it is no news. ``skipped``: events that end before have been left out.
+        is what to say: None if it is no news. ``skipped``: the batches after it leave out events that end before, and
+        servers have been told; it never goes back.
 
-        ``meta`` says whose stream it is. Raises UsageError if that is another one, or if the batch before is not known.
+        ``meta`` says whose stream it is. Raises UsageError if that is another one, if the batch before is not known, or
+        if parts were written elsewhere, as executors do that do not share this folder with the driver.
         """
         manifests = self._loaded()
         self._check(meta, self._newest_meta())
         if not self._is_known(batch - 1):
             raise self._unknown(batch)
+        self._check_shared(parts)
         before = manifests.get(batch - 1)
         point = before.stable_point if before else self._base.stable_point if self._base else NEG_INF
         said = None if stable is None or stable <= point else stable
@@ -239,15 +267,6 @@ class Spool:
             for name in _names(part) if part is not None else ():
                 if name not in counts:
                     self.files.remove(name)
-
-    def put_fast_forward(self, t: int) -> None:
-        """Servers want nothing that ends before ``t``."""
-        self.files.write_json(_FAST_FORWARD, "fast_forward", {"until": t})
-
-    def fast_forward(self) -> int:
-        """From where servers want events; -inf if none has said so."""
-        body = self.files.read_json(_FAST_FORWARD, "fast_forward")
-        return NEG_INF if body is None else int(body["until"])
 
     # Reading.
 
@@ -430,13 +449,23 @@ class Spool:
                     f"{meta[word]!r:.400}: {advice}"
                 )
 
+    def _check_shared(self, parts: Iterable[Part]) -> None:
+        """Raises UsageError if what executors have written is not here: they, or this process, see another folder."""
+        name = self.files.first_missing(name for part in parts for name in _names(part))
+        if name is not None:
+            path = self.files.path(name)
+            raise UsageError(f"an executor has written {path}, and the driver does not see it: {_SHARE}")
+
     def _unknown(self, batch: int) -> UsageError:
         now = Spool(self.files)  # an executor reads each time what the driver has written meanwhile
         known = [*now._loaded(), *([] if now._base is None else [now._base.batch])]
         if known:
             what = f"knows what was said up to each of the batches {min(known)} to {max(known)}"
         else:
-            what = "is empty: the query has run before without it, or it was removed; begin with another checkpoint"
+            what = (
+                "is empty: the query has run before without it, or it was removed, and needs another checkpoint; or it "
+                f"is not one folder for all: {_SHARE}"
+            )
         return UsageError(f"cannot go on with batch {batch}: the spool {self} {what}")
 
     def _repartitioned(self, manifest: Manifest, now: str) -> UsageError:
@@ -472,6 +501,12 @@ def _names(part: Part) -> list[str]:
     if part.said is not None and number_of(part.said.name.rpartition("/")[2]) == part.batch:
         names.append(part.said.name)
     return names
+
+
+def _passing(messages: Iterable[bytes], also: Callable[[bytes], None]) -> Iterator[bytes]:
+    for message in messages:
+        also(message)
+        yield message
 
 
 def _with_first(first: bytes, rest: Iterable[bytes]) -> Iterable[bytes]:

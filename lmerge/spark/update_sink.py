@@ -8,6 +8,9 @@ every batch with the batch half of the data source, which does what the streamin
     stream thread of the JVM -> the process of the query: df.write.format("lmerge") -> executors: write -> commit
 
 What a user says on the writer (``checkpointLocation``) is remembered, because ``foreachBatch`` is not told of options.
+
+With Spark Connect that process is one of the server's, made for each run of the query, and what it writes is a job like
+any other: Spark's properties do not tell the tasks of whom it is. So the options of the batch do.
 """
 
 from __future__ import annotations
@@ -16,7 +19,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from lmerge.errors import UsageError
-from lmerge.spark.options import BATCH, sink_options
+from lmerge.spark.options import BATCH, QUERY, RUN, sink_options
+from lmerge.spark.plantree import is_connect
+from lmerge.spark.spool_files import token
+from lmerge.spark.watermark import query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,10 +37,18 @@ class UpdateSink:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
+        self._whose: dict[str, str] | None = None
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         """Write and commit one batch. Raises what they raise."""
-        rows.write.format("lmerge").mode("append").options(**self._options, **{BATCH: str(batch)}).save()
+        if self._whose is None:
+            self._whose = self._owner() if is_connect(rows) else {}
+        given = {**self._options, **self._whose, BATCH: str(batch)}
+        rows.write.format("lmerge").mode("append").options(**given).save()
+
+    def _owner(self) -> dict[str, str]:
+        """The query, and a word for this run of it: in a process that serves no other. Raises UsageError."""
+        return {QUERY: query_id(sink_options(self._options).checkpoint), RUN: token()}
 
 
 def update_writer(prepared: DataFrame) -> DataStreamWriter:

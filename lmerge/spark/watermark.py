@@ -68,7 +68,8 @@ def _read(checkpoint: str, name: str) -> str:
         with files.open_input_stream(f"{path}/{name}") as file:
             return bytes(file.read(_LOG_BYTES_MAX)).decode()
     except (OSError, ValueError) as problem:
-        raise UsageError(f"cannot read {name} of the checkpoint {checkpoint}: {problem}") from None
+        own = "" if ":" in checkpoint else "; a path is of this machine's own files, others are said as a URI"
+        raise UsageError(f"cannot read {name} of the checkpoint {checkpoint}: {problem}{own}") from None
 
 
 def file_system(uri: str, fs: Any) -> tuple[Any, str]:

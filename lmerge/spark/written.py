@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,16 +22,19 @@ class RowsWritten:
 
 
 def write_rows(
-    spool: Spool, plan: RowPlan, batch: int, partition: int, attempt: int, rows: Iterable[Any]
+    spool: Spool, plan: RowPlan, batch: int, partition: int, attempt: int, rows: Iterable[Any],
+    also: Callable[[bytes], None] | None = None,
 ) -> RowsWritten:
-    """Turn record batches into elements and write them, as they come, then what a keyed plan has said.
+    """Turn record batches into elements and write them, as they come, then what a keyed plan has said. ``also`` gets
+    the messages of the part as they are written.
 
     Nothing counts before it is committed, so an attempt can fail anywhere, and another can be made. Raises InvalidRow,
     InputViolation (a late row), LimitExceeded (a payload), UsageError, and what the spool raises.
     """
     said = Said.load(spool, partition, batch - 1) if plan.is_keyed else None
-    turner = turner_of(plan, spool.last_stable(batch), said)
-    part = spool.write_part(batch, partition, attempt, map(turner.take, rows))
+    stable, skipped = spool.last_stable(batch), spool.skips_to(batch)
+    turner = turner_of(plan, stable, said, skipped)
+    part = spool.write_part(batch, partition, attempt, map(turner.take, rows), also=also)
     if said is not None:
-        part = replace(part, said=said.write(batch, attempt, turner.kept))
+        part = replace(part, said=said.write(batch, attempt, turner.kept, skips=skipped > stable))
     return RowsWritten(part, turner.tally, turner.stable)

@@ -115,8 +115,8 @@ DEFECTS = (
     ),
     Defect(
         "a key whose event ends at the stable point is forgotten",
-        ELEMENTS, "return value if value[1] >= self._said_stable else None",
-        "return value if value[1] > self._said_stable else None",
+        ELEMENTS, "return value if value[1] >= max(self._said_stable,",
+        "return value if value[1] > max(self._said_stable,",
         TEST_SAID + "test_a_key_whose_event_is_frozen_is_as_if_nothing_was_said",
     ),
     Defect(

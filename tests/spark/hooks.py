@@ -1,7 +1,8 @@
 """Data sources that stop, or fail, at a chosen place of a chosen batch: what a driver is killed in the middle of.
 
-A place is a file in a folder: while ``<place>-<batch>`` exists, whoever comes there makes ``<place>-<batch>.reached``
-and waits. ``fail-<place>-<batch>`` is taken away by whoever comes there, and makes it fail, once.
+A place is a file in a folder: while ``<place>-<batch>`` exists, whoever comes there makes ``<place>-<batch>.reached``,
+with the number of its process in it, and waits. ``fail-<place>-<batch>`` is taken away by whoever comes there, and
+makes it fail, once.
 
     write     a task is about to write its rows
     written   its rows are written
@@ -11,6 +12,7 @@ and waits. ``fail-<place>-<batch>`` is taken away by whoever comes there, and ma
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +39,7 @@ class HookedWriter(LmergeStreamWriter):
         self.folder = Path(options["path"]) if "path" in options else None
 
     def write(self, iterator: Iterator[Any]) -> Any:
-        batch = Task.current().batch
+        batch = Task.current(self.said).batch
         reach(self.folder, "write", batch)
         written = super().write(iterator)
         reach(self.folder, "written", batch)
@@ -65,6 +67,9 @@ def reach(folder: Path | None, place: str, batch: int) -> None:
         raise RuntimeError(f"told to fail at {place} of batch {batch}")
     gate = folder / f"{place}-{batch}"
     if gate.exists():
-        gate.with_suffix(".reached").touch()
+        reached = gate.with_suffix(".reached")
+        unseen = reached.with_name(f"{reached.name}.{os.getpid()}")
+        unseen.write_text(str(os.getpid()))
+        unseen.rename(reached)
         while gate.exists():
             time.sleep(0.005)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from lmerge.spark import skipped_until
 
 
 class Echo(StatefulProcessor):
@@ -20,6 +24,27 @@ class Echo(StatefulProcessor):
             before = self._count.get()
             self._count.update((1 + (before[0] if before else 0),))
             yield Row(ts=row.ts, name=key[0], n=self._count.get()[0])
+
+    def close(self) -> None:
+        pass
+
+
+class Asks(StatefulProcessor):
+    """Gives each row back, and writes into ``folder`` what nobody wants any more."""
+
+    def __init__(self, checkpoint: str, folder: str) -> None:
+        self._checkpoint, self._folder = checkpoint, folder
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._last = handle.getValueState("last", "n long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        until = skipped_until(self._checkpoint)
+        with Path(self._folder, f"{os.getpid()}-p").open("a") as file:
+            file.write(f"p {until}\n")
+        for row in rows:
+            self._last.update((row.n,))
+            yield Row(ts=row.ts, name=key[0], n=row.n, score=row.score)
 
     def close(self) -> None:
         pass

@@ -63,8 +63,8 @@ def settings(scratch: Path) -> dict[str, str]:
     }
 
 
-def session(scratch: Path) -> SparkSession:
-    """A quiet session with its files in ``scratch``."""
+def session(scratch: Path, **over: str) -> SparkSession:
+    """A quiet session with its files in ``scratch``. ``over``: other settings, ``_`` for the dots in their names."""
     from pyspark.sql import SparkSession
 
     paths = [str(HERE), str(HERE.parent.parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -72,7 +72,8 @@ def session(scratch: Path) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("tests")
-    for name, value in settings(scratch).items():
+    other = {name.replace("_", "."): value for name, value in over.items()}
+    for name, value in (settings(scratch) | other).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 

@@ -284,7 +284,7 @@ def test_check_refuses_a_plan_without_a_stable_point(stream: Any) -> None:
 
 def test_every_code_has_a_plan_that_breaks_it() -> None:
     broken = {case[0] for case in BREAKING} | {code for code, _ in UPDATES if code}
-    assert broken | {"processing-time", "source-start", "source-loss", "stable"} == set(CODES)
+    assert broken | {"processing-time", "source-start", "source-loss", "stable", "unread"} == set(CODES)
 
 
 def test_the_tree_is_plain_values(stream: Any) -> None:

@@ -75,6 +75,7 @@ RULES = [
     Case("map", lambda df, f: df.mapInPandas(lambda frames: frames, SCHEMA), "ts", "MapInPandas"),
     Case("now", lambda df, f: df, "current_timestamp()", "no earliest value"),
     Case("union", lambda df, f: df.union(df), "ts", (0, False, False)),
+    Case("union-of-exact-and-not", lambda df, f: df.dropDuplicates(["k", "ts"]).union(df), "ts", (0, False, False)),
     Case("union-unlike", lambda df, f: df.select("ts").union(df.select("other")), "ts", "other is no event time"),
     Case("explode", lambda df, f: df.select("ts", f.explode(f.array("n", "n"))), "ts", (0, False, False)),
     # a stateful operator drops late rows

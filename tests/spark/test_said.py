@@ -53,6 +53,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(said, "_LOOK_BATCHES", 3)
     monkeypatch.setattr(retention, "DROP_BATCHES_MIN", 2)
     monkeypatch.setattr(retention, "DEAD_ELEMENTS_MIN", 4)
+    monkeypatch.setattr(retention, "DEAD_BATCHES_MIN", 1)
 
 
 def entries(spool: Spool, version: int) -> dict[bytes, Any]:

@@ -48,6 +48,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything is worth letting go of."""
     monkeypatch.setattr(retention, "DROP_BATCHES_MIN", 1)
     monkeypatch.setattr(retention, "DEAD_ELEMENTS_MIN", 1)
+    monkeypatch.setattr(retention, "DEAD_BATCHES_MIN", 1)
 
 
 def say(spool: Spool, batch: int, elements: list[Element], stable: int | None = None) -> Manifest:
@@ -144,14 +145,6 @@ def test_parts_are_said_in_order_of_partition(tmp_path: Path) -> None:
     manifest = spool.commit(0, parts, None, META)
     assert [part.partition for part in manifest.parts] == [0, 1, 2]
     assert elements_of(Spool(str(tmp_path)), manifest) == [Insert(b"%d" % p, p, 9) for p in (0, 1, 2)]
-
-
-def test_fast_forward_is_what_was_put_last(tmp_path: Path) -> None:
-    spool = Spool(str(tmp_path))
-    assert spool.fast_forward() == NEG_INF
-    spool.put_fast_forward(70)
-    spool.put_fast_forward(90)
-    assert Spool(str(tmp_path)).fast_forward() == 90
 
 
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "{}/"])
@@ -370,16 +363,14 @@ def damaged_spool(folder: Path) -> tuple[Spool, list[str]]:
     for batch in range(6):
         run(spool, batch, [[("a", batch, 50, 90), (f"k{batch}", 1, 60, INF)]], 10 + batch)
         spool.trim(10 + batch)
-    spool.put_fast_forward(3)
     names = files_in(folder)
-    assert {name.split("/")[0] for name in names} >= {"batches", "said", "manifests", "live", "fast-forward.json"}
+    assert {name.split("/")[0] for name in names} >= {"batches", "said", "manifests", "live"}
     return spool, names
 
 
 def use_all(folder: Path) -> None:
     forget_cached()
     state_of(Spool(str(folder)), 1)
-    Spool(str(folder)).fast_forward()
 
 
 def test_every_damaged_file_is_named(tmp_path: Path, eager: None) -> None:
@@ -401,7 +392,7 @@ def test_every_missing_file_is_named(tmp_path: Path, eager: None) -> None:
     newest = spool.newest
     assert newest is not None
     for name in names:
-        if name in ("fast-forward.json", f"manifests/{newest.batch}.json"):
+        if name == f"manifests/{newest.batch}.json":
             continue  # without it, it was never there
         file = tmp_path / name
         good = file.read_bytes()

@@ -1,0 +1,122 @@
+"""Defects of the connector for PySpark: what plans promise, the merge as a query, and a merge as a DataFrame."""
+
+from seeded import Defect
+
+BOUNDS = "lmerge/spark/bounds.py"
+LATENESS = "lmerge/spark/lateness.py"
+KEYING = "lmerge/spark/keying.py"
+SHARD = "lmerge/spark/merging_shard.py"
+ROWS = "lmerge/spark/merging_rows.py"
+PACKS = "lmerge/spark/merging_packs.py"
+TALLY = "lmerge/spark/tally.py"
+TEST_PLAN = "tests/spark/test_plan.py::"
+TEST_MERGING = "tests/spark/test_merging.py::"
+TEST_READ = "tests/spark/test_read.py::"
+STABLE_RULE = TEST_PLAN + "test_the_stable_rule_follows_from_the_plan"
+AS_THE_CORE = TEST_MERGING + "test_after_every_batch_it_means_what_the_core_means"
+ALL_ROWS = TEST_READ + "test_all_ranges_together_are_the_tdb"
+
+DEFECTS = (
+    Defect(
+        "the start of a window counts as its end",
+        BOUNDS, "return later_by(window, -window.window_us, words)", "return later_by(window, 0, words)", STABLE_RULE,
+    ),
+    Defect(
+        "of several times the nearest bound holds",
+        BOUNDS, "furthest = max(bounds,", "furthest = min(bounds,", STABLE_RULE,
+    ),
+    Defect(
+        "one exact bound makes all exact",
+        BOUNDS, "exact=all(b.exact", "exact=any(b.exact", STABLE_RULE,
+    ),
+    Defect(
+        "a time that is cut off keeps its bound",
+        BOUNDS, "later_by(bound_of(e.children[1], flow), -unit_us,", "later_by(bound_of(e.children[1], flow), 0,",
+        STABLE_RULE,
+    ),
+    Defect(
+        "of united streams the first tells the bound",
+        LATENESS, "bounds[column.expr_id] = weakest(parts)", "bounds[column.expr_id] = parts[0]", STABLE_RULE,
+    ),
+    Defect(
+        "nothing is said to drop late rows",
+        LATENESS, "return column, Bound(lag_us, True, True,", "return column, Bound(lag_us, True, False,", STABLE_RULE,
+    ),
+    Defect(
+        "a join's condition is read the wrong way round",
+        LATENESS, "max(0, x_us - y_us)", "max(0, y_us - x_us)",
+        TEST_PLAN + "test_a_join_of_two_streams_bounds_a_time_by_its_condition",
+    ),
+    Defect(
+        "behind a join over a range of time the watermark is believed",
+        LATENESS, "watermark_us if conditions.equal else beyond", "watermark_us",
+        TEST_PLAN + "test_behind_a_join_over_a_range_of_time_the_watermark_is_unknown",
+    ),
+    Defect(
+        "rows without duplicates within the watermark are unique for ever",
+        KEYING, "        names |= {c.expr_id: c.name for c in node.output if c.delay_ms is not None}\n",
+        "        names = dict(names)\n",
+        TEST_PLAN + "test_a_key_is_promised_where_vs_and_payload_tell_rows_apart",
+    ),
+    Defect(
+        "a part of the key that was projected away does not count",
+        KEYING, "if key.parts is not None and len(known) == len(found) else None", "if key.parts is not None else None",
+        TEST_PLAN + "test_what_is_left_out_of_the_payload_tells_nothing_apart",
+    ),
+    Defect(
+        "the stable of a merge is that of its fastest shard",
+        ROWS, "            stable = min(now for", "            stable = max(now for",
+        TEST_MERGING + "test_what_a_shard_finds_ends_the_input_there_and_the_whole_stays_legal",
+    ),
+    Defect(
+        "a shard begins its log one entry too late",
+        SHARD, "for at in range(*head.log):\n            table",
+        "for at in range(head.log[0] + 1, head.log[1]):\n            table",
+        AS_THE_CORE,
+    ),
+    Defect(
+        "a shard writes all of its state in each batch",
+        SHARD, "if head.log_bytes > max(head.base_bytes, LOG_BYTES_MIN):", "if head.log_bytes:",
+        TEST_MERGING + "test_what_is_written_follows_the_changes_not_the_live_events",
+    ),
+    Defect(
+        "a state that other settings have made is gone on with",
+        SHARD, "        if changed:\n", "        if len(changed) > 9:\n",
+        TEST_MERGING + "test_a_state_of_other_settings_is_refused",
+    ),
+    Defect(
+        "an order that goes back is taken",
+        SHARD, "if last is not None and first < last:", "if last is not None and first < last - 2**40:",
+        TEST_MERGING + "test_an_order_that_goes_back_ends_the_input",
+    ),
+    Defect(
+        "the first shard sleeps when there is nothing for it",
+        PACKS, "if piece.num_rows or at == 0:", "if piece.num_rows:",
+        TEST_MERGING + "test_every_batch_wakes_the_first_shard",
+    ),
+    Defect(
+        "a row that is no element goes to one shard",
+        PACKS, "to_all = pc.or_(pc.greater_equal(kind, STABLE), backwards)",
+        "to_all = pc.or_(pc.and_(pc.greater_equal(kind, STABLE), pc.less(kind, MALFORMED)), backwards)",
+        TEST_MERGING + "test_a_row_that_is_no_element_ends_its_input_in_all_shards",
+    ),
+    Defect(
+        "what tells of an input's end is a stable for the next merge",
+        PACKS, "pc.equal(rows.column(\"vs\"), NEG_INF)", "pc.equal(rows.column(\"vs\"), INF)",
+        TEST_MERGING + "test_what_tells_of_an_end_says_nothing_to_the_next_merge",
+    ),
+    Defect(
+        "an event that was removed is still read",
+        TALLY, "    is_there = pc.greater(ve, vs)\n", "    is_there = pc.greater_equal(ve, vs)\n", ALL_ROWS,
+    ),
+    Defect(
+        "an event that ends at the stable point is final",
+        TALLY, "(table.num_rows) if t == INF else bisect_left(_Ends(table), t)",
+        "(table.num_rows) if t == INF else bisect_left(_Ends(table), t + 1)",
+        TEST_READ + "test_an_event_that_ends_at_the_stable_point_is_not_final",
+    ),
+    Defect(
+        "of equal events one is read",
+        TALLY, "for n in range(1, bounds[\"max\"] + 1)])", "for n in range(1, 2)])", ALL_ROWS,
+    ),
+)

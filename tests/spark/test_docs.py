@@ -1,0 +1,244 @@
+"""What the pages about Spark say is so: snippets run, in order, against real servers; tables are complete."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from client_world import threaded_world
+from spark_world import HERE, S, recorded, table
+
+from lmerge.client import list_merges
+from lmerge.core.elements import Event, Stable
+from lmerge.spark import read_options
+from lmerge.spark.lintrules import CODES
+from lmerge.spark.options import CONNECTION, SINK, folded
+from lmerge.wire.rows import RowCodec
+from lmerge.wire.schema import parse_schema
+
+ROOT = HERE.parents[1]
+DEADLINE_S = 600.0
+HOUR_S = 1_700_002_800
+
+
+class Block(NamedTuple):
+    """A fenced block. ``name``: of the file that it is, by its first line; empty: it is run as it stands."""
+
+    language: str
+    text: str
+    name: str
+
+
+def blocks(page: str) -> list[Block]:
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    return [Block(language, text, (re.findall(r"\A# (\w+\.py)\n", text) or [""])[0]) for language, text in found]
+
+
+def rows_of_tables(page: str, heading: str) -> list[list[str]]:
+    """The cells of the tables below a heading, up to the next one of any level."""
+    text = (ROOT / page).read_text()
+    below = text[text.index(f"\n{heading}\n") + len(heading) + 2:]
+    part = re.split(r"^#", below, maxsplit=1, flags=re.MULTILINE)[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("|")]
+
+
+def words_of(rows: list[list[str]]) -> set[str]:
+    """What stands in backticks in the first cells."""
+    return {word for row in rows for word in re.findall(r"`([^`]+)`", row[0])}
+
+
+# The tables.
+
+
+def test_every_argument_of_publish_has_its_row() -> None:
+    from lmerge.spark.publishing import publish
+
+    assert words_of(rows_of_tables("docs/spark.md", "### Arguments of `publish`")) == set(
+        inspect.signature(publish).parameters) - {"df"}
+
+
+def test_every_option_of_a_reader_has_its_row() -> None:
+    said = words_of(rows_of_tables("docs/spark.md", "## A merge as a DataFrame")) - {"final", "upsert", "elements"}
+    known = read_options.COMMON | read_options.STREAM_ONLY | read_options.BATCH_ONLY
+    assert {folded(word) for word in said} == {folded(name) for name in known - CONNECTION | {"servers", "merge"}}
+
+
+def test_every_finding_has_its_row() -> None:
+    assert words_of(rows_of_tables("docs/spark.md", "### What replicas would not agree on")) == set(CODES)
+
+
+def test_what_publish_takes_the_sink_knows() -> None:
+    from lmerge.spark.publishing import publish
+
+    only_here = {"df", "payload", "round_digits", "stable_lag", "output_mode", "partitions", "allow"}
+    assert set(inspect.signature(publish).parameters) - only_here <= SINK
+
+
+# The reference, in one session.
+
+
+def feed(folder: Path) -> None:
+    """What the snippets of the reference read."""
+    rows: dict[str, list[dict[str, Any]]] = {
+        "flights": [{"ts": moment(at), "carrier": "AA"} for at in (0, 1, 100)],
+        "sessions": [{"user": "u", "ts": moment(0), "began": moment(0)},
+                     {"user": "u", "ts": moment(9), "ended": moment(9)}],
+        "elements": [{"kind": "insert", "payload": "x", "vs": 1, "ve": 5}, {"kind": "stable", "vs": 3}],
+        "a": [{"kind": "insert", "payload": "x", "vs": 1, "ve": 5, "order": 1}],
+        "b": [{"kind": "stable", "vs": 3, "order": 1}],
+    }
+    for name, told in rows.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "0.json").write_text("".join(json.dumps(row) + "\n" for row in told))
+
+
+def moment(second: int) -> str:
+    return f"2023-11-14T23:{second // 60:02}:{second % 60:02}Z"
+
+
+@pytest.mark.timeout(600)
+def test_every_snippet_of_the_reference_runs(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    feed(tmp_path / "data")
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(provider)
+    namespace: dict[str, Any] = {"spark": spark}
+    try:
+        with threaded_world() as first, threaded_world() as second:
+            for block in blocks("docs/spark.md"):
+                assert block.language in ("python", "text")
+                if block.language == "python":
+                    text = block.text.replace("h1:7171,h2:7171", f"{first.target},{second.target}")
+                    exec(compile(text.replace("/data/", f"{tmp_path}/data/"), "docs/spark.md", "exec"), namespace)
+                    for query in spark.streams.active:
+                        query.processAllAvailable()
+            assert {one.merge for one in list_merges(second.target)} == {"flights", "sessions", "said", "skipping"}
+            assert [row.carrier for row in namespace["now"].collect()] == ["AA"]
+            assert namespace["frozen"].isStreaming
+            assert namespace["beating"].isStreaming
+            assert namespace["merged"].isStreaming
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+        spark.conf.set(provider, before)
+    assert "Published in mode update, this query promises: key" in capsys.readouterr().out
+
+
+# The way from nothing, as a user walks it.
+
+
+class Shell:
+    """A user's shell: blocks of it run in one folder, with ports that are free here; what they start goes on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports: dict[str, str] = {}
+        self._groups: list[int] = []
+        folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
+        self._environment = {
+            **os.environ, "PATH": os.pathsep.join(folders), "PIP_NO_INDEX": "1", "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYTHONPATH": "",
+        }
+
+    def here(self, text: str) -> str:
+        """The text with the ports of this machine."""
+        for port in set(re.findall(r"\b7[127][0-9]{2}\b", text)) - set(self.ports):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.ports[port] = str(free.getsockname()[1])
+        return re.sub(r"\b7[127][0-9]{2}\b", lambda found: self.ports[found[0]], text)
+
+    def run(self, text: str) -> str:
+        """What it prints. It must end well."""
+        log = self.folder / f"block-{len(self._groups)}.txt"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                ["bash", "-euo", "pipefail", "-c", self.here(text)], stdout=file, stderr=subprocess.STDOUT,
+                cwd=self.folder, env=self._environment, start_new_session=True,
+            )
+        self._groups.append(process.pid)
+        assert process.wait(DEADLINE_S) == 0, f"{text}\n{log.read_text()[-3000:]}\n{self.logs()}"
+        return log.read_text()
+
+    def logs(self) -> str:
+        """The last words of what runs in the background."""
+        return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in sorted(self.folder.glob("*.log")))
+
+    def close(self) -> None:
+        for group in reversed(self._groups):
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+
+
+@contextmanager
+def shell(folder: Path) -> Iterator[Shell]:
+    opened = Shell(folder)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def counted(departures: Path) -> list[Event]:
+    """What the page's query means: departures by carrier and five seconds."""
+    codec = RowCodec(parse_schema({"carrier": "string?", "count": "int"}))
+    rows = [json.loads(line) for path in departures.glob("[0-9]*.json") for line in path.read_text().splitlines()]
+    counts = Counter((int(row["ts"] * S) // (5 * S) * 5 * S, row["carrier"]) for row in rows)
+    return sorted(
+        Event(start, codec.encode({"carrier": carrier, "count": count}), start + 5 * S)
+        for (start, carrier), count in counts.items()
+    )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.usefixtures("spark_is_here")
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are killed in groups")
+def test_a_user_who_follows_the_page_has_a_query_that_never_stops(tmp_path: Path) -> None:
+    page = blocks("docs/never-stop.md")
+    assert {block.language for block in page} == {"sh", "python"}
+    said: list[str] = []
+    with ExitStack() as running, shell(tmp_path) as user:
+        servers = user.here(re.findall(r'servers="([^"]+)"', "".join(block.text for block in page))[0])
+        recorder = running.enter_context(recorded(servers, "departures"))
+        for block in page:
+            if block.name:
+                (tmp_path / block.name).write_text(user.here(block.text))
+            else:
+                said.append(user.run(block.text))
+        elements = list(recorder.elements)
+        assert "+---" in said[-1]
+    stable = max(element.vc for element in elements if isinstance(element, Stable))
+    expected = [event for event in counted(tmp_path / "departures") if event.ve < stable]
+    assert [event for event in table(elements) if event.ve < stable] == expected
+    assert len(expected) >= 6
+    assert (tmp_path / "watched.txt").read_text().count("stable") > 1
+
+
+# The manifests.
+
+
+def unknown(spark: Any, text: str) -> list[str]:
+    """The fields of a manifest that Spark's own client for Kubernetes does not know: its types keep them apart."""
+    understood = spark._jvm.io.fabric8.kubernetes.client.utils.Serialization.unmarshal(text)
+    return re.findall(r"additionalProperties=\{([^}=]+)=", str(understood.toString()))
+
+
+def test_the_manifests_for_kubernetes_say_what_sparks_own_client_understands(spark: Any) -> None:
+    documents = (ROOT / "deploy" / "spark" / "kubernetes.yaml").read_text().split("\n---\n")
+    kinds = [(re.findall(r"^kind: (\w+)$", text, re.MULTILINE) or [""])[0] for text in documents]
+    assert kinds == ["ServiceAccount", "Role", "RoleBinding", "PersistentVolumeClaim", "Service", "StatefulSet"]
+    for text in documents:
+        assert unknown(spark, text) == []
+    assert unknown(spark, documents[-1].replace("volumeMounts:", "volumeMount:")) == ["volumeMount"]

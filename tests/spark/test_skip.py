@@ -1,0 +1,400 @@
+"""Leaving out what nobody wants any more: what a batch leaves out, what it forgets, and when servers are told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_world import ThreadedWorld, threaded_world
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from spark_world import MERGE, recorded, table
+from spool_world import (
+    APPENDS,
+    INTERVALS,
+    META,
+    SCHEMA,
+    UPDATES,
+    Told,
+    attempt_at,
+    elements_of,
+    payload_of,
+)
+
+import lmerge
+from lmerge.client import describe_merge
+from lmerge.core.batch import Batch
+from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
+from lmerge.errors import UsageError
+from lmerge.spark import marks, said, skipped_until
+from lmerge.spark.committer import Commit, Committer, seed_of
+from lmerge.spark.elements import RowPlan
+from lmerge.spark.manifest import Manifest
+from lmerge.spark.options import SinkOptions, schema_text
+from lmerge.spark.said import Said, forget_cached
+from lmerge.spark.spool import Spool
+
+
+@pytest.fixture(autouse=True)
+def _new_worker() -> None:
+    forget_cached()
+
+
+# What a batch leaves out.
+
+
+def run(
+    spool: Spool, batch: int, rows: Sequence[Told], stable: int, skipped: int = NEG_INF, plan: RowPlan = APPENDS
+) -> list[Element]:
+    """A batch, and what it says; those after it leave out what ends before ``skipped``."""
+    written = attempt_at(spool, batch, 0, rows, plan)
+    return elements_of(spool, spool.commit(batch, [written.part], stable, META, skipped))
+
+
+def test_a_batch_leaves_out_what_the_one_before_has_told_the_servers(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    rows: list[Told] = [("a", 1, 1, 9), ("b", 2, 2, 10), ("c", 3, 3, None)]
+    said = run(spool, 0, rows, 0, skipped=10)
+    assert said == [Insert(payload_of("a", 1), 1, 9), Insert(payload_of("b", 2), 2, 10),
+                    Insert(payload_of("c", 3), 3, INF), Stable(0)]
+    written = attempt_at(spool, 1, 0, rows, APPENDS)
+    assert (written.tally.rows, written.tally.unwanted, written.tally.late) == (3, 1, 0)
+    assert run(spool, 1, rows, 1) == [*said[1:3], Stable(1)]
+
+
+def test_a_batch_that_runs_again_leaves_out_the_same(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    rows: list[Told] = [("a", 1, 5, 9), ("b", 2, 6, 19), ("c", 3, 7, 29)]
+    run(spool, 0, rows, 0, skipped=10)
+    first = run(spool, 1, rows, 1, skipped=20)
+    assert (spool.skips_to(0), spool.skips_to(1), spool.skips_to(2), spool.skips_next()) == (NEG_INF, 10, 20, 20)
+    assert run(Spool(str(tmp_path)), 1, rows, 1, skipped=25) == first
+    assert Spool(str(tmp_path)).skips_to(2) == 25
+
+
+def test_what_was_left_out_once_is_left_out_for_good(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    run(spool, 0, [], 0, skipped=10)
+    for batch in range(1, 30):
+        run(spool, batch, [("a", batch, batch, 900)], batch)
+        spool.trim(batch)
+    assert Spool(str(tmp_path)).skips_to(30) == 10
+    assert spool.complete_from(30) >= 10
+
+
+def test_a_batch_of_which_nothing_is_known_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is empty"):
+        Spool(str(tmp_path)).skips_to(3)
+    spool = Spool(str(tmp_path / "begun"))
+    spool.begin(5, 0, META)
+    assert spool.skips_to(5) == NEG_INF
+
+
+def test_a_row_that_nobody_wants_is_not_late(tmp_path: Path) -> None:
+    """It may have lost rows that it was made of; and a query that fails over late rows has no reason to."""
+    spool = Spool(str(tmp_path))
+    run(spool, 0, [], 8, skipped=10)
+    assert run(spool, 1, [("a", 1, 3, 9), ("b", 1, 8, 12)], 9) == [Insert(payload_of("b", 1), 8, 12), Stable(9)]
+
+
+# What is remembered of keys.
+
+
+def entries(spool: Spool, version: int) -> dict[bytes, Any]:
+    return dict(Said.load(spool, 0, version).entries)
+
+
+def test_keys_that_nobody_wants_are_forgotten_at_once(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    rows: list[Told] = [(f"k{at}", 1, at, at + 5) for at in range(10)]
+    run(spool, 0, rows, 0, skipped=10, plan=UPDATES)
+    assert len(entries(spool, 0)) == 10
+    said = run(spool, 1, [("k2", 2, 2, 7), ("k9", 2, 9, 14)], 1, plan=UPDATES)
+    assert said == [Adjust(payload_of("k9", 1), 9, 14, 9), Insert(payload_of("k9", 2), 9, 14), Stable(1)]
+    assert {entry[1] for entry in entries(spool, 1).values()} == {10, 11, 12, 13, 14}
+
+
+def test_an_event_that_was_begun_hears_of_its_end_even_if_that_is_of_no_interest(tmp_path: Path) -> None:
+    spool = Spool(str(tmp_path))
+    run(spool, 0, [("open", 1, 1, None), ("short", 1, 2, 8)], 0, skipped=10, plan=INTERVALS)
+    said = run(spool, 1, [("open", 1, None, 9), ("short", 1, None, 5), ("new", 1, 3, 6), ("new", 2, 7, None)], 1,
+               plan=INTERVALS)
+    assert said == [Adjust(payload_of("open", 1), 1, INF, 9), Insert(payload_of("new", 2), 7, INF), Stable(1)]
+    assert b"".join(mark[2] for mark in entries(spool, 1)[key_of("new")]) == payload_of("new", 2)
+
+
+def key_of(key: str) -> bytes:
+    from lmerge.wire.rows import RowCodec
+    from lmerge.wire.schema import parse_schema
+
+    return RowCodec(parse_schema({"k": "string"})).encode({"k": key})
+
+
+MARKS = st.lists(
+    st.tuples(st.integers(0, 12), st.sampled_from([marks.END, marks.ABORT, marks.VOID, marks.WHOLE, marks.START]),
+              st.sampled_from([b"p", b"q"])), max_size=9)
+
+
+@settings(deadline=None)
+@example([(1, marks.START, b"p"), (5, marks.END, b""), (5, marks.START, b"q")], [], 6)
+@given(MARKS, MARKS, st.integers(0, 13))
+def test_a_payload_that_is_forgotten_was_of_an_interval_that_ends_before(
+    first: list[marks.Mark], more: list[marks.Mark], until: int
+) -> None:
+    """Whatever comes later: what ends at the point or behind it is the same, and so are the times of all."""
+    def sound(told: list[marks.Mark]) -> list[marks.Mark]:
+        return sorted({(t, kind, payload if kind >= marks.WHOLE else b"") for t, kind, payload in told})
+
+    kept = sound(first)
+    emptied = marks.emptied(kept, until)
+    assert list(emptied) == sorted(emptied)
+    before = marks.read_marks(sound([*kept, *more])).intervals
+    after = marks.read_marks(sound([*emptied, *more])).intervals
+    assert [interval[:2] for interval in after] == [interval[:2] for interval in before]
+    assert [interval for interval in after if interval[1] >= until] == [
+        interval for interval in before if interval[1] >= until]
+
+
+# What a restarted publisher begins with.
+
+
+def test_a_replica_that_skips_may_still_say_what_begins_before_the_point() -> None:
+    live = Batch.of([Insert(b"x", 1, 50), Stable(3)])
+    seed, rest = seed_of(live, 20)
+    assert seed is not None
+    assert list(seed.elements()) == [Insert(b"x", 1, 50), Stable(3)]
+    assert rest is None
+
+
+# Replicas and servers. Rows are (key, n, vs, ve).
+
+
+class Query:
+    """A query that publishes, without Spark: what its tasks and its agent do, batch by batch."""
+
+    def __init__(self, servers: str, folder: Path, *, skips: bool = True) -> None:
+        self.options = SinkOptions(
+            tuple(servers.split(",")), MERGE, "slow", str(folder), str(folder / "lmerge"), mode="append",
+            schema=schema_text(SCHEMA), properties=("insert-only", "key"), skips=skips,
+        )
+        self.spool = Spool(self.options.spool)
+        self.next = 0
+        self.restart()
+
+    def restart(self, back: int = 0) -> None:
+        """As after the death of the driver; ``back``: so many batches run again."""
+        self.run, self.next = f"run {self.next}", self.next - back
+        self.committer = Committer()
+
+    def batch(self, rows: Sequence[Told] = (), stable: int | None = None) -> Manifest:
+        """One more batch."""
+        batch, self.next = self.next, self.next + 1
+        part = attempt_at(Spool(self.options.spool), batch, 0, rows, APPENDS).part
+        self.committer.commit(Commit(self.options, "q", self.run, batch, (part,), stable))
+        manifest = Spool(self.options.spool).manifest(batch)
+        assert manifest is not None
+        return manifest
+
+    def until_it_skips_to(self, t: int) -> None:
+        """Empty batches until servers have told it so."""
+        pause = threading.Event()
+        while self.batch().skipped != t:
+            pause.wait(0.005)
+
+    def close(self) -> None:
+        self.committer.close()
+
+
+@pytest.fixture
+def world() -> Iterator[ThreadedWorld]:
+    with threaded_world(feedback_lag=100, feedback_interval_s=0.0) as world:
+        yield world
+
+
+def fast(world: ThreadedWorld, replica: str = "fast") -> lmerge.Publisher:
+    return lmerge.Publisher(world.target, MERGE, replica, schema=SCHEMA, properties=("insert-only", "key"))
+
+
+def state_of(world: ThreadedWorld, replica: str = "slow") -> tuple[Any, ...]:
+    """Its state, what it has skipped to, and where it joined."""
+    for one in describe_merge(world.target, MERGE).inputs:
+        if one.replica == replica:
+            told = (getattr(one, name) if one.HasField(name) else None for name in ("skipped_until", "join_at"))
+            return (one.state, *told)
+    raise AssertionError(f"no input {replica}")
+
+
+def rows_until(end: int, start: int = 0) -> list[Told]:
+    """Events of 10, one every 5."""
+    return [("k", at, at, at + 10) for at in range(start, end, 5)]
+
+
+def events(rows: Sequence[Told]) -> list[Event]:
+    return sorted(Event(vs or 0, payload_of(key, n), INF if ve is None else ve) for key, n, vs, ve in rows)
+
+
+def say(publisher: lmerge.Publisher, rows: Sequence[Told], stable: int) -> None:
+    publisher.publish(Batch.of([*(Insert(payload_of(k, n), vs or 0, ve or INF) for k, n, vs, ve in rows),
+                                Stable(stable)]))
+    publisher.flush()
+
+
+def test_servers_are_told_before_the_first_event_is_left_out(tmp_path: Path, world: ThreadedWorld) -> None:
+    slow = Query(world.target, tmp_path)
+    with recorded(world.target) as reader, fast(world) as ahead:
+        say(ahead, rows_until(1000), 1000)
+        assert slow.batch(rows_until(20), 20).parts[0].elements == 4
+        slow.until_it_skips_to(1000)
+        assert slow.batch(rows_until(1000, 20), 980).elements == 2
+        assert state_of(world)[:2] == ("skipping", 1000)
+        slow.batch(rows_until(1200, 1000), 1150)
+        assert state_of(world)[:2] == ("joined", 1000)
+        ahead.close()
+        slow.batch(rows_until(1400, 1200), 1400)
+        assert table(reader.until_stable(1400)) == events(rows_until(1400))
+    slow.close()
+
+
+def test_a_query_that_does_not_skip_leaves_nothing_out(tmp_path: Path, world: ThreadedWorld) -> None:
+    slow = Query(world.target, tmp_path, skips=False)
+    with fast(world) as ahead:
+        say(ahead, rows_until(1000), 1000)
+        slow.batch(rows_until(20), 20)
+        while describe_merge(world.target, MERGE).inputs[-1].fast_forwarded_to != 1000:
+            pass
+        slow.batch(rows_until(40, 20), 40)
+        assert slow.batch(rows_until(60, 40), 60).skipped == NEG_INF
+        assert state_of(world)[:2] == ("joined", None)
+    slow.close()
+
+
+def test_one_that_is_alone_never_leaves_out_what_it_alone_has(tmp_path: Path) -> None:
+    with threaded_world(feedback_lag=0, feedback_interval_s=0.0) as world, recorded(world.target) as reader:
+        slow = Query(world.target, tmp_path)
+        for at in range(0, 200, 20):
+            manifest = slow.batch(rows_until(at + 20, at), at)
+            assert (manifest.skipped, manifest.elements) == (NEG_INF, 4)
+        slow.batch(stable=200)
+        assert table(reader.until_stable(200)) == events(rows_until(200))
+        slow.close()
+
+
+def test_what_the_dead_have_not_said_is_not_left_out(tmp_path: Path, world: ThreadedWorld) -> None:
+    """The one that was ahead is gone: what ends before its stable point is decided, the rest only this one has."""
+    slow = Query(world.target, tmp_path)
+    with recorded(world.target) as reader:
+        ahead = fast(world)
+        say(ahead, rows_until(500), 500)
+        slow.batch(rows_until(20), 20)
+        slow.until_it_skips_to(500)
+        ahead.abort()
+        slow.batch(rows_until(900, 20), 900)
+        assert slow.batch(rows_until(1000, 900), 1000).skipped == 500
+        assert table(reader.until_stable(1000)) == events(rows_until(1000))
+    slow.close()
+
+
+def test_of_several_servers_the_least_counts(tmp_path: Path) -> None:
+    settings = {"feedback_lag": 100, "feedback_interval_s": 0.0}
+    with threaded_world(**settings) as first, threaded_world(**settings) as second:
+        slow = Query(f"{first.target},{second.target}", tmp_path)
+        with fast(first, "one") as one, fast(second, "other") as other:
+            slow.batch(rows_until(20), 20)
+            for world in (first, second):  # one that is not there yet would not count
+                while "slow" not in [one.replica for one in describe_merge(world.target, MERGE).inputs]:
+                    pass
+            say(one, rows_until(1000), 1000)
+            say(other, rows_until(200), 200)
+            slow.until_it_skips_to(200)
+            assert slow.batch(rows_until(300, 20), 21).elements == len([row for row in rows_until(300, 20)
+                                                                       if (row[3] or 0) >= 200])
+            say(other, rows_until(2000, 200), 2000)
+            slow.until_it_skips_to(1000)
+            for world in (first, second):
+                assert state_of(world)[0] == "skipping"
+        slow.close()
+
+
+def test_one_that_is_no_longer_behind_does_not_skip(tmp_path: Path, world: ThreadedWorld) -> None:
+    slow = Query(world.target, tmp_path)
+    with fast(world) as ahead:
+        say(ahead, rows_until(1000), 1000)
+        manifest = slow.batch(rows_until(1000), 1000)
+        assert slow.batch().skipped == manifest.skipped == NEG_INF
+        assert state_of(world)[:2] == ("joined", None)
+    slow.close()
+
+
+def test_a_restart_leaves_out_what_it_left_out_and_may_say_the_rest(tmp_path: Path, world: ThreadedWorld) -> None:
+    """Its own stable point is far below what it skips to: what goes on there is still to be said."""
+    slow = Query(world.target, tmp_path)
+    goes_on: list[Told] = [("long", 1, 30, 5000)]
+    with recorded(world.target) as reader:
+        with fast(world) as ahead:
+            say(ahead, [*rows_until(1000), *goes_on], 1000)
+            slow.batch(rows_until(20), 20)
+            slow.until_it_skips_to(1000)
+            first = slow.batch([*rows_until(500, 20), *goes_on], 25)
+            slow.restart(back=1)
+            again = slow.batch([*rows_until(500, 20), *goes_on], 25)
+            assert (again.elements, again.skipped) == (first.elements, first.skipped) == (1, 1000)
+            assert state_of(world)[2] == 1000
+            slow.batch(rows_until(1200, 500), 1100)
+        slow.batch(rows_until(1400, 1200), 1400)
+        assert table(reader.until_stable(1400)) == events([*rows_until(1400), *goes_on])
+    slow.close()
+
+
+def test_a_server_that_comes_later_is_told_what_is_missing(tmp_path: Path, world: ThreadedWorld) -> None:
+    """It has less than the replica has skipped: there it joins, and moves nothing before somebody else has come so far.
+    """
+    slow = Query(world.target, tmp_path)
+    with fast(world) as ahead:
+        say(ahead, rows_until(1000), 1000)
+        slow.batch(rows_until(20), 20)
+        slow.until_it_skips_to(1000)
+        slow.batch(rows_until(990, 20), 900)
+    with threaded_world() as late, recorded(late.target) as reader:
+        slow.committer.interrupt()
+        slow.restart()
+        slow.options = SinkOptions(**{**vars(slow.options), "servers": (late.target,)})
+        with fast(late) as other:
+            say(other, rows_until(300), 100)
+            slow.batch(rows_until(1500, 990), 1200)
+            assert state_of(late)[0] == "joining"
+            assert state_of(late)[2] == 1000
+            assert describe_merge(late.target, MERGE).summary.stable_point == 100
+            say(other, rows_until(1500, 300), 1300)
+            assert table(reader.until_stable(1300))[:200] == events(rows_until(1000))
+        slow.close()
+
+
+# Asked for.
+
+
+def test_outside_of_a_task_it_is_that_of_the_next_batch(tmp_path: Path) -> None:
+    assert skipped_until(str(tmp_path)) == NEG_INF
+    spool = Spool(str(tmp_path / "lmerge"))
+    run(spool, 0, [], 0, skipped=10)
+    run(spool, 1, [], 1, skipped=20)
+    assert skipped_until(str(tmp_path)) == skipped_until(spool=str(tmp_path / "lmerge")) == 20
+
+
+@pytest.mark.parametrize("given", [{}, {"checkpoint": "/a", "spool": "/a/lmerge"}])
+def test_where_to_look_is_said_once(given: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="and not both"):
+        skipped_until(**given)
+
+
+def test_a_state_that_is_large_is_looked_through_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(said, "_LOOK_KEYS_PER_BATCH", 4)
+    spool = Spool(str(tmp_path))
+    run(spool, 0, [(f"k{at}", 1, 1, 5) for at in range(10)], 0, skipped=10, plan=UPDATES)
+    sizes = []
+    for batch in range(1, 5):
+        run(spool, batch, [("new", batch, 1, 50)], 0, plan=UPDATES)
+        sizes.append(len(entries(spool, batch)))
+    assert sizes == [11, 11, 1, 1]
