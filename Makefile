@@ -1,5 +1,5 @@
 # lmerge: two commands do all their own set-up on a machine with Python >= 3.10, git and a C toolchain.
-#   make demo   merges three replicas of a year of real flights and kills the winner
+#   make demo   merges four replicas of a year of real flights, one of them in Spark, and kills the winner
 #   make test   checks everything
 # PYTHON=python3.12 chooses the interpreter of the virtual environment. With cargo and Rust >= 1.88 the native core is
 # built, and `make test` demands that it passes; `make test HAS_RUST=` does not. Without, lmerge runs on Python. In CI
@@ -23,7 +23,7 @@ export PYO3_PYTHON := $(abspath $(BIN)/python)
 .PHONY: demo test spark-test test-long lint types wire defects bench soak native native-check missing clean help
 
 help:
-	@echo "make demo       three replicas of a year of flights, the winner killed: a verdict"; \
+	@echo "make demo       replicas of a year of flights, one in Spark, the winner killed: a verdict"; \
 	echo "make test       lint, types, architecture, generated code, the native core, tests, tests with Spark"; \
 	echo "make test-long  the long tests: many seeds (LMERGE_SEEDS=1000), kills, seeded defects"; \
 	echo "make bench      every benchmark; tables in bench/results"; \
@@ -42,6 +42,14 @@ $(VENV)/.demo: pyproject.toml $(NATIVE_SOURCES) | $(BIN)/python
 	@echo "==> installing lmerge and what the demo needs"
 	@$(BIN)/python -m pip install --quiet --editable '.[demo]'
 	@touch $@
+
+# Spark and a Java are large, so the demo does without where they cannot be had, or by SPARK=no.
+finds_java = $(BIN)/python -c 'from lmerge.spark.java import use_java; use_java()' 2>/dev/null
+$(VENV)/.spark: pyproject.toml | $(VENV)/.demo
+	@echo "==> installing what the demo's replica in Spark needs (without: make demo SPARK=no)"
+	@$(BIN)/python -m pip install --quiet 'lmerge[spark]' && \
+		{ $(finds_java) || $(BIN)/python -m pip install --quiet 'lmerge[java]'; } && $(finds_java) && touch $@ || \
+		echo "    it cannot be installed; the demo goes on without"
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "==> installing lmerge and what the tests need"
@@ -63,8 +71,8 @@ native: $(VENV)/.dev
 	@$(REQUIRE_NATIVE) $(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $(VENV)/.native $(VENV)/.demo
 
-demo: $(VENV)/.demo
-	@$(BIN)/lmerge demo $(ARGS)
+demo: $(VENV)/.demo $(if $(filter no,$(SPARK)),,$(VENV)/.spark)
+	@$(BIN)/lmerge demo $(if $(SPARK),--spark $(SPARK)) $(ARGS)
 
 test: $(VENV)/.native lint types wire-check native-check
 	@echo "==> tests"
@@ -74,7 +82,7 @@ test: $(VENV)/.native lint types wire-check native-check
 # One process: Spark itself uses all cores. Where there is no Java, one comes as a package.
 spark-test: $(VENV)/.native
 	@echo "==> tests with Spark"
-	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || $(BIN)/python -m pip install --quiet '.[java]'
+	@$(finds_java) || $(BIN)/python -m pip install --quiet 'lmerge[java]'
 	$(REQUIRE_NATIVE) $(BIN)/python -m pytest tests/spark -m "not long" $(ARGS)
 
 test-long: $(VENV)/.native
@@ -119,7 +127,8 @@ defects: $(VENV)/.native
 
 bench: $(VENV)/.native
 	@for name in core_r3 core_throughput core_inputs core_figures core_stable core_memory core_shards service_throughput \
-		service_latency arrow_rows durability divergence kills bursty congestion feedback subscribers snapshot peers; do \
+		service_latency arrow_rows durability divergence kills bursty congestion feedback subscribers snapshot peers \
+		spark_sink spark_source spark_feedback spark_merge spark_kills; do \
 		$(BIN)/python -m bench.$$name || exit 1; done
 
 # An hour; MINUTES=5 for less.

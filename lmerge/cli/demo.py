@@ -20,6 +20,7 @@ from rich.console import Console
 
 from lmerge.cli.demo_judge import require_packages
 from lmerge.cli.demo_run import Options, run_demo
+from lmerge.cli.demo_spark import Spark, without_spark
 from lmerge.cli.demo_verdict import Verdict
 from lmerge.cli.demo_view import View, draw, draw_verdict, verdict_lines
 from lmerge.errors import UsageError
@@ -35,21 +36,26 @@ def demo(
     seconds: Annotated[float, typer.Option(help="How long the replay takes.", min=2.0, max=3600.0)] = REPLAY_S,
     kills: Annotated[int, typer.Option(help="How often the winning replica is killed.", min=0, max=2)] = 2,
     server_kills: Annotated[int, typer.Option(help="How often one of the two servers is killed.", min=0, max=1)] = 1,
+    spark: Annotated[Spark, typer.Option(help="A fourth replica, in PySpark; auto: if it can start in time.")
+                     ] = Spark.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Print lines, also in a terminal.")] = False,
     picture: Annotated[
         Path | None, typer.Option(help="Save the view after the first kill, and the verdict, as SVG.", dir_okay=False)
     ] = None,
 ) -> None:
-    """Merge three replicas of a year of flights on two servers; kill the winner, twice, and a server; judge the output.
+    """Merge replicas of a year of flights on two servers; kill the winner, twice, and a server; judge the output.
+
+    Three replicas are plain Python; a fourth is a query of PySpark.
 
     Exit code 0: nothing is lost, twice or wrong, and all that was killed came back.
     """
     console = Console(stderr=as_json)
     view = View(console, is_live=console.is_terminal and not plain)
     require_packages()
+    options = Options(parse_days(months, days), seconds, kills, server_kills, without_spark(spark), spark is Spark.YES)
     with view:
-        verdict = run_demo(Options(parse_days(months, days), seconds, kills, server_kills), view)
+        verdict = run_demo(options, view)
     _show(verdict, console, view)
     if as_json:
         typer.echo(json.dumps(verdict.as_json()))

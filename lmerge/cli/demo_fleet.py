@@ -1,38 +1,51 @@
-"""The three replicas of `lmerge demo`: who runs, who was killed, what each did in all of its lives.
+"""The replicas of `lmerge demo`: who runs, who was killed, what each did in all of its lives.
 
 Called by `demo_run`. `Fleet` starts and kills processes and reads what they and the server say of them; it decides
 nothing. When to kill, and whom, is `demo_run`'s business.
+
+Three replicas are plain Python. Where there is Spark, a query of PySpark is the fourth: it tells things by the batch,
+so rarely first, and the demo does not depend on it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from lmerge.cli.demo_observe import Seen
 from lmerge.cli.demo_processes import Child
 from lmerge.cli.demo_verdict import ReplicaTotals
-from lmerge.cli.demo_view import ReplicaScene
+from lmerge.cli.demo_view import SPARK, ReplicaScene
+from lmerge.errors import Unavailable
 from replicas.flights.source import Days
 from replicas.flights.style import STYLES
 
 MERGE = "flights"
+SPARK_PLAN = "update"  # the one that says things at once
 WINDOW_S = 2.0  # over which rates and "who is winning" are taken
 
 
 class Replica:
-    """One replica and its lives."""
+    """One replica and its lives. ``gone``: why it has ended by itself."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.gone = ""
         self.state = "starting"
         self.child: Child | None = None
         self.life = 0
         self.seen: Seen | None = None  # of the present life
         self._before = ReplicaTotals()  # of the lives that have ended
         self._window: deque[tuple[float, ReplicaTotals]] = deque()
+
+    @property
+    def is_spark(self) -> bool:
+        """Whether it is the query of PySpark."""
+        return self.name == SPARK
 
     @property
     def totals(self) -> ReplicaTotals:
@@ -57,17 +70,19 @@ class Replica:
         while now - self._window[0][0] > WINDOW_S:
             self._window.popleft()
 
-    def bury(self) -> None:
+    def bury(self, state: str = "killed") -> None:
         """The present life is over."""
         if self.seen is not None:
             self._before = self._before.plus(self.seen.totals)
-        self.seen, self.child, self.state = None, None, "killed"
+        self.seen, self.child, self.state = None, None, state
 
 
 class Fleet:
-    """The three replicas, publishing ``days`` at ``speed`` days a second to the server at ``address``."""
+    """The replicas, publishing ``days`` at ``speed`` days a second to the server at ``address``; ``spark``: with one
+    in Spark.
+    """
 
-    def __init__(self, address: str, days: Days, speed: float, folder: Path) -> None:
+    def __init__(self, address: str, days: Days, speed: float, folder: Path, *, spark: bool = False) -> None:
         self._arguments = [
             "--server", address, "--merge", MERGE, "--first", days.first.isoformat(), "--last", days.last.isoformat(),
             "--speed", repr(speed), "--supervised",
@@ -76,19 +91,34 @@ class Fleet:
         self._speed = speed
         self._start: float | None = None
         self.flights = 0
-        self.replicas = {name: Replica(name) for name in STYLES}
+        self.replicas = {name: Replica(name) for name in (*STYLES, *([SPARK] if spark else []))}
+
+    @property
+    def essential(self) -> list[Replica]:
+        """Those that the demo depends on."""
+        return [replica for replica in self.replicas.values() if not replica.is_spark]
+
+    @property
+    def spark(self) -> Replica | None:
+        """The one in Spark, if there is one."""
+        return self.replicas.get(SPARK)
 
     @property
     def is_complete(self) -> bool:
-        """Whether all replicas are in the merge."""
-        return all(replica.state == "joined" for replica in self.replicas.values())
+        """Whether all that the demo depends on are in the merge."""
+        return all(replica.state == "joined" for replica in self.essential)
 
     def launch(self, name: str) -> None:
         """Start a process for ``name``: it loads the table, and waits for the start."""
         replica = self.replicas[name]
         replica.life += 1
         replica.state = "loading"
-        replica.child = Child(f"{name}-{replica.life}", "replicas.flights", [name, *self._arguments], self._folder)
+        module, own = "replicas.flights", [name]
+        if replica.is_spark:
+            module, own = "replicas.spark", [SPARK_PLAN, "--replica", name, "--checkpoint", str(self._folder / name)]
+        replica.child = Child(
+            f"{name}-{replica.life}", module, [*own, *self._arguments], self._folder, group=replica.is_spark
+        )
 
     def begin(self, start: float) -> None:
         """The replay clock starts at wall time ``start``, for those that wait and for those that come later."""
@@ -100,7 +130,7 @@ class Fleet:
     def listen(self) -> list[str]:
         """Take in what the processes say; gives the names of those that have just joined.
 
-        Raises Unavailable if one has gone by itself.
+        Raises Unavailable if one has gone by itself that the demo depends on.
         """
         joined = []
         for replica in self.replicas.values():
@@ -108,20 +138,27 @@ class Fleet:
             if child is None:
                 continue
             if child.exit_code is not None:
-                raise child.failure("has gone, and nobody killed it")
+                failure = child.failure("has gone, and nobody killed it")
+                if not replica.is_spark:
+                    raise failure
+                replica.gone = str(failure)
+                child.kill()  # whatever it has left behind
+                replica.bury("gone")
+                continue
             while not child.messages.empty():
-                message = child.messages.get()
-                if message["event"] == "loaded":
-                    self.flights = message["flights"]
-                    replica.state = "loaded"
-                elif message["event"] == "joined":
-                    replica.state = "joined"
+                if self._hear(replica, child.messages.get()):
                     joined.append(replica.name)
-                elif message["event"] == "done":
-                    replica.state = "done"
             if replica.state == "loaded" and self._start is not None:
                 self._let_go(replica)
         return joined
+
+    def _hear(self, replica: Replica, message: Mapping[str, Any]) -> bool:
+        """Take in a message; whether the replica has joined."""
+        event = message["event"]
+        if event in ("loaded", "joined", "done"):
+            replica.state = event
+        self.flights = message.get("flights", self.flights)
+        return bool(event == "joined")
 
     def observe(self, inputs: Mapping[str, Seen]) -> None:
         """Take in what the server says of its inputs."""
@@ -130,9 +167,11 @@ class Fleet:
             replica.observe(inputs.get(replica.name), now)
 
     def winner(self, spared: Collection[str]) -> tuple[str, float]:
-        """Who causes most of the output at present, but for the ``spared`` ones, and its share of the output."""
+        """Who causes most of the output at present, but for the ``spared`` ones, and its share of the output. Never the
+        one in Spark, which takes longer to come back than this is to last.
+        """
         won = {name: replica.recent[1].won for name, replica in self.replicas.items()}
-        best = max((name for name in won if name not in spared), key=lambda name: won[name])
+        best = max((name for name in won if name not in spared and name != SPARK), key=lambda name: won[name])
         return best, won[best] / max(sum(won.values()), 1)
 
     def kill(self, name: str) -> int:
@@ -171,4 +210,6 @@ class Fleet:
     def _let_go(self, replica: Replica) -> None:
         assert replica.child is not None
         replica.state = "joining"
-        replica.child.tell(start=self._start)
+        # The one in Spark may be dying, of which its exit code will tell.
+        with contextlib.suppress(*([Unavailable] if replica.is_spark else [])):
+            replica.child.tell(start=self._start)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
 import signal
 import subprocess
@@ -34,10 +35,16 @@ _BOUND = ("-c", _TIE) if sys.platform == "linux" else ()
 
 
 class Child:
-    """One child process. ``messages``: the JSON lines that it has written so far."""
+    """One child process. ``messages``: the JSON lines that it has written so far. ``bound``: it ends with its parent.
+    ``group``: it has children of its own, which are killed with it.
+    """
 
-    def __init__(self, name: str, module: str, arguments: Sequence[str], folder: Path, *, bound: bool = False) -> None:
+    def __init__(
+        self, name: str, module: str, arguments: Sequence[str], folder: Path, *, bound: bool = False,
+        group: bool = False,
+    ) -> None:
         self.name = name
+        self._is_group = group
         self.messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._stderr = (folder / f"{name}.log").open("ab+")
         self._process = subprocess.Popen(
@@ -66,7 +73,7 @@ class Child:
 
     def kill(self) -> None:
         """SIGKILL: no goodbye, no flush, nothing saved."""
-        self._process.kill()
+        self._kill()
         self._process.wait()
         self._close()
 
@@ -82,7 +89,7 @@ class Child:
             try:
                 self._process.wait(max(at_s - time.monotonic(), 0.1))
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                self._kill()
                 self._process.wait()
         self._close()
 
@@ -94,6 +101,12 @@ class Child:
         lines = self._stderr.read().decode("utf-8", "replace").splitlines()[-STDERR_LINES_SHOWN:]
         said = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
         return Unavailable(f"{self.name} {problem}; it {how}. The end of its log:\n{said}")
+
+    def _kill(self) -> None:
+        if self._is_group:
+            os.killpg(self._process.pid, signal.SIGKILL)  # it began a session, so the group has its number
+        else:
+            self._process.kill()
 
     def _read(self) -> None:
         assert self._process.stdout is not None

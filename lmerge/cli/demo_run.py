@@ -1,5 +1,9 @@
 """The run of `lmerge demo`: servers, replicas, subscriber, three murders, and the judge.
 
+A replica in Spark takes longer to start than the others, and the JVM's start takes what the machine has. So the clock
+waits for it, for some time: what is measured is then the merge. On a slow machine the replay begins without it, and it
+joins when it can. The output ends when the three others have ended theirs. How Spark fares changes no verdict.
+
 Called by `demo`. The main thread conducts: it looks at processes and counters ten times a second, kills, restarts,
 draws. A second thread does nothing but read the subscription into the ledger, so that the gaps which it measures
 are the stream's. Whatever happens, every process that was started has ended when `run_demo` returns.
@@ -24,7 +28,7 @@ from lmerge.cli.demo_observe import Observation, observe
 from lmerge.cli.demo_processes import END_S_MAX, READY_S_MAX
 from lmerge.cli.demo_servers import SERVERS, Servers
 from lmerge.cli.demo_verdict import Kill, Output, Verdict
-from lmerge.cli.demo_view import Scene, View
+from lmerge.cli.demo_view import Scene, View, count_of
 from lmerge.client import Subscriber
 from lmerge.client.follower import JOINED
 from lmerge.core.elements import INF, NEG_INF
@@ -32,12 +36,15 @@ from lmerge.errors import Unavailable
 from replicas.flights.flight import DAY
 from replicas.flights.replay import first_instant
 from replicas.flights.source import Days
+from replicas.flights.style import STYLES
 
 TICK_S = 0.1
 OBSERVE_S = 0.25  # between questions to the server; each costs it about a millisecond
 START_S = 0.3  # from the word "go" to the first element, so that all three hear it in time
 STUCK_S_MAX = 60.0  # no output for so long, on any machine, is a failure
 LOAD_S_MAX = 60.0  # the year takes 3 s on a free core
+SPARK_NEEDED_S_MAX = 600.0  # whoever says that it must be there has a reason to wait
+SPARK_S_MAX = 30.0  # a JVM, a session and a first batch take half of it on two free cores
 KILL_WINDOW_S = 2.0  # the stall "around a kill" is looked for in this time after it
 # At these parts of the way the winner is killed, and its next life starts: on a slow machine it loads for a while.
 KILLS = ((0.20, 0.34), (0.55, 0.68))
@@ -47,12 +54,16 @@ VICTIM = SERVERS - 1  # the first is asked how the merge fares
 
 
 class Options(NamedTuple):
-    """What to run. ``seconds``: of the replay, if the machine keeps up."""
+    """What to run. ``seconds``: of the replay, if the machine keeps up. ``without_spark``: why there is no replica in
+    Spark; empty if there is one. ``needs_spark``: it is waited for, and the demo fails without.
+    """
 
     days: Days
     seconds: float
     kills: int = len(KILLS)
     server_kills: int = 1
+    without_spark: str = ""
+    needs_spark: bool = False
 
     @property
     def speed(self) -> float:
@@ -71,6 +82,7 @@ class Race:
         self.news: list[tuple[float, str]] = []
         self.began_s = time.monotonic()
         self.observation = Observation()
+        self.spark_words = options.without_spark
         self._first = first_instant(options.days)
         self._next_observation_s = 0.0
         self._output_window: list[tuple[float, int]] = []
@@ -104,6 +116,7 @@ class Race:
             self._next_observation_s = now + OBSERVE_S
             self.look()
         self._act()
+        self._look_after_spark()
         if self.ledger.idle_s(now) > STUCK_S_MAX:
             raise Unavailable(f"no output for {STUCK_S_MAX:.0f} s at {self.progress:.0%} of the way")
 
@@ -162,6 +175,19 @@ class Race:
                 self.server_kills[i] = kill._replace(rejoined_s=self.elapsed_s)
                 self.tell(f"{kill.replica} has joined again")
 
+    def _look_after_spark(self) -> None:
+        """The one in Spark may have gone by itself: that is told."""
+        spark = self.fleet.spark
+        if spark is not None and spark.state == "gone" and not self.spark_words:
+            self.spark_words = f"the replica in Spark did not live: {spark.gone}"
+            self.tell("the replica in Spark has gone by itself; the others go on")
+
+    def spark_fared(self) -> str:
+        """What there is to say of the replica in Spark when all is over; empty if it took part as it should."""
+        spark = self.fleet.spark
+        has_come = spark is None or spark.totals.elements > 0
+        return self.spark_words or ("" if has_come else "the replica in Spark had not joined when the stream ended")
+
     def _kill(self) -> None:
         name, share = self.fleet.winner(spared={kill.replica for kill in self.kills})
         self.look()
@@ -181,8 +207,8 @@ def run_demo(options: Options, view: View) -> Verdict:
     total_began_s = time.monotonic()
     with _signals_as_exceptions(), tempfile.TemporaryDirectory(prefix="lmerge-demo-") as scratch:
         folder = Path(scratch)
-        servers = Servers(folder)
-        fleet = Fleet(servers.addresses, options.days, options.speed, folder)
+        servers = Servers(folder, closing=f"quorum:{len(STYLES)}")
+        fleet = Fleet(servers.addresses, options.days, options.speed, folder, spark=not options.without_spark)
         ledger = Ledger()
         gc.freeze()  # what is loaded by now stays: looking through it again and again would only pause the reader
         try:
@@ -208,24 +234,38 @@ def run_demo(options: Options, view: View) -> Verdict:
         options.server_kills,
         {name: replica.totals for name, replica in fleet.replicas.items()},
         seen.algorithm, seen.algorithm_reason, seen.policy, seen.engine, replay_s, time.monotonic() - total_began_s,
+        race.spark_fared(),
     )
 
 
 def _load(race: Race, view: View) -> None:
-    """All three replicas load the table; then the clock starts."""
-    race.tell("three replicas read the raw table")
+    """All replicas load the table, and Spark starts; then the clock starts."""
+    spark = race.fleet.spark
+    race.tell(f"{count_of(race.fleet.essential)} replicas read the raw table"
+              + ("; Spark starts for a fourth" if spark else ""))
+    if race.spark_words:
+        race.tell(race.spark_words)
     for name in race.fleet.replicas:
         race.fleet.launch(name)
-    deadline = time.monotonic() + LOAD_S_MAX
-    while any(replica.state != "loaded" for replica in race.fleet.replicas.values()):
+    began_s = time.monotonic()
+    patience_s = SPARK_NEEDED_S_MAX if race.options.needs_spark else SPARK_S_MAX
+    while True:
         race.fleet.listen()
         view.show(race.scene())
-        if time.monotonic() > deadline:
-            raise Unavailable(f"the replicas had not loaded the flights after {LOAD_S_MAX:.0f} s")
+        waited_s = time.monotonic() - began_s
+        if any(replica.state != "loaded" for replica in race.fleet.essential):
+            if waited_s > LOAD_S_MAX:
+                raise Unavailable(f"the replicas had not loaded the flights after {LOAD_S_MAX:.0f} s")
+        elif spark is None or spark.state in ("loaded", "gone") or waited_s > patience_s:
+            break
         time.sleep(TICK_S)
+    if race.options.needs_spark and spark is not None and spark.state != "loaded":
+        raise Unavailable(spark.gone or f"Spark has not started within {patience_s:.0f} s")
     loading_s = race.elapsed_s
     race.fleet.begin(time.time() + START_S)
     race.began_s = time.monotonic() + START_S
+    if spark is not None and spark.state == "loading":
+        race.tell(f"Spark has not started within {SPARK_S_MAX:.0f} s: its replica joins when it can")
     race.tell(f"loaded in {loading_s:.1f} s; the replay begins: {race.options.speed:.1f} days a second")
 
 

@@ -17,11 +17,14 @@ SERVERS = 2
 
 
 class Servers:
-    """``lmerge serve``, twice, on free ports. ``addresses``: all of them, as clients take them."""
+    """``lmerge serve``, twice, on free ports. ``addresses``: all of them, as clients take them. ``closing``: which
+    inputs must have ended for the output to end.
+    """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, closing: str = "all") -> None:
         """Raises Unavailable, with its log, if one does not start; none is left behind then."""
         self._folder = folder
+        self._closing = closing
         self._ports = [0] * SERVERS
         self._lives = [0] * SERVERS
         self._children: list[Child | None] = [None] * SERVERS
@@ -54,7 +57,7 @@ class Servers:
         self._ready(number).unlink(missing_ok=True)
         port = str(self._ports[number])
         arguments = ["serve", "--host", "127.0.0.1", "--port", port, "--http-port", "-1",
-                     "--ready-file", str(self._ready(number))]
+                     "--closing", self._closing, "--ready-file", str(self._ready(number))]
         name = f"server-{number + 1}-{self._lives[number]}"
         self._children[number] = Child(name, "lmerge", arguments, self._folder, bound=True)
 

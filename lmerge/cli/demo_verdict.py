@@ -73,7 +73,7 @@ class Output(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Everything that the demo found out."""
+    """Everything that the demo found out. ``spark``: what there is to say of the replica in Spark, if anything."""
 
     days: tuple[str, str]
     raw: RawCounts
@@ -91,6 +91,7 @@ class Verdict(NamedTuple):
     engine: str
     replay_s: float
     total_s: float
+    spark: str = ""
 
     def problems(self) -> list[str]:
         """What is not right; nothing if the verdict is good."""
@@ -161,6 +162,7 @@ class Verdict(NamedTuple):
                 name: {**totals._asdict(), "share": round(self.share(name), 4)}
                 for name, totals in self.replicas.items()
             },
+            "spark": self.spark,
             "output": {"inserts": self.output.inserts, "adjusts": self.output.adjusts, "stables": self.output.stables},
             "algorithm": self.algorithm,
             "algorithm_reason": self.algorithm_reason,

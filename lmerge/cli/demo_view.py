@@ -6,6 +6,7 @@ of it can be saved and tests can read it.
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import NamedTuple
@@ -24,9 +25,11 @@ from lmerge.core.elements import INF, NEG_INF
 
 STATE_STYLES = {
     "starting": "yellow", "loading": "yellow", "loaded": "yellow", "joining": "yellow", "joined": "green",
-    "killed": "bold red", "done": "dim",
+    "killed": "bold red", "gone": "bold red", "done": "dim",
 }
-REPLICA_STYLES = {"aggressive": "magenta", "conservative": "cyan", "open-ended": "yellow"}
+SPARK = "spark"  # the name of the replica in PySpark
+REPLICA_STYLES = {"aggressive": "magenta", "conservative": "cyan", "open-ended": "yellow", SPARK: "green"}
+NUMBERS = {3: "three", 4: "four"}
 NEWS_SHOWN = 8
 LINE_EVERY_S = 2.0  # plain output: often enough to follow, rarely enough for a CI log
 
@@ -127,9 +130,14 @@ def draw(scene: Scene) -> RenderableType:
     news = Text("\n").join(Text.assemble((f"{at_s:6.1f} s  ", "dim"), text) for at_s, text in scene.news[-NEWS_SHOWN:])
     return Panel(
         Group(head, Text(), _replica_table(scene), Text(), _output_lines(scene), Text(), news),
-        title="lmerge demo: three replicas, two servers, one stream", title_align="left", border_style="blue",
-        padding=(1, 2),
+        title=f"lmerge demo: {count_of(scene.replicas)} replicas, two servers, one stream", title_align="left",
+        border_style="blue", padding=(1, 2),
     )
+
+
+def count_of(things: Sized) -> str:
+    """How many, in words."""
+    return NUMBERS.get(len(things), str(len(things)))
 
 
 def _replica_table(scene: Scene) -> Table:
@@ -185,6 +193,7 @@ def draw_verdict(verdict: Verdict) -> RenderableType:
         (f"{v.stall.longest_ms:.0f} ms", f"longest output stall (median gap {v.stall.median_ms:.0f} ms)"),
         *((f"{kill.stall_ms:.0f} ms", _kill_text(kill)) for kill in v.all_kills),
         (f"{v.elements_in:,}", f"elements in, {v.output.elements:,} out, in {v.replay_s:.0f} s of replay"),
+        *([("", v.spark)] if v.spark else []),
     ):
         facts.add_row(number, text)
     problems = v.problems()
@@ -235,6 +244,7 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         *(f"{name}: {t.elements:,} elements in, {t.late:,} late, {v.share(name):.0%} of the output"
           for name, t in v.replicas.items()),
         f"output: {v.output.elements:,} elements in {v.replay_s:.0f} s",
+        *([v.spark] if v.spark else []),
         *v.output.first_contradictions,
     ]
     problems = v.problems()

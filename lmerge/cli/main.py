@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "detach": ("lmerge.cli.detach", "detach"),
     "release": ("lmerge.cli.detach", "release"),
     "relay": ("lmerge.cli.relay", "relay"),
+    "replica": ("lmerge.cli.replica", "app"),
     "checkpoint": ("lmerge.cli.checkpoint", "checkpoint"),
     "jumpstart": ("lmerge.cli.jumpstart", "jumpstart"),
     "replay": ("lmerge.cli.replay", "replay"),

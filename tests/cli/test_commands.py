@@ -68,7 +68,8 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize(
-    "command", ["", "demo", "serve", "publish", "subscribe", "tail", "status", "top", "replay", "tdb", "info"]
+    "command",
+    ["", "demo", "serve", "publish", "subscribe", "tail", "status", "top", "replica", "replay", "tdb", "info"],
 )
 def test_every_command_has_help(command: str) -> None:
     result = run(*command.split(), "--help")

@@ -118,6 +118,15 @@ def test_a_kill_that_did_not_take_place_is_not_right(judge: Judge, batches: list
     assert verdict_of(judge, ledger_of(batches), kills_planned=2).problems() == ["only 0 of 2 kills took place"]
 
 
+def test_how_the_replica_in_spark_fared_is_told_and_changes_no_verdict(judge: Judge, batches: list[Batch]) -> None:
+    words = "no replica in Spark: it needs PySpark, which is not installed"
+    verdict = verdict_of(judge, ledger_of(batches))._replace(spark=words)
+    assert verdict.is_good
+    assert verdict.as_json()["spark"] == words
+    assert words in verdict_lines(verdict)
+    assert "no replica in Spark" in rendered(draw_verdict(verdict))
+
+
 def test_no_flights_is_no_success() -> None:
     assert Comparison(0, 0, 0, 0, 0, 0).is_equal
     with Judge(DAY) as judge:
@@ -165,6 +174,7 @@ def rendered(drawing: RenderableType) -> str:
 
 def test_the_view_shows_rates_lag_share_and_state() -> None:
     text = rendered(draw(SCENE))
+    assert "three replicas, two servers" in text
     for shown in ("aggressive", "killed", "9,000", "81 ms", "60%", "survives 1 loss ", "15 Apr 2013", "SIGKILL"):
         assert shown in text
 

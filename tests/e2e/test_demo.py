@@ -17,7 +17,8 @@ import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
-COMMAND = [sys.executable, "-m", "lmerge", "demo", "--months", "2", "--days", "10"]
+# With Spark: tests/spark/test_replicas.py.
+COMMAND = [sys.executable, "-m", "lmerge", "demo", "--months", "2", "--days", "10", "--spark", "no"]
 
 
 @contextlib.contextmanager

@@ -1,0 +1,107 @@
+"""A new version of a Spark query takes over from the old one while a subscriber reads on: ``lmerge cutover``.
+
+v1 is the flights query in append mode, v2 the same in update mode: another plan, the same table. Both replay the same
+news, as far as a clock has come that the test sets.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_world import ThreadedWorld, threaded_world
+from spark_world import MERGE, recorded, table
+
+from lmerge.cli.demo_judge import Judge
+from lmerge.client import describe_merge
+from lmerge.core.elements import Insert
+from replicas.flights.flight import DAY, HOUR
+from replicas.flights.replay import ReplayClock, first_instant
+from replicas.flights.source import Days
+from replicas.spark import session
+from replicas.spark.__main__ import Progress, follow
+from replicas.spark.news import WATERMARK_DELAY, final_watermark, read_log, write_log
+from replicas.spark.plans import PLANS, publish
+from replicas.spark.source import FlightNews, write_clock
+
+DAYS = Days(date(2013, 2, 7), date(2013, 2, 10))
+INTERVAL = 3 * HOUR
+CUTOVER_S = 240.0
+
+
+@pytest.fixture
+def world() -> Iterator[ThreadedWorld]:
+    with threaded_world(divergence="alarm", certify_interval=INTERVAL) as world:
+        yield world
+
+
+class Replay:
+    """News up to a time, for queries that read them."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self._spark, self._folder, self._clock = spark, folder, folder / "clock.json"
+        self._log = write_log(folder, DAYS)
+        self.final = final_watermark(read_log(self._log))
+        spark.dataSource.register(FlightNews)
+
+    def comes_to(self, days: float) -> int:
+        """The clock shows this much after the beginning, and stands; a watermark that a batch will run with then."""
+        t = first_instant(DAYS) + round(days * DAY)
+        write_clock(self._clock, ReplayClock(time.time(), t, 1e-9))
+        return t - WATERMARK_DELAY
+
+    def query(self, plan: str, name: str, target: str) -> Any:
+        news = session.news(self._spark, self._log, self._clock, rows_max=2000)
+        writer = publish(PLANS[plan], news, target, MERGE, name)
+        return writer.option("checkpointLocation", str(self._folder / name)).start()
+
+
+def reaches(query: Any, watermark: int) -> None:
+    assert follow(query, threading.Event(), watermark, Progress("", is_shown=False))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_the_subscriber_sees_neither_gap_nor_duplicate(spark: Any, world: ThreadedWorld, tmp_path: Path) -> None:
+    """         v1 (append)   v2 (update)
+    2.5 days    says          -             lmerge cutover waits for v2
+    3.5 days    says          says          they are equal; v2 takes over, v1 is put out
+    the end     refused       says
+    """
+    replay = Replay(spark, tmp_path)
+    with recorded(world.target) as recorder:
+        early = replay.comes_to(2.5)
+        v1 = replay.query("append", "v1", world.target)
+        reaches(v1, early)
+        cutover = subprocess.Popen(
+            [sys.executable, "-m", "lmerge", "cutover", MERGE, "--from", "v1", "--to", "v2", "--intervals", "4",
+             "--timeout", str(CUTOVER_S), "--server", world.target],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        assert cutover.stdout is not None
+        assert cutover.stdout.readline().startswith("waiting")
+        v2 = replay.query("update", "v2", world.target)
+        late = replay.comes_to(3.5)
+        reaches(v2, late)
+        said, _ = cutover.communicate(timeout=CUTOVER_S + 60)
+        assert cutover.returncode == 0, said
+        stages = [line.split()[0] for line in said.splitlines()]
+        assert list(dict.fromkeys(stages)) == ["joined", "certifying", "leaving", "done"]
+        replay.comes_to(100)
+        reaches(v2, replay.final)
+        elements = recorder.until_stable(replay.final)
+        assert [status.replica for status in describe_merge(world.target, MERGE).inputs] == ["v2"]
+        v2.stop()
+    with pytest.raises(Exception, match="v2 has taken its place"):
+        v1.awaitTermination(CUTOVER_S)
+    with Judge(DAYS) as judge:
+        assert table(elements) == judge.events()
+    inserted = [(element.payload, element.vs) for element in elements if isinstance(element, Insert)]
+    assert len(set(inserted)) == len(inserted), "nothing was said anew"
