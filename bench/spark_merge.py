@@ -11,7 +11,6 @@ read and one write of Spark's map state for each node that changes.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from bench.core_r3 import WORDS, arrivals
 from bench.harness import Report, begin, timed
+from bench.rig.spark import session
 from lmerge.core.batch import AnyBatch
 from lmerge.core.engines import best
 from lmerge.core.merge import Merge
@@ -41,6 +41,7 @@ SPEC = Workload(events=600_000, live=100_000, inputs=2, batch_rows=100_000)
 QUICK = Workload(events=20_000, live=5_000, inputs=2, batch_rows=10_000)
 NODES = 20_000
 KINDS = ("insert", "adjust", "stable")
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 SCHEMA = "`order` long, kind string, payload binary, vs long, ve long, vold long"
 
 
@@ -60,25 +61,6 @@ class Nodes(StatefulProcessor):
 
     def close(self) -> None:
         pass
-
-
-def session(folder: Path) -> SparkSession:
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {
-        "spark.master": "local[2]", "spark.driver.memory": "1g", "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.showConsoleProgress": "false", "spark.local.dir": str(folder / "local"),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.sql.streaming.stateStore.providerClass":
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    }
-    builder = SparkSession.builder.appName("bench")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("OFF")
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    return spark
 
 
 def write_inputs(folder: Path, inputs: list[list[AnyBatch]]) -> list[int]:
@@ -176,7 +158,7 @@ def main() -> None:
         folder = Path(scratch)
         counts = write_inputs(folder, inputs)
         order = [(name, _columns(batch)) for name, batch in arrivals(inputs)]  # type: ignore[arg-type]
-        spark = session(folder)
+        spark = session(folder, spark_sql_streaming_stateStore_providerClass=ROCKSDB)
         try:
             core = report.add(f"the core alone, {best()}, one thread", [core_rate(order) for _ in range(repeats)],
                               "elements/s")

@@ -1,0 +1,215 @@
+"""Spark for the benchmarks: a session, what its batches took, and the least that a sink and a source in Python cost.
+
+Spark's Python workers import this module by its name; ``session`` sets PYTHONPATH so that they find it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from lmerge.spark.java import use_java
+
+ROOT = Path(__file__).parents[2]
+PROGRESS_MAX = 2_000  # batches of a query that Spark remembers
+_LOOK_S = 0.05
+# With no appender Spark takes its own configuration.
+_LOG = """
+rootLogger.level = off
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+"""
+# A plan that runs a few dozen times: compiling it well would take a machine of two cores longer than it saves.
+_STARTS_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+
+
+def session(folder: Path, *, starts_fast: bool = False, **more: str) -> SparkSession:
+    """A quiet session on two cores with its files in ``folder``; ``more``: settings, with _ for each dot.
+
+    Raises UsageError if there is no Java.
+    """
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    use_java()
+    log = folder / "log4j2.properties"
+    log.write_text(_LOG)
+    java = f"-Dlog4j2.configurationFile=file:{log} -Dderby.system.home={folder}"
+    settings = {
+        "spark.master": "local[2]", "spark.driver.memory": "1g", "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"{java} {_STARTS_FAST}" if starts_fast else java,
+        "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2", "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.streaming.numRecentProgressUpdates": str(PROGRESS_MAX),
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+    if starts_fast:
+        settings |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    builder = SparkSession.builder.appName("bench")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    warnings.filterwarnings("ignore", message=".*pandas")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    spark = builder.getOrCreate()
+    for source in (EmptySink, ReadySource):
+        spark.dataSource.register(source)
+    return spark
+
+
+# What a query's batches took, by Spark's own clock.
+
+
+def batches_of(query: Any) -> list[dict[str, Any]]:
+    """The progress of each batch that had rows, in order."""
+    return [one for one in query.recentProgress if one["numInputRows"] > 0]
+
+
+def run_to_end(writer: Any, checkpoint: Path) -> list[dict[str, Any]]:
+    """Run a query over all that is there. Raises what ended it."""
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return batches_of(query)
+
+
+def run_steadily(writer: Any, checkpoint: Path, trigger: str, count: int) -> list[dict[str, Any]]:
+    """Run a query until it has had ``count`` batches, one each ``trigger``. Raises what ended it."""
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime=trigger).start()
+    try:
+        while len(batches_of(query)) < count:
+            query.awaitTermination(_LOOK_S)
+    finally:
+        query.stop()
+    return batches_of(query)[:count]
+
+
+def batch_ms(batches: Sequence[dict[str, Any]]) -> list[float]:
+    """Milliseconds that each batch took, from its trigger to Spark's note that it is done."""
+    return [float(one["durationMs"]["triggerExecution"]) for one in batches]
+
+
+def rows_per_s(batches: Sequence[dict[str, Any]]) -> float:
+    """Rows a second while these batches ran."""
+    return float(sum(one["numInputRows"] for one in batches)) / sum(batch_ms(batches)) * 1e3
+
+
+# The least that a sink and a source in Python cost.
+
+
+class EmptySink(DataSource):
+    """A sink in Python that takes Arrow batches and throws them away."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "bench_empty"
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> EmptyWriter:  # noqa: N802  # Spark's name
+        return EmptyWriter()
+
+
+class EmptyWriter(DataSourceStreamArrowWriter):
+    """See ``EmptySink``."""
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
+        pass
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
+        pass
+
+
+class ReadySource(DataSource):
+    """A source in Python whose Arrow batches are ready: ``rows`` in all, ``rows_max`` of them a batch of the query."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "bench_ready"
+
+    def schema(self) -> str:
+        return "carrier string, flight bigint, delay double, minutes bigint, vs timestamp, ve timestamp"
+
+    def streamReader(self, schema: Any) -> ReadyReader:  # noqa: N802  # Spark's name
+        return ReadyReader(int(self.options["rows"]), int(self.options["rows_max"]))
+
+
+class Stretch(InputPartition):
+    """Rows by number."""
+
+    def __init__(self, first: int, end: int) -> None:
+        super().__init__(None)
+        self.first, self.end = first, end
+
+
+class ReadyReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """See ``ReadySource``; offsets are numbers of rows."""
+
+    def __init__(self, rows: int, rows_max: int) -> None:
+        self._rows, self._rows_max = rows, rows_max
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name, as those below
+        return {"row": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._rows_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        pass
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        rows = self._rows if isinstance(limit, ReadAllAvailable) else self._rows_max
+        return {"row": min(self._rows, start["row"] + rows)}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        middle = (start["row"] + end["row"]) // 2
+        return [Stretch(start["row"], middle), Stretch(middle, end["row"])]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, Stretch)
+        batch = _ready_batch()
+        for at in range(partition.first, partition.end, batch.num_rows):
+            yield batch.slice(0, min(batch.num_rows, partition.end - at))
+
+
+@lru_cache
+def _ready_batch(rows: int = 10_000) -> Any:
+    times = pa.array(range(rows)).cast(pa.timestamp("us", "UTC"))
+    return pa.record_batch({**small_columns(range(rows)), "vs": times, "ve": times})
+
+
+def small_columns(numbers: Sequence[int]) -> dict[str, Any]:
+    """Rows of four small columns, a flight's, one for each number; as ``SMALL`` says."""
+    codes = ("UA", "AA", "DL", "B6", "WN", "EV", "MQ", "US")
+    make: Callable[..., Any] = pa.array
+    return {
+        "carrier": make([codes[number % 8] for number in numbers]),
+        "flight": make([number % 8_500 for number in numbers], pa.int64()),
+        "delay": make([float(number * 7 % 331 - 30) for number in numbers]),
+        "minutes": make([number * 13 % 600 for number in numbers], pa.int64()),
+    }
+
+
+SMALL = {"carrier": "string?", "flight": "int?", "delay": "float?", "minutes": "int?"}

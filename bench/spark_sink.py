@@ -1,0 +1,240 @@
+"""What does publishing cost a Spark query: milliseconds a micro-batch, and how many rows a second does the sink take?
+
+One session of ``local[2]``, one ``lmerge serve`` and, for the rows a second, a subscriber that counts, all on one
+machine of 2 cores. Each figure stands beside two others of the same run, in turns: ``noop``, Spark's own sink that does
+nothing, and a sink in Python that does nothing, which is what Spark asks for any sink in Python.
+
+Added cost: 1,000 rows a batch, two tasks, one batch each 500 ms; from the trigger to Spark's note that the batch is
+done, so with the servers' word that they have merged it. Left out: the first batches of a query, in which workers
+start.
+
+Throughput: Parquet files of rows with four small columns and a lifetime (mode ``append`` of ``lmerge.spark.publish``),
+and of elements with 24-byte payloads (``format("lmerge")``), two files and 400,000 rows a batch, as fast as they go.
+Counted: all batches but the first two, by Spark's clock, in which a batch is done when a server has merged it; and the
+subscriber must have every row. Targets: <= 50 ms more than noop; >= 300,000 rows/s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
+
+from bench.harness import Measured, Panel, Report, begin, plot
+from bench.load import server, start
+from bench.rig.spark import batch_ms, rows_per_s, run_steadily, run_to_end, session, small_columns
+from lmerge.spark import publish, register
+
+ADDED_MS, ROWS_PER_S = 50.0, 300_000
+MERGE = "bench"
+TRIGGER = "500 milliseconds"
+STARTS = 5  # batches in which workers start
+STEP_US = 25  # between rows
+LIFE_US = 1_000_000
+NOOP, EMPTY = "noop", "a sink in Python that does nothing"
+APPEND, ELEMENTS = "publish, append", "format(lmerge), elements"
+
+
+class Size(NamedTuple):
+    """``rounds`` of ``batches`` for the added cost; ``repeats`` of ``files`` pairs of files, with ``rows`` each."""
+
+    rounds: int
+    batches: int
+    repeats: int
+    files: int
+    rows: int
+
+
+FULL = Size(rounds=5, batches=25, repeats=5, files=14, rows=200_000)
+QUICK = Size(rounds=1, batches=10, repeats=1, files=5, rows=50_000)
+
+
+# Milliseconds a micro-batch.
+
+
+def small_batches(spark: Any) -> Any:
+    """The same rows for every sink: 1,000 a batch, a second of event time apart."""
+    rows = spark.readStream.format("rate-micro-batch").options(
+        rowsPerBatch=1_000, numPartitions=2, advanceMillisPerBatch=1_000).load()
+    timed = rows.withWatermark("timestamp", "1 second")
+    return timed.selectExpr("value", "timestamp", "timestamp + INTERVAL 2 SECONDS AS until")
+
+
+def publishing(rows: Any, servers: str, merge: str) -> Any:
+    """A writer of small batches."""
+    return publish(rows, servers=servers, merge=merge, replica="a", vs="timestamp", ve="until", late="drop")
+
+
+def added_cost(report: Report, spark: Any, folder: Path, size: Size) -> Panel:
+    """Every sink in every round; the cost is the difference of a round's medians."""
+    panel = Panel("1,000 rows a batch, one each 500 ms", "batch", "ms from trigger to commit", is_plain=True)
+    took: dict[str, list[list[float]]] = {NOOP: [], APPEND: [], EMPTY: []}
+    with server() as target:
+        for at in range(size.rounds):
+            writers: dict[str, Callable[[], Any]] = {
+                NOOP: lambda: plain(small_batches(spark), "noop"),
+                APPEND: lambda at=at: publishing(small_batches(spark), target, f"small{at}"),  # type: ignore[misc]
+                EMPTY: lambda: plain(small_batches(spark), "bench_empty"),
+            }
+            for number, (name, writer) in enumerate(writers.items()):
+                checkpoint = folder / f"small-{at}-{number}"
+                took[name].append(batch_ms(
+                    run_steadily(writer(), checkpoint, TRIGGER, STARTS + size.batches))[STARTS:])
+                shutil.rmtree(checkpoint)
+    for name, rounds in took.items():
+        report.add(f"a batch of 1,000 rows: {name}", [median(values) for values in rounds], "ms")
+        for at, value in enumerate(value for values in rounds for value in values):
+            panel.add(name, at, Measured(name, [value], "ms"))
+    for name in (EMPTY, APPEND):  # the last one is judged
+        added = [median(mine) - median(noop) for mine, noop in zip(took[name], took[NOOP])]
+        row = report.add(f"added to noop: {name}", added, "ms")
+    report.note(f"target added cost <= {ADDED_MS:g} ms: {'reached' if row.median <= ADDED_MS else 'MISSED'} "
+                f"({row.median:.0f} ms)")
+    return panel
+
+
+# Rows a second.
+
+
+def write_files(folder: Path, size: Size) -> tuple[Path, Path]:
+    """The same events as rows with columns, and as elements, with a stable at the end of each batch."""
+    rows, elements = folder / "rows", folder / "elements"
+    rows.mkdir()
+    elements.mkdir()
+    for number in range(2 * size.files):
+        numbers = range(number * size.rows, (number + 1) * size.rows)
+        vs = pa.array([at * STEP_US for at in numbers], pa.int64())
+        ve = pa.array([at * STEP_US + LIFE_US for at in numbers], pa.int64())
+        times = {name: column.cast(pa.timestamp("us", "UTC")) for name, column in (("ts", vs), ("until", ve))}
+        pq.write_table(pa.table({**small_columns(numbers), **times}), rows / f"{number:04}.parquet")
+        said = pa.table({
+            "kind": ["insert"] * size.rows, "payload": pa.array([b"%024d" % at for at in numbers]), "vs": vs, "ve": ve,
+        })
+        if number % 2:
+            stable = {"kind": ["stable"], "payload": [None], "vs": [numbers.stop * STEP_US], "ve": [None]}
+            said = pa.concat_tables([said, pa.table(stable, schema=said.schema)])
+        pq.write_table(said, elements / f"{number:04}.parquet")
+    return rows, elements
+
+
+def stream(spark: Any, folder: Path, schema: str) -> Any:
+    """Two files a batch."""
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 2).parquet(str(folder))
+
+
+def rows_of(spark: Any, folder: Path) -> Any:
+    """The rows with their event time."""
+    columns = "carrier string, flight bigint, delay double, minutes bigint, ts timestamp, until timestamp"
+    return stream(spark, folder, columns).withWatermark("ts", "0 seconds")
+
+
+def elements_of(spark: Any, folder: Path) -> Any:
+    """The elements as they are."""
+    return stream(spark, folder, "kind string, payload binary, vs bigint, ve bigint")
+
+
+def appended(spark: Any, folder: Path, target: str) -> Any:
+    """A writer of the rows."""
+    rows = rows_of(spark, folder)
+    return publish(rows, servers=target, merge=MERGE, replica="a", vs="ts", ve="until", late="drop")
+
+
+def said(spark: Any, folder: Path, target: str) -> Any:
+    """A writer of the elements."""
+    options = {"servers": target, "merge": MERGE, "replica": "a", "properties": "insert-only,key"}
+    return elements_of(spark, folder).writeStream.format("lmerge").options(**options)
+
+
+def plain(rows: Any, sink: str) -> Any:
+    """A writer to a sink without options."""
+    return rows.writeStream.format(sink)
+
+
+def rate(writer: Any, folder: Path, size: Size) -> float:
+    """Rows a second of all batches but the first two."""
+    with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
+        batches = run_to_end(writer, Path(checkpoint))
+    assert len(batches) == size.files, len(batches)
+    return rows_per_s(batches[2:])
+
+
+def merged_rate(writer: Callable[[str], Any], folder: Path, size: Size) -> float:
+    """The same into a merge of its own, with a subscriber that counts."""
+    with server() as target:
+        counter = start(target, MERGE, 2 * size.files * size.rows, module="bench.rig.counter")
+        try:
+            told = _line(counter)
+            assert told == "ready\n", told
+            rows = rate(writer(target), folder, size)
+            told = json.loads(_line(counter))
+            assert told["inserts"] == 2 * size.files * size.rows, told
+        finally:
+            counter.kill()
+            counter.wait()
+    return rows
+
+
+def _line(process: subprocess.Popen[str]) -> Any:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def throughput(report: Report, spark: Any, folder: Path, size: Size) -> Panel:
+    """Every sink in every repeat."""
+    rows, elements = write_files(folder, size)
+    works: dict[str, Callable[[], float]] = {
+        f"{NOOP}, rows": lambda: rate(plain(rows_of(spark, rows), "noop"), folder, size),
+        f"{EMPTY}, rows": lambda: rate(plain(rows_of(spark, rows), "bench_empty"), folder, size),
+        APPEND: lambda: merged_rate(lambda target: appended(spark, rows, target), folder, size),
+        f"{NOOP}, elements": lambda: rate(plain(elements_of(spark, elements), "noop"), folder, size),
+        f"{EMPTY}, elements": lambda: rate(plain(elements_of(spark, elements), "bench_empty"), folder, size),
+        ELEMENTS: lambda: merged_rate(lambda target: said(spark, elements, target), folder, size),
+    }
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(size.repeats):
+        for name, work in works.items():
+            found[name].append(work())
+    panel = Panel("400,000 rows a batch", "repeat", "rows/s", log="y")
+    for name, values in found.items():
+        panel.add_repeats(name, report.add(name, values, "rows/s"))
+    for name in (APPEND, ELEMENTS):
+        reached = median(found[name])
+        report.note(f"target {ROWS_PER_S:,} rows/s, {name}: {'reached' if reached >= ROWS_PER_S else 'MISSED'} "
+                    f"({reached:,.0f})")
+    return panel
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.spark_sink")
+    parser.add_argument("--quick", action="store_true", help="small; nothing is written")
+    parser.add_argument("--part", choices=("cost", "throughput"), help="only this; nothing is written")
+    options = parser.parse_args()
+    size = QUICK if options.quick else FULL
+    report = begin((__doc__ or "").splitlines()[0])
+    report.note(f"pyspark {pyspark.__version__}, pyarrow {pa.__version__}")
+    with tempfile.TemporaryDirectory(prefix="lmerge-bench-", ignore_cleanup_errors=True) as scratch:
+        folder = Path(scratch)
+        spark = session(folder)
+        register(spark)
+        try:
+            panels = [work(report, spark, folder, size) for part, work in
+                      (("cost", added_cost), ("throughput", throughput)) if options.part in (None, part)]
+        finally:
+            spark.stop()
+    if not (options.quick or options.part):
+        report.save("spark_sink")
+        plot("spark_sink", "A Spark query that publishes, 2 cores for all", panels)
+
+
+if __name__ == "__main__":
+    main()
