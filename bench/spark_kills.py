@@ -41,7 +41,6 @@ MOMENT = "at a random moment"
 KINDS = (MOMENT, *PLACES)
 PAUSE_S = (0.5, 1.5)  # from everybody's joining to the next kill
 WINDOW_S = 3 * EVERY_MS / 1e3  # what is looked at after one
-CONTROLS_PER_KILL = 2
 ALONE = "one job alone, until its output goes on"
 
 
@@ -53,14 +52,13 @@ class Killer:
         self.faults: list[Fault] = []
 
     def run(self, kills: int) -> None:
-        """So many kills, of each kind in turn, with controls between them. Raises RuntimeError if somebody does not
+        """So many kills, of each kind in turn, with a control before each. Raises RuntimeError if somebody does not
         come back.
         """
         for at in range(kills):
-            for _ in range(CONTROLS_PER_KILL):
-                self.fleet.listen(self.random.uniform(*PAUSE_S))
-                self.faults.append(Fault(CONTROL, "", time.monotonic()))
-                self.fleet.listen(WINDOW_S)
+            self.fleet.listen(self.random.uniform(*PAUSE_S))
+            self.faults.append(Fault(CONTROL, "", time.monotonic()))
+            self.fleet.listen(WINDOW_S)
             self.fleet.listen(self.random.uniform(*PAUSE_S))
             self.kill(KINDS[at % len(KINDS)])
             fault = self.faults[-1]
