@@ -36,6 +36,19 @@ _TEMPORARY: Final = ".tmp-"  # in a name: what a writer that died has left
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
 
 
+def file_system(uri: str) -> tuple[fs.FileSystem, str]:
+    """Where a path or URI leads, as Spark writes it (``file:/x``, ``s3a://``), and the path there. Raises OSError and
+    ValueError.
+    """
+    scheme, colon, rest = uri.partition(":")
+    if not colon or len(scheme) < 2 or "/" in scheme:
+        return fs.LocalFileSystem(), os.path.abspath(uri)
+    if scheme == "file":
+        return fs.LocalFileSystem(), "/" + rest.strip("/")
+    filesystem, path = fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}:{rest}")
+    return filesystem, path.rstrip("/")
+
+
 class SpoolFiles:
     """The files below one folder. ``root`` is a path of ``filesystem``, without a slash at its end."""
 
@@ -46,17 +59,11 @@ class SpoolFiles:
 
     @classmethod
     def at(cls, uri: str) -> SpoolFiles:
-        """The folder that a path or URI names, as Spark writes it (``file:/x``, ``s3a://``). Raises UsageError."""
-        scheme, colon, rest = uri.partition(":")
-        if not colon or len(scheme) < 2 or "/" in scheme:
-            return cls(fs.LocalFileSystem(), os.path.abspath(uri))
-        if scheme == "file":
-            return cls(fs.LocalFileSystem(), "/" + rest.lstrip("/"))
+        """The folder that a path or URI names, as Spark writes it. Raises UsageError."""
         try:
-            filesystem, path = fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}:{rest}")
+            return cls(*file_system(uri))
         except (OSError, ValueError) as problem:
             raise UsageError(f"cannot use {uri!r} as a spool: {problem}") from problem
-        return cls(filesystem, path)
 
     def path(self, name: str) -> str:
         """Where the file is, for people and the file system."""

@@ -60,23 +60,13 @@ def _metadata(text: str, checkpoint: str, batch: int) -> dict[str, Any]:
 def _read(checkpoint: str, name: str) -> str:
     """A file of the checkpoint. Raises UsageError."""
     try:
-        from pyarrow import fs
+        from lmerge.spark.spool_files import file_system
     except ImportError:
         raise UsageError("the checkpoint is read with pyarrow: pip install 'lmerge[spark]'") from None
     try:
-        files, path = file_system(checkpoint, fs)
+        files, path = file_system(checkpoint)
         with files.open_input_stream(f"{path}/{name}") as file:
             return bytes(file.read(_LOG_BYTES_MAX)).decode()
     except (OSError, ValueError) as problem:
         own = "" if ":" in checkpoint else "; a path is of this machine's own files, others are said as a URI"
         raise UsageError(f"cannot read {name} of the checkpoint {checkpoint}: {problem}{own}") from None
-
-
-def file_system(uri: str, fs: Any) -> tuple[Any, str]:
-    """pyarrow's file system of a URI or a local path, and the path in it. Raises ValueError and OSError."""
-    if "://" not in uri and not uri.startswith("file:"):
-        return fs.LocalFileSystem(), uri.rstrip("/")
-    if uri.startswith("file:"):
-        uri = "file:///" + uri.removeprefix("file:").lstrip("/")
-    files, path = fs.FileSystem.from_uri(uri)
-    return files, path.rstrip("/")

@@ -35,12 +35,7 @@ from lmerge.spark.manifest import Base, Manifest, Part
 from lmerge.spark.retention import Cut, cut_of
 from lmerge.spark.said import forget_cached
 from lmerge.spark.spool import Spool
-from lmerge.spark.spool_files import SpoolFiles
-
-
-@pytest.fixture(autouse=True)
-def _new_worker() -> None:
-    forget_cached()
+from lmerge.spark.spool_files import SpoolFiles, file_system
 
 
 @pytest.fixture
@@ -151,6 +146,11 @@ def test_parts_are_said_in_order_of_partition(tmp_path: Path) -> None:
 def test_a_place_is_a_path_or_a_uri(tmp_path: Path, form: str) -> None:
     say(Spool(form.format(tmp_path)), 0, [Insert(b"a", 1, 5)])
     assert events_of(Spool(str(tmp_path)).live_before(1)) == [Event(1, b"a", 5)]
+
+
+def test_a_place_is_found_however_spark_writes_it() -> None:
+    for uri in ("/a%20b/c", "file:/a%20b/c", "file:///a%20b/c/"):  # Hadoop's paths are taken as they stand
+        assert file_system(uri)[1] == "/a%20b/c"
 
 
 def test_a_place_that_no_file_system_knows_is_refused() -> None:
