@@ -16,6 +16,7 @@ import pytest
 
 from lmerge.errors import UsageError
 from lmerge.spark.java import use_java
+from lmerge.spark.said import forget_cached
 
 HERE = Path(__file__).parent
 for folder in (HERE, HERE.parent / "client", HERE.parent / "service"):
@@ -23,6 +24,12 @@ for folder in (HERE, HERE.parent / "client", HERE.parent / "service"):
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True)
+def _new_worker() -> None:
+    """Nothing of the test before is remembered in this process."""
+    forget_cached()
 
 
 def _demanded(problem: str) -> None:

@@ -41,11 +41,6 @@ SETTINGS = settings(
 )
 
 
-@pytest.fixture(autouse=True)
-def _new_worker() -> None:
-    forget_cached()
-
-
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """States are written whole, and batches put together, as soon as may be."""

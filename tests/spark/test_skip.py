@@ -34,14 +34,8 @@ from lmerge.spark.committer import Commit, Committer, seed_of
 from lmerge.spark.elements import RowPlan
 from lmerge.spark.manifest import Manifest
 from lmerge.spark.options import SinkOptions, schema_text
-from lmerge.spark.said import Said, forget_cached
+from lmerge.spark.said import Said
 from lmerge.spark.spool import Spool
-
-
-@pytest.fixture(autouse=True)
-def _new_worker() -> None:
-    forget_cached()
-
 
 # What a batch leaves out.
 
