@@ -28,7 +28,7 @@ from typing import Any
 from bench.feedback import EXPENSIVE_US, round_us
 from bench.harness import Measured, Panel, begin, plot
 from bench.rig.fleet import serve
-from bench.rig.spark import session
+from bench.rig.spark import scratch_session
 from lmerge import Publisher, Subscriber
 from lmerge.client import describe_merge
 from lmerge.core.batch import BatchBuilder
@@ -226,19 +226,15 @@ def main() -> None:
     )
     panel = Panel("events behind the query's stable point", "s", "thousands of events")
     rows = {}
-    with tempfile.TemporaryDirectory(prefix="lmerge-feedback-", ignore_cleanup_errors=True) as scratch:
-        spark = session(Path(scratch))
-        try:
-            warm = Stream(2, 200, rounds)
-            run(spark, RUNS[0], warm, warm.events())
-            for name in RUNS:
-                runs = [run(spark, name, stream, expected) for _ in range(1 if quick else REPEATS)]
-                rows[name] = report.add(name, [found.seconds for found in runs], "s")
-                right = all(found.is_right for found in runs)
-                report.note(f"{name}: output {'as expected' if right else 'WRONG'}; load {os.getloadavg()[0]:.1f}")
-                add_curve(panel, name, runs[0])
-        finally:
-            spark.stop()
+    with scratch_session() as (spark, _):
+        warm = Stream(2, 200, rounds)
+        run(spark, RUNS[0], warm, warm.events())
+        for name in RUNS:
+            runs = [run(spark, name, stream, expected) for _ in range(1 if quick else REPEATS)]
+            rows[name] = report.add(name, [found.seconds for found in runs], "s")
+            right = all(found.is_right for found in runs)
+            report.note(f"{name}: output {'as expected' if right else 'WRONG'}; load {os.getloadavg()[0]:.1f}")
+            add_curve(panel, name, runs[0])
     without, with_it = (rows[name].median for name in RUNS)
     verdict = "reached" if without / with_it >= TARGET else "MISSED"
     report.note(f"target {TARGET:g} times sooner: {verdict} ({without / with_it:.1f} times)")

@@ -27,7 +27,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from bench.core_r3 import WORDS, arrivals
 from bench.harness import Report, begin, timed
-from bench.rig.spark import session
+from bench.rig.spark import scratch_session
 from lmerge.core.batch import AnyBatch
 from lmerge.core.engines import best
 from lmerge.core.merge import Merge
@@ -154,21 +154,16 @@ def main() -> None:
     warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
     report = begin((__doc__ or "").splitlines()[0])
     inputs: list[list[AnyBatch]] = [list(batches) for batches in workload(spec)]
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
+    with scratch_session(spark_sql_streaming_stateStore_providerClass=ROCKSDB) as (spark, folder):
         counts = write_inputs(folder, inputs)
         order = [(name, _columns(batch)) for name, batch in arrivals(inputs)]  # type: ignore[arg-type]
-        spark = session(folder, spark_sql_streaming_stateStore_providerClass=ROCKSDB)
-        try:
-            core = report.add(f"the core alone, {best()}, one thread", [core_rate(order) for _ in range(repeats)],
-                              "elements/s")
-            for shards in SHARDS:
-                rates = [spark_rate(spark, folder, spec.inputs, counts, shards) for _ in range(repeats)]
-                row = report.add(f"Spark, 2 cores, {shards} shards", rates, "elements/s")
-                report.note(f"{shards} shards / the core alone = {row.median / core.median:.3f}")
-            measure_state(report, spark, folder, order)
-        finally:
-            spark.stop()
+        core = report.add(f"the core alone, {best()}, one thread", [core_rate(order) for _ in range(repeats)],
+                          "elements/s")
+        for shards in SHARDS:
+            rates = [spark_rate(spark, folder, spec.inputs, counts, shards) for _ in range(repeats)]
+            row = report.add(f"Spark, 2 cores, {shards} shards", rates, "elements/s")
+            report.note(f"{shards} shards / the core alone = {row.median / core.median:.3f}")
+        measure_state(report, spark, folder, order)
     if not quick:
         report.save("spark_merge")
 

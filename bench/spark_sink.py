@@ -32,7 +32,7 @@ import pyspark
 
 from bench.harness import Measured, Panel, Report, begin, plot
 from bench.load import server, start
-from bench.rig.spark import batch_ms, rows_per_s, run_steadily, run_to_end, session, small_columns
+from bench.rig.spark import batch_ms, by_turns, rows_per_s, run_steadily, run_to_end, scratch_session, small_columns
 from lmerge.spark import publish, register
 
 ADDED_MS, ROWS_PER_S = 50.0, 300_000
@@ -200,10 +200,7 @@ def throughput(report: Report, spark: Any, folder: Path, size: Size) -> Panel:
         f"{EMPTY}, elements": lambda: rate(plain(elements_of(spark, elements), "bench_empty"), folder, size),
         ELEMENTS: lambda: merged_rate(lambda target: said(spark, elements, target), folder, size),
     }
-    found: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(size.repeats):
-        for name, work in works.items():
-            found[name].append(work())
+    found = by_turns(works, size.repeats)
     panel = Panel("400,000 rows a batch", "repeat", "rows/s", log="y")
     for name, values in found.items():
         panel.add_repeats(name, report.add(name, values, "rows/s"))
@@ -222,15 +219,10 @@ def main() -> None:
     size = QUICK if options.quick else FULL
     report = begin((__doc__ or "").splitlines()[0])
     report.note(f"pyspark {pyspark.__version__}, pyarrow {pa.__version__}")
-    with tempfile.TemporaryDirectory(prefix="lmerge-bench-", ignore_cleanup_errors=True) as scratch:
-        folder = Path(scratch)
-        spark = session(folder)
+    with scratch_session() as (spark, folder):
         register(spark)
-        try:
-            panels = [work(report, spark, folder, size) for part, work in
-                      (("cost", added_cost), ("throughput", throughput)) if options.part in (None, part)]
-        finally:
-            spark.stop()
+        panels = [work(report, spark, folder, size) for part, work in
+                  (("cost", added_cost), ("throughput", throughput)) if options.part in (None, part)]
     if not (options.quick or options.part):
         report.save("spark_sink")
         plot("spark_sink", "A Spark query that publishes, 2 cores for all", panels)

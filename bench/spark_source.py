@@ -11,7 +11,6 @@ rows/s.
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -23,7 +22,7 @@ import pyspark
 
 from bench.harness import Panel, Report, begin, plot
 from bench.load import server
-from bench.rig.spark import SMALL, rows_per_s, run_to_end, session, small_columns
+from bench.rig.spark import SMALL, by_turns, rows_per_s, run_to_end, scratch_session, small_columns
 from lmerge.client import Publisher
 from lmerge.spark import register
 from lmerge.spark.envelope_rows import ENVELOPES, FINAL
@@ -112,10 +111,7 @@ def measure(report: Report, spark: Any, folder: Path, size: Size) -> Panel:
             PARQUET: lambda: rate(from_parquet(spark, folder / "files")), READY: lambda: rate(from_ready(spark, size)),
             **{name: lambda name=name: rate(from_merge(spark, target, name, size)) for name in ENVELOPES},
         }
-        found: dict[str, list[float]] = {name: [] for name in works}
-        for _ in range(size.repeats):
-            for name, work in works.items():
-                found[name].append(work())
+        found = by_turns(works, size.repeats)
     panel = Panel(f"{size.rows_max:,} rows a batch, into noop", "repeat", "rows/s", log="y")
     for name, values in found.items():
         label = f"lmerge, {name}" if name in ENVELOPES else name
@@ -130,14 +126,9 @@ def main() -> None:
     size = QUICK if options.quick else FULL
     report = begin((__doc__ or "").splitlines()[0])
     report.note(f"pyspark {pyspark.__version__}, pyarrow {pa.__version__}")
-    with tempfile.TemporaryDirectory(prefix="lmerge-bench-", ignore_cleanup_errors=True) as scratch:
-        folder = Path(scratch)
-        spark = session(folder)
+    with scratch_session() as (spark, folder):
         register(spark)
-        try:
-            panel = measure(report, spark, folder, size)
-        finally:
-            spark.stop()
+        panel = measure(report, spark, folder, size)
     reached = next(row.median for row in report.rows if row.name == f"lmerge, {FINAL}")
     verdict = "reached" if reached >= ROWS_PER_S else "MISSED"
     report.note(f"target {ROWS_PER_S:,} rows/s, final: {verdict} ({reached:,.0f})")

@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,26 @@ def session(folder: Path, *, starts_fast: bool = False, **more: str) -> SparkSes
     for source in (EmptySink, ReadySource):
         spark.dataSource.register(source)
     return spark
+
+
+@contextmanager
+def scratch_session(**more: str) -> Iterator[tuple[SparkSession, Path]]:
+    """A session, and a folder for its files and others, both for as long as it lasts; ``more``: as for ``session``."""
+    with tempfile.TemporaryDirectory(prefix="lmerge-bench-", ignore_cleanup_errors=True) as scratch:
+        spark = session(Path(scratch), **more)
+        try:
+            yield spark, Path(scratch)
+        finally:
+            spark.stop()
+
+
+def by_turns(works: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
+    """What each of them gave, all of them in every repeat: what slows the machine down for a while slows all."""
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            found[name].append(work())
+    return found
 
 
 # What a query's batches took, by Spark's own clock.
