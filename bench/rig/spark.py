@@ -32,6 +32,7 @@ from lmerge.spark.java import use_java
 ROOT = Path(__file__).parents[2]
 PROGRESS_MAX = 2_000  # batches of a query that Spark remembers
 _LOOK_S = 0.05
+SOCKETS = "spark.python.unix.domain.socket.enabled"  # see docs/spark.md, What a batch costs
 # With no appender Spark takes its own configuration.
 _LOG = """
 rootLogger.level = off
@@ -45,7 +46,8 @@ _STARTS_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 def session(folder: Path, *, starts_fast: bool = False, **more: str) -> SparkSession:
-    """A quiet session on two cores with its files in ``folder``; ``more``: settings, with _ for each dot.
+    """A quiet session on two cores with its files in ``folder``, set as docs/spark.md says; ``more``: settings, with _
+    for each dot.
 
     Raises UsageError if there is no Java.
     """
@@ -63,7 +65,7 @@ def session(folder: Path, *, starts_fast: bool = False, **more: str) -> SparkSes
         "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2", "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.streaming.numRecentProgressUpdates": str(PROGRESS_MAX),
+        "spark.sql.streaming.numRecentProgressUpdates": str(PROGRESS_MAX), SOCKETS: "true",
         **{name.replace("_", "."): value for name, value in more.items()},
     }
     if starts_fast:

@@ -44,6 +44,7 @@ from lmerge.spark.elements import RowPlan
 from lmerge.spark.options import BATCH, ELEMENTS, QUERY, RAW, RUN, SinkOptions, schema_of_text, sink_options
 from lmerge.spark.spool import Part, Spool
 from lmerge.spark.watermark import query_id
+from lmerge.spark.workers import freeze_loaded
 from lmerge.spark.written import write_rows
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
         self.options: SinkOptions = sink_options(options)
         self.said = {word: options[word] for word in (QUERY, RUN, BATCH) if word in options}
         self.plan = row_plan(self.options, schema)
+        freeze_loaded()
 
     def write(self, iterator: Iterator[Any]) -> Written:
         """Write one partition's rows. Raises LmergeError, naming batch and partition, if they cannot be published."""
@@ -121,6 +123,7 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
             where = f"partition {task.partition} of batch {task.batch} of {options}"
             raise in_words(type(error), f"cannot write {where}: {error}") from error
         tally = written.tally
+        freeze_loaded()
         return Written(task.query, task.run, written.part, written.stable, holders, tally.late, tally.first_late)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name

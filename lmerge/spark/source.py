@@ -50,6 +50,7 @@ from lmerge.spark.read_options import (
 )
 from lmerge.spark.reading import PAUSE_S, Slice, slice_tables
 from lmerge.spark.skipping import skipped_until
+from lmerge.spark.workers import freeze_loaded
 from lmerge.wire.schema import Schema
 from lmerge.wire.token import format_token, parse_token
 
@@ -212,6 +213,7 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """In an executor: the rows of one task."""
         assert isinstance(partition, Task)
+        freeze_loaded()
         return partition.batches(stream_options(partition.given))
 
     def stop(self) -> None:
@@ -309,6 +311,7 @@ class LmergeBatchReader(DataSourceReader):
         """In an executor: the rows of one task."""
         if not isinstance(partition, Task):
             return iter(())  # Spark makes one task where there is none
+        freeze_loaded()
         return partition.batches(batch_options(partition.given))
 
 

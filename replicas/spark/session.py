@@ -135,6 +135,8 @@ def _settings(folder: Path, threads: int) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": java,
         "spark.local.dir": str(folder / "local"),
+        # Over TCP a small batch waits 40 ms for the loopback's delayed answer, in each task.
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
