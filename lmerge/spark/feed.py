@@ -126,7 +126,7 @@ class Feed:
                 with self._changed:
                     before = self._tally.stable_point
                     self._tally.add(batch)
-                    if self._tally.stable_point > before:
+                    if self._tally.stable_point > before or self._is_full():
                         self._changed.notify_all()
                     while self._is_full() and not self._is_closed:
                         self._changed.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -325,6 +326,26 @@ def test_a_driver_that_holds_enough_waits_for_the_query(readers: Any) -> None:
             start = end
         assert sorted(read) == events
         assert reader._feed._tally.bytes < 200_000
+
+
+def test_who_waits_hears_that_the_driver_holds_enough_though_nothing_new_is_stable(readers: Any) -> None:
+    """Or a query with availableNow stands still until it gives up."""
+    pause = threading.Event()
+    with servers(policy="eager") as world, world.publisher() as publisher:
+        publisher.publish(Batch.of(A))
+        publisher.flush()
+        reader = readers(world.target, startingOffsets="flights@-inf", bufferBytes="2000")
+        latest(reader, reader.initialOffset())
+        feed = reader._feed
+        heard: list[bool] = []
+        waiting = threading.Thread(target=lambda: heard.append(feed.wait_beyond(3, 8, 3600.0)), daemon=True)
+        waiting.start()
+        while not feed._changed._waiters:
+            pause.wait(0.01)
+        publisher.publish(Batch.of(Insert(b"%0100d" % at, 6, 7) for at in range(100)))
+        publisher.flush()
+        waiting.join(60)
+        assert heard == [True]
 
 
 def test_executors_get_no_secrets(readers: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,131 @@
+"""Defects of the connector for PySpark: what a sink commits, where its stable point stands, what a source gives."""
+
+from seeded import Defect
+
+AGENT = "lmerge/spark/agent.py"
+COMMITTER = "lmerge/spark/committer.py"
+ENVELOPES = "lmerge/spark/envelope_rows.py"
+FEED = "lmerge/spark/feed.py"
+HEARTBEATS = "lmerge/spark/heartbeats.py"
+LINT_RULES = "lmerge/spark/lintrules.py"
+NEWS = "replicas/spark/news.py"
+PUBLISHING = "lmerge/spark/publishing.py"
+READING = "lmerge/spark/reading.py"
+SHARD = "lmerge/spark/merging_shard.py"
+SINK = "lmerge/spark/sink.py"
+WORKERS = "lmerge/spark/workers.py"
+TEST_EXACTLY_ONCE = "tests/spark/test_exactly_once.py::"
+TEST_READ = "tests/spark/test_read.py::"
+TEST_SINK = "tests/spark/test_sink.py::"
+FAILED_BATCH = TEST_EXACTLY_ONCE + "test_a_batch_that_fails_is_said_once_when_it_is_run_again"
+EDGES = "tests/spark/test_stable_edges.py::"
+ALL_RANGES = TEST_READ + "test_a_range_has_the_same_rows_at_every_server"
+
+DEFECTS = (
+    Defect(
+        "a stable is a microsecond too late in the query's time",
+        PUBLISHING, "rule.lag_us - rule.strict,", "rule.lag_us - rule.strict - 1,",
+        EDGES + "test_windows_in_append_mode_come_out_above_the_watermark_less_their_length",
+    ),
+    Defect(
+        "rows without duplicates may come at the watermark",
+        PUBLISHING, "rule.lag_us - rule.strict,", "rule.lag_us - 2 * rule.strict,",
+        EDGES + "test_rows_without_duplicates_come_out_above_the_watermark",
+    ),
+    Defect(
+        "a commit goes on with the publisher of another run",
+        COMMITTER, "return self._publisher is not None and is_run and commit.batch",
+        "return self._publisher is not None and commit.batch", FAILED_BATCH + "[done-append]",
+    ),
+    Defect(
+        "a publisher that begins anew has said the batch already",
+        COMMITTER, "live = spool.live_before(commit.batch)", "live = spool.live_before(commit.batch + 1)",
+        FAILED_BATCH,
+    ),
+    Defect(
+        "a batch says the watermark of the next one",
+        COMMITTER, "batch_watermark_us(options.checkpoint, commit.batch)",
+        "batch_watermark_us(options.checkpoint, commit.batch + 1)",
+        EDGES + "test_rows_without_state_are_let_in_from_the_watermark_on_and_dropped_below_it",
+    ),
+    Defect(
+        "a restart believes the clock",
+        COMMITTER, "return max(clock.wall_us(), *(number + _INCARNATIONS_PER_LIFE for number in before), 0)",
+        "return max(clock.wall_us(), *(number - number for number in before), 0)",
+        TEST_SINK + "test_a_clock_that_went_back_does_not_keep_a_restart_out",
+    ),
+    Defect(
+        "a replica joins where it was itself",
+        COMMITTER, "    complete_from = min(complete_from, max((row[1] for row in stables), default=NEG_INF))\n",
+        "    complete_from = max((row[1] for row in stables), default=NEG_INF)\n",
+        TEST_SINK + "test_a_replica_that_was_ahead_of_the_merge_joins_where_the_merge_is",
+    ),
+    Defect(
+        "a commit does not wait for a server",
+        COMMITTER, "    await _reached(publisher, lambda: publisher.outbox.acked >= said)\n", "    assert said >= 0\n",
+        TEST_SINK + "test_a_token_that_does_not_allow_it_ends_the_query",
+    ),
+    Defect(
+        "an agent outlives its owner",
+        AGENT, "        wait_for_end(owner)\n", "        wait_for_end(os.getpid())\n",
+        TEST_SINK + "test_an_agent_ends_with_its_owner",
+    ),
+    Defect(
+        "a part that failed counts",
+        SINK, "parts=tuple(one.part for one in written), stable", "parts=(), stable",
+        TEST_SINK + "test_a_dataframe_of_elements_is_said_as_it_is",
+    ),
+    Defect(
+        "ticks are filtered before the watermark has seen them",
+        HEARTBEATS, "NOT {_IS_TICK} OR `{time}` < TIMESTAMP'0001-01-02 00:00:00'", "NOT {_IS_TICK}",
+        "tests/spark/test_publish.py::test_a_heartbeat_closes_windows_of_a_silent_source",
+    ),
+    Defect(
+        "an event that begins at the end of a range has begun",
+        ENVELOPES, "goes_on = tally.going_on(high, asked.begun_from, high)",
+        "goes_on = tally.going_on(high, asked.begun_from, high + 1)",
+        TEST_READ + "test_an_event_that_begins_at_the_end_of_a_range_has_not_begun",
+    ),
+    Defect(
+        "an end that can change is told",
+        ENVELOPES, "        if not asked.as_said:\n", "        if not asked.as_said and asked.fresh:\n",
+        ALL_RANGES,
+    ),
+    Defect(
+        "another server is read from the beginning again",
+        READING, "_Source(options, target, max(position, attempts.skip_to), wanted.high",
+        "_Source(options, target, max(wanted.low, attempts.skip_to), wanted.high",
+        "tests/spark/test_source.py::test_a_server_that_goes_in_the_middle_is_replaced_by_another",
+    ),
+    Defect(
+        "what a server lacks is not missed",
+        READING, "if complete_from > self._begin and not self._accepts_loss:",
+        "if complete_from < NEG_INF and not self._accepts_loss:",
+        "tests/spark/test_source.py::test_what_no_server_has_any_more_is_an_error_or_left_out",
+    ),
+    Defect(
+        "a driver that holds enough tells nobody",
+        FEED, "self._tally.stable_point > before or self._is_full():", "self._tally.stable_point > before:",
+        "tests/spark/test_source.py::"
+        "test_who_waits_hears_that_the_driver_holds_enough_though_nothing_new_is_stable",
+    ),
+    Defect(
+        "a shard goes on from an attempt that failed",
+        SHARD, " and held.token == head.token", "", "tests/spark/test_merging.py::"
+        "test_after_every_batch_it_means_what_the_core_means",
+    ),
+    Defect(
+        "a sum of floats that is cut off counts as rounded",
+        LINT_RULES, '"Round"', '"Round", "Floor"', "tests/spark/test_lint.py",
+    ),
+    Defect(
+        "all flights are taken to be short",
+        NEWS, "LONGEST: Final = 35 * HOUR", "LONGEST: Final = 30 * HOUR",
+        "tests/spark/test_replicas.py::test_no_news_are_late_however_batches_are_cut",
+    ),
+    Defect(
+        "a worker freezes what each of its tasks leaves",
+        WORKERS, "if next(_seen) == _FREEZES_AT:", "if next(_seen) >= _FREEZES_AT:",
+        "tests/spark/test_workers.py",
+    ),
+)
