@@ -33,11 +33,6 @@ DEFECTS = (
         EDGES + "test_rows_without_duplicates_come_out_above_the_watermark",
     ),
     Defect(
-        "a commit goes on with the publisher of another run",
-        COMMITTER, "return self._publisher is not None and is_run and commit.batch",
-        "return self._publisher is not None and commit.batch", FAILED_BATCH + "[done-append]",
-    ),
-    Defect(
         "a publisher that begins anew has said the batch already",
         COMMITTER, "live = spool.live_before(commit.batch)", "live = spool.live_before(commit.batch + 1)",
         FAILED_BATCH,

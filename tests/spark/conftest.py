@@ -56,6 +56,8 @@ def spark(spark_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """A session of two threads that writes nothing but errors."""
     import spark_world
 
-    session = spark_world.session(tmp_path_factory.mktemp("spark"))
+    # As docs/spark.md advises; the programs of their own that tests start keep to what Spark does by itself.
+    fast = {"spark_python_unix_domain_socket_enabled": "true"}
+    session = spark_world.session(tmp_path_factory.mktemp("spark"), **fast)
     yield session
     session.stop()
