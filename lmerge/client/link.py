@@ -110,7 +110,7 @@ class Owner(Protocol):
     def limits_are_told(self) -> None:
         """A server has said what a payload may weigh."""
     def wanted(self) -> None:
-        """A server has said what is of no interest any more."""
+        """A server has said what is of no interest any more, or has gone."""
     def role_is(self, role: str) -> None:
         """A server has given the input another role."""
     def gives_up(self) -> bool:
@@ -186,6 +186,7 @@ class Link:
             self._committed = 0
         self.lane.down()
         self._owner.moved()
+        self._owner.wanted()
 
     async def _session(self, channel: Any) -> LmergeError | None:
         """One connection, until it is lost (the error) or left (None). Raises a final LmergeError."""

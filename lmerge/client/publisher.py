@@ -271,6 +271,8 @@ class AsyncPublisher:
         self.outbox.payload_bytes_max = min(told)
 
     def wanted(self) -> None:
+        if not all(link.was_tried for link in self.links):
+            return  # a server that is still being called may have come less far
         until = min((link.wants_from for link in self.links if link.is_connected), default=NEG_INF)
         if until > self._fast_forwarded_to:
             self._fast_forwarded_to = until

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 from client_world import MERGE, Cluster, Reading, World, until
@@ -93,6 +94,22 @@ async def test_only_what_no_server_wants_is_handed_on_once_and_upwards() -> None
             await until(lambda: slow.links[1].wants_from == 2000)
             assert heard == [600, 1000]
         await slow.close()
+
+
+async def test_a_server_that_is_still_being_called_may_want_more() -> None:
+    heard: list[int] = []
+    async with World(feedback_lag=100) as world, world.publisher("fast") as fast:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            targets = [world.target, f"127.0.0.1:{silent.getsockname()[1]}"]
+            slow = AsyncPublisher(targets, MERGE, "slow", on_fast_forward=heard.append)
+            await slow.stable(1)
+            await until(lambda: slow.links[0].is_connected)
+            await fast.stable(1000)
+            await until(lambda: slow.links[0].wants_from == 1000)
+            assert not slow.links[1].was_tried
+            assert heard == []
+        await until(lambda: heard == [1000])
+        await slow.abort()
 
 
 async def test_a_skip_that_a_server_has_asked_for_needs_no_other_connection() -> None:
