@@ -58,7 +58,7 @@ DEFECTS = (
     Defect(
         "a commit does not wait for a server",
         COMMITTER, "    await _reached(publisher, lambda: publisher.outbox.acked >= said)\n", "    assert said >= 0\n",
-        TEST_SINK + "test_a_token_that_does_not_allow_it_ends_the_query",
+        "tests/spark/test_skip.py::test_a_commit_comes_back_when_a_server_has_merged_its_batch",
     ),
     Defect(
         "an agent outlives its owner",

@@ -252,6 +252,14 @@ def test_servers_are_told_before_the_first_event_is_left_out(tmp_path: Path, wor
     slow.close()
 
 
+def test_a_commit_comes_back_when_a_server_has_merged_its_batch(tmp_path: Path, world: ThreadedWorld) -> None:
+    query = Query(world.target, tmp_path)
+    for at in range(20, 420, 20):
+        query.batch(rows_until(at, at - 20), at)
+        assert [one.stable_point for one in describe_merge(world.target, MERGE).inputs] == [at]
+    query.close()
+
+
 def test_a_query_that_does_not_skip_leaves_nothing_out(tmp_path: Path, world: ThreadedWorld) -> None:
     slow = Query(world.target, tmp_path, skips=False)
     with fast(world) as ahead:
