@@ -79,11 +79,11 @@ test: $(VENV)/.native lint types wire-check native-check
 	$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" --ignore tests/spark $(ARGS)
 	@$(MAKE) --no-print-directory spark-test
 
-# One process: Spark itself uses all cores. Where there is no Java, one comes as a package.
+# A session each for two processes, as starting and waiting is most of it. Where there is no Java, one comes as a package.
 spark-test: $(VENV)/.native
 	@echo "==> tests with Spark"
 	@$(finds_java) || $(BIN)/python -m pip install --quiet 'lmerge[java]'
-	$(REQUIRE_NATIVE) $(BIN)/python -m pytest tests/spark -m "not long" $(ARGS)
+	$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist loadfile tests/spark -m "not long" $(ARGS)
 
 test-long: $(VENV)/.native
 	$(REQUIRE_NATIVE) LMERGE_SEEDS=$${LMERGE_SEEDS:-1000} $(BIN)/python -m pytest -n 2 --dist worksteal -m long --timeout 3000 $(ARGS)

@@ -75,12 +75,14 @@ def world(seed: int, count: int = PROCESS_EVENTS) -> tuple[list[Event], list[lis
     return events, [present(random, events, Shape(spurious=0.2)) for _ in range(PROCESS_SERVERS)]
 
 
-def subscribing(servers: list[list[Element]], random: Random) -> Callable[[str | None], Source]:
+def subscribing(
+    servers: list[list[Element]], random: Random, before_batch: Callable[[int], object] | None = None
+) -> Callable[[str | None], Source]:
     """Subscribes to any of the servers."""
 
     def subscribe(token: str | None) -> Source:
         since = NEG_INF if token is None else parse_token(token, MERGE)
-        return Scripted(resumed(random.choice(servers), since, random), random=random)
+        return Scripted(resumed(random.choice(servers), since, random), random=random, before_batch=before_batch)
 
     return subscribe
 

@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 import scripted
+from client_world import until
 from postgres_world import Postgres, copied, of_the_wheel, required_programs
 from scripted import MERGE, Scripted, resumed, subscribing, world
 
@@ -234,7 +235,12 @@ async def test_a_database_that_crashes_and_comes_back_loses_and_repeats_nothing(
             postgres.kill()
             postgres.start()
 
-    await PostgresSink(dsn, "flights", MERGE, on_progress=crash).run(subscribing(servers, Random(1)))
+    async def is_taken(_: int) -> None:
+        """A transaction for each stable point, however slow the database is."""
+        await until(lambda: sink._pending.token is None)
+
+    sink = PostgresSink(dsn, "flights", MERGE, on_progress=crash)
+    await sink.run(subscribing(servers, Random(1), is_taken))
     assert following == 0
     assert table_of(dsn) == events
 
