@@ -98,7 +98,8 @@ DEFECTS = (
     ),
     Defect(
         "a sum of floats that is cut off counts as rounded",
-        LINT_RULES, '"Round"', '"Round", "Floor"', "tests/spark/test_lint.py",
+        LINT_RULES, '"Round"', '"Round", "Floor"',
+        "tests/spark/test_lint.py::test_what_differs_between_replicas_is_found_and_named",
     ),
     Defect(
         "all flights are taken to be short",
@@ -108,6 +109,7 @@ DEFECTS = (
     Defect(
         "a worker freezes what each of its tasks leaves",
         WORKERS, "if next(_seen) == _FREEZES_AT:", "if next(_seen) >= _FREEZES_AT:",
-        "tests/spark/test_workers.py",
+        "tests/spark/test_workers.py::"
+        "test_what_is_loaded_is_frozen_once_at_the_second_task_and_later_garbage_is_still_collected",
     ),
 )
