@@ -233,13 +233,14 @@ def main() -> None:
     report = begin((__doc__ or "").splitlines()[0])
     report.note(f"pyspark {pyspark.__version__}, pyarrow {pa.__version__}")
     panels = []
-    for connected_by in (TCP, UNIX):
+    for connected_by in (TCP, UNIX) if options.part != "throughput" else ():
         with scratch_session(**{SOCKETS: str(connected_by == UNIX).lower()}) as (spark, folder):
             register(spark)
-            if options.part in (None, "cost"):
-                panels.append(added_cost(report, spark, folder, size, connected_by))
-            if connected_by == UNIX and options.part in (None, "throughput"):
-                panels.append(throughput(report, spark, folder, size))
+            panels.append(added_cost(report, spark, folder, size, connected_by))
+    if options.part != "cost":
+        with scratch_session() as (spark, folder):
+            register(spark)
+            panels.append(throughput(report, spark, folder, size))
     if not (options.quick or options.part):
         report.save("spark_sink")
         plot("spark_sink", "A Spark query that publishes, 2 cores for all", panels)

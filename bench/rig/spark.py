@@ -28,19 +28,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from lmerge.spark.java import use_java
+from replicas.spark.session import log_option
 
 ROOT = Path(__file__).parents[2]
 PROGRESS_MAX = 2_000  # batches of a query that Spark remembers
 _LOOK_S = 0.05
 SOCKETS = "spark.python.unix.domain.socket.enabled"  # see docs/spark.md, What a batch costs
-# With no appender Spark takes its own configuration.
-_LOG = """
-rootLogger.level = off
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-"""
 # A plan that runs a few dozen times: compiling it well would take a machine of two cores longer than it saves.
 _STARTS_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
@@ -55,9 +48,7 @@ def session(folder: Path, *, starts_fast: bool = False, **more: str) -> SparkSes
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     use_java()
-    log = folder / "log4j2.properties"
-    log.write_text(_LOG)
-    java = f"-Dlog4j2.configurationFile=file:{log} -Dderby.system.home={folder}"
+    java = f"{log_option(folder, 'off')} -Dderby.system.home={folder}"
     settings = {
         "spark.master": "local[2]", "spark.driver.memory": "1g", "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",

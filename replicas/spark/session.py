@@ -29,7 +29,7 @@ STOP_S: Final = 10.0
 JAVA_END_S: Final = 10.0
 
 _LOG4J: Final = """
-rootLogger.level = warn
+rootLogger.level = LEVEL
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
@@ -123,11 +123,18 @@ def _end_java(gateway: Any) -> None:
         process.wait()
 
 
-def _settings(folder: Path, threads: int) -> dict[str, str]:
+def log_option(folder: Path, level: str) -> str:
+    """The option by which a JVM logs to its standard error what is of ``level`` (``off``: nothing) or above. Its file
+    is written into ``folder``.
+    """
     log4j = folder / "log4j2.properties"
-    log4j.write_text(_LOG4J)
+    log4j.write_text(_LOG4J.replace("LEVEL", level))
+    return f"-Dlog4j2.configurationFile={log4j.as_uri()}"
+
+
+def _settings(folder: Path, threads: int) -> dict[str, str]:
     # A plan that runs for a minute: compiling it well costs more than it saves.
-    java = f"-Dlog4j2.configurationFile={log4j.as_uri()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    java = f"{log_option(folder, 'warn')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return {
         "spark.master": f"local[{threads}]",
         "spark.driver.memory": "1g",

@@ -28,23 +28,12 @@ HERE = Path(__file__).parent
 MERGE = "flights"
 S = 1_000_000  # a second, in microseconds
 
-_LOG = """
-rootLogger.level = off
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %p %c{1}: %m%n%ex
-"""
-
-
 def settings(scratch: Path) -> dict[str, str]:
     """What a session for tests is configured with."""
-    log = scratch / "log4j2.properties"
-    log.write_text(_LOG)
+    from replicas.spark.session import log_option
+
     # Tests run each plan once or twice: compiling it well costs more than it saves.
-    quiet = f"-Dlog4j2.configurationFile=file:{log} -Dderby.system.home={scratch}"
+    quiet = f"{log_option(scratch, 'off')} -Dderby.system.home={scratch}"
     cheap = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return {
         "spark.master": "local[2,3]",
