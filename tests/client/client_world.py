@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -80,16 +81,17 @@ class Link:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.target = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
+        self._listener.setblocking(False)
+        self.target = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
     async def stop(self) -> None:
-        self._server.close()
-        self.cut()
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._listener.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
 
     def cut(self) -> None:
         self._is_cut = True
@@ -109,23 +111,39 @@ class Link:
     def hush(self) -> None:
         self._hushed |= self._writers
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self) -> None:
+        """Accepts by hand: a connection has a task that ``stop`` knows from the moment it is there."""
+        accepted, _ = self._listener.accept()
         self.connections += 1
         if self._is_cut:
-            writer.transport.abort()
+            accepted.close()
             return
+        accepted.setblocking(False)
+        task = asyncio.create_task(self._carry(accepted))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: accepted.close())  # also of one that never began
+
+    async def _carry(self, accepted: socket.socket) -> None:
+        """Both directions of a connection, until one of them ends."""
+        opened: list[asyncio.StreamWriter] = []
         try:
+            reader, writer = await asyncio.open_connection(sock=accepted)
+            opened.append(writer)
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port_to)
+            opened.append(far_writer)
+            self._writers.update(opened)
+            await asyncio.gather(self._pump(reader, far_writer, is_client=True),
+                                 self._pump(far_reader, writer, is_client=False))
         except OSError:
-            writer.transport.abort()
-            return
-        for source, sink in ((reader, far_writer), (far_reader, writer)):
-            task = asyncio.create_task(self._pump(source, sink, is_client=source is reader))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            pass  # the far side is not there
+        finally:
+            for writer in opened:
+                self._writers.discard(writer)
+                self._hushed.discard(writer)
+                writer.transport.abort()
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_client: bool) -> None:
-        self._writers.add(sink)
         try:
             with suppress(OSError):
                 while data := await source.read(65536):
@@ -135,8 +153,6 @@ class Link:
                         sink.write(data)
                         await sink.drain()
         finally:
-            self._writers.discard(sink)
-            self._hushed.discard(sink)
             sink.transport.abort()
 
 
