@@ -24,7 +24,7 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.inputs import OBSERVE
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.properties import Case
-from lmerge.core.session import AttachLine, DetachLine, ElementLine, format_detached, format_row
+from lmerge.core.session import AdmitLine, AttachLine, DetachLine, ElementLine, format_detached, format_row
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError, MalformedLine, UsageError
 
@@ -120,7 +120,7 @@ class Replay:
                     self._element(item)
                 else:
                     self._merge_batch()
-                    self._attach(item) if isinstance(item, AttachLine) else self._detach(item)
+                    self._attach(item) if isinstance(item, AttachLine) else self._let_in_or_out(item)
         except MalformedLine:
             self._merge_batch()
             self.output.flush()
@@ -175,13 +175,19 @@ class Replay:
             self.checker.attached(item)
         self._print(outcome)
 
-    def _detach(self, item: DetachLine) -> None:
+    def _let_in_or_out(self, item: AdmitLine | DetachLine) -> None:
         if item.input in self._ended:
             return  # it has ended already, by breaking a promise
         try:
-            self._print(self.merge.detach(item.input))
+            outcome = self._admit(item) if isinstance(item, AdmitLine) else self.merge.detach(item.input)
         except UsageError as problem:
             raise MalformedLine(self.line, str(problem)) from None
+        self._print(outcome)
+
+    def _admit(self, item: AdmitLine) -> Outcome:
+        if self.checker:
+            self.checker.admitted(item.input)
+        return self.merge.admit(item.input)
 
     def _merge_batch(self) -> None:
         if not self._batch:
@@ -225,12 +231,19 @@ class Checker:
         self.output = Tdb("output")
         self.inputs: list[InputPrefix] = []  # of every life of every input: what it said stays said
         self.current: dict[str, Tdb] = {}
+        self.right_from = NEG_INF
 
     def attached(self, item: AttachLine) -> None:
         """An input begins a new life."""
         self.current[item.input] = tdb = Tdb(item.input)
         if item.role != OBSERVE:
             self.inputs.append(InputPrefix(item.input, tdb, NEG_INF if item.join_at is None else item.join_at))
+
+    def admitted(self, name: str) -> None:
+        """A joining input will count from now on."""
+        status = self.merge.status(name)
+        if status.state == "joining" and status.join_at is not None:
+            self.right_from = max(self.right_from, status.join_at)
 
     def heard(self, name: str, rows: list[Row]) -> None:
         """An input has said ``rows``."""
@@ -242,7 +255,7 @@ class Checker:
         self.output.apply_batch(outcome.batch)
         self.merge.check()
         multiset = self.merge.algorithm in (Case.R1.word, Case.R4.word)
-        problems = incompatibilities(self.output, self.inputs, multiset=multiset)
+        problems = incompatibilities(self.output, self.inputs, multiset=multiset, right_from=self.right_from)
         if problems:
             found = "; ".join(problems[:5])
             raise IncompatibleError(f"line {line}: the output is not compatible with its inputs: {found}")

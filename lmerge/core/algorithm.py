@@ -34,6 +34,7 @@ class Algorithm:
         self.closing = closing
         self.max_stable = NEG_INF  # the paper's MaxStable: everything below is decided
         self.announced = NEG_INF  # the last stable in the output; below max_stable only under final-only
+        self.right_from = NEG_INF  # the largest join_at of an input that was let in before: right for Ve >= this
         self.newly_joined: list[str] = []
         self.broken: list[InputViolation] = []  # promises found broken while another input's elements were merged
 
@@ -79,12 +80,16 @@ class Algorithm:
 
     def state(self) -> State:
         """Everything that ``load`` needs, as plain data."""
-        return {"max_stable": self.max_stable, "announced": self.announced}
+        later = {"right_from": self.right_from} if self.right_from > self.max_stable else {}
+        return {"max_stable": self.max_stable, "announced": self.announced, **later}
 
     def load(self, state: State) -> None:
         """The reverse of ``state``; the inputs are there already."""
         self.max_stable = state["max_stable"]
         self.announced = state["announced"]
+        self.right_from = state.get("right_from", NEG_INF)
+        if not isinstance(self.right_from, int):
+            raise ValueError(f"right_from is {self.right_from!r}")
 
     # When the output's stable point moves.
 
@@ -117,9 +122,22 @@ class Algorithm:
             if inp.stable == INF:
                 self.advance(inp, out)
 
+    def latest_lacked(self, inp: Input) -> int:
+        """The latest end that an event may have which is half frozen, and which ``inp`` lacks or says to be over.
+
+        Any, where the merge is right: ``inp`` missed the event (V.C), or contradicts the others. Before that such
+        events are to be expected: those that moved the stable point did not know of their end. ``inp`` knows what ends
+        at its own join_at or later.
+        """
+        if self.max_stable >= self.right_from:
+            return INF
+        return max(self.max_stable, NEG_INF if inp.join_at is None else inp.join_at - 1)
+
     def admit(self, inp: Input, out: BatchBuilder) -> None:
         """V.B: ``inp`` has joined. What it said before counts from now on."""
         inp.joined = True
+        if inp.join_at is not None and inp.join_at > self.max_stable:
+            self.right_from = max(self.right_from, inp.join_at)
         self.newly_joined.append(inp.name)
         self.advance(inp, out)
 

@@ -43,17 +43,21 @@ class _Said(NamedTuple):
     last: int  # L_m
 
 
-def incompatibilities(output: Tdb, inputs: Sequence[InputPrefix], *, multiset: bool = False) -> list[str]:
+def incompatibilities(
+    output: Tdb, inputs: Sequence[InputPrefix], *, multiset: bool = False, right_from: int = NEG_INF
+) -> list[str]:
     """Every way in which ``output`` is not compatible with ``inputs``, in words; empty if it is compatible.
 
-    ``multiset``: the R4 form; otherwise (p, Vs) must be a key everywhere (R3). All Tdbs must keep frozen events.
+    ``multiset``: the R4 form; otherwise (p, Vs) must be a key everywhere (R3). ``right_from``: the largest join_at of
+    an input that was admitted before it; of events that end below, nothing is asked. All Tdbs must keep frozen events.
     """
     largest = max((prefix.tdb.stable_point for prefix in inputs), default=NEG_INF)
     problems = []
     if output.stable_point > largest:
         at = show_time(output.stable_point)
         problems.append(f"C1: the output is stable at {at}, no input beyond {show_time(largest)}")
-    return problems + (_multiset_problems(output, inputs) if multiset else _key_problems(output, inputs))
+    look = _multiset_problems if multiset else _key_problems
+    return problems + look(output, inputs, right_from)
 
 
 def is_compatible(output: Tdb, inputs: Sequence[InputPrefix], *, multiset: bool = False) -> bool:
@@ -61,7 +65,7 @@ def is_compatible(output: Tdb, inputs: Sequence[InputPrefix], *, multiset: bool 
     return not incompatibilities(output, inputs, multiset=multiset)
 
 
-def _key_problems(output: Tdb, inputs: Sequence[InputPrefix]) -> list[str]:
+def _key_problems(output: Tdb, inputs: Sequence[InputPrefix], right_from: int) -> list[str]:
     said: dict[Key, list[_Said]] = {}
     for prefix in inputs:
         for event in prefix.tdb.events():
@@ -74,8 +78,10 @@ def _key_problems(output: Tdb, inputs: Sequence[InputPrefix]) -> list[str]:
     for key, events in shown.items():
         if len(events) > 1:
             problems.append(f"C2: the output has {len(events)} events for {_named(key)}")
-        problems += filter(None, [_c2(events[0], said.get(key, []), limit)])
+        if min(events[0].ve, limit) >= right_from:
+            problems += filter(None, [_c2(events[0], said.get(key, []), limit)])
     for key, sayings in said.items():
+        sayings = [s for s in sayings if min(s.ve, s.last) >= right_from]
         problems += filter(None, [_c3(key, shown[key][0] if key in shown else None, sayings, limit)])
     return problems
 
@@ -115,7 +121,7 @@ def _c3(key: Key, event: Event | None, sayings: list[_Said], limit: int) -> str 
     return None
 
 
-def _multiset_problems(output: Tdb, inputs: Sequence[InputPrefix]) -> list[str]:
+def _multiset_problems(output: Tdb, inputs: Sequence[InputPrefix], right_from: int) -> list[str]:
     limit = output.stable_point
     shown = _ends_by_key(output)
     ends = [(prefix, _ends_by_key(prefix.tdb)) for prefix in inputs]
@@ -128,7 +134,7 @@ def _multiset_problems(output: Tdb, inputs: Sequence[InputPrefix]) -> list[str]:
             if prefix.tdb.stable_point < limit:
                 break  # it does not know yet, nor does any after it
             wants = by_key.get(key, Counter())
-            low = max(prefix.join_at, NEG_INF)
+            low = max(prefix.join_at, right_from)
             for ve in sorted(set(has) | set(wants)):
                 if low <= ve < limit and has[ve] != wants[ve]:
                     problems.append(

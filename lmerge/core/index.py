@@ -17,6 +17,12 @@ What the listings leave open, and what is done here:
   the event stays, and a *witness* decides its end: of the joined inputs that still have it, the one with the
   largest stable point (the I_m of condition C3).
 * The freezing input gives a half-frozen event an end below MaxStable: a contradiction as well, handled alike.
+* An input was let in before MaxStable reached its join_at (``Merge.admit``): the merge is right from there on, and
+  before that the half-frozen events are those of whoever spoke. Of one that the freezing input lacks, or says to be
+  over, the input knows how late it can have ended at most (``latest_lacked``), whatever the others have heard so far. A
+  witness must say such an end; if the stable point passes it and none has, the event ends at MaxStable, the first end
+  that the output may still give it. Nobody may rely on that end, but all may on there being no later one. When the
+  merge becomes right, all half-frozen events are looked at so, also those that are not due.
 * At one stable the paper visits nodes in tree order. Here the adjusts and inserts that a stable causes are put
   into order of (Vs, payload), so no hash or calendar order reaches the output (law 7).
 """
@@ -65,8 +71,8 @@ class Indexed(Algorithm):
         """The smallest end in the node that is not below ``t``; INF if there is none."""
         raise NotImplementedError
 
-    def has_live_entry(self, node: Node, slot: int) -> bool:
-        """Whether the input in ``slot`` has an event here that is not fully frozen at MaxStable."""
+    def has_live_entry(self, node: Node, slot: int, latest: int) -> bool:
+        """Whether the input in ``slot`` has an event here that ends in MaxStable .. ``latest``, both included."""
         raise NotImplementedError
 
     def says(self, node: Node, slot: int, ve: int) -> bool:
@@ -82,26 +88,34 @@ class Indexed(Algorithm):
     def freeze(self, t: int, inp: Input, out: BatchBuilder) -> None:
         """IV.D line 17 and IV.E line 18: every node that a stable(t) concerns, and only those."""
         rows: list[Row] = []
-        calendar = self.calendar
-        popped = calendar.pop_below(t)
-        closing = self.final_only and t == INF
-        if closing:  # final-only shows at last what never ends; such nodes are due at no time
-            popped += [node for node in self.nodes.values() if node[DUE] == INF]
-        for node in popped:
-            due = node[DUE]
-            if due is None or (due >= t and not closing):
+        not_due = self._not_due(t, inp)
+        for node in self.calendar.pop_below(t):
+            if node[DUE] is None or node[DUE] >= t:
                 continue  # left behind: the node is gone, or stands elsewhere in the calendar
-            self.visits += 1
-            if self.settle(node, t, inp, rows):
-                node[DUE] = None
-                del self.nodes[node[KEY]]
-                continue
-            node[DUE] = due = self.next_due(node, t)
-            if due < INF:
-                calendar.add(node)
+            self._visit(node, t, inp, rows)
+        for node in not_due:
+            self._visit(node, t, inp, rows)
         if len(rows) > 1:
             rows.sort(key=_by_event)
         out.rows += rows
+
+    def _not_due(self, t: int, inp: Input) -> list[Node]:
+        """The nodes that a stable(t) of ``inp`` concerns beside those that are due."""
+        if self.final_only and t == INF:  # final-only shows at last what never ends
+            return [node for node in self.nodes.values() if node[DUE] == INF]
+        if self.max_stable < self.right_from <= t:  # the merge becomes right: what it shows must be
+            return [node for (vs, _), node in self.nodes.items() if vs < self.max_stable and node[DUE] >= t]
+        return []
+
+    def _visit(self, node: Node, t: int, inp: Input, rows: list[Row]) -> None:
+        self.visits += 1
+        if self.settle(node, t, inp, rows):
+            node[DUE] = None
+            del self.nodes[node[KEY]]
+            return
+        before, node[DUE] = node[DUE], self.next_due(node, t)
+        if before != node[DUE] < INF:
+            self.calendar.add(node)
 
     def announce(self, t: int, out: BatchBuilder) -> None:
         """Final-only: an event that is not shown yet keeps the output's stable point at or below its Vs."""
@@ -126,11 +140,14 @@ class Indexed(Algorithm):
             node[DUE] = ve
             self.calendar.add(node)
 
-    def witness(self, node: Node) -> Input | None:
-        """The joined input with the largest stable point that has the event of a half-frozen node alive."""
+    def witness(self, node: Node, latest: int) -> Input | None:
+        """The joined input with the largest stable point that has the event of a half-frozen node alive, with an end by
+        ``latest``.
+        """
         best = None
         for inp in self.inputs.values():
-            if inp.counts and self.has_live_entry(node, inp.slot) and (best is None or inp.stable > best.stable):
+            is_further = inp.counts and (best is None or inp.stable > best.stable)
+            if is_further and self.has_live_entry(node, inp.slot, latest):
                 best = inp
         return best
 

@@ -174,8 +174,9 @@ class Merge:
     def admit(self, name: str) -> Outcome:
         """Let a joining input count from now on, though MaxStable has not reached its join_at (V.B).
 
-        For a caller that knows that nothing will come before: no joined input is left, or the gap is accepted. Raises
-        UnknownInput if it is not attached; does nothing if it has joined.
+        For a caller that knows that nothing will come before: no joined input is left, or the gap is accepted. The
+        output is then right for events with ``Ve >= join_at``; others may be missing, or have another end below it.
+        Raises UnknownInput if it is not attached; does nothing if it has joined.
         """
         inp = self._inputs.get(name)
         if inp is None:
@@ -323,18 +324,20 @@ class Merge:
         cls, live: AnyBatch, stable_point: int, running: str, *, algorithm: str = AUTO, policy: Policy | str = LAZY,
         closing: Closing | str = "all", allow_downgrade: bool = False, track_live: bool = True,
         engine: str = engines.AUTO, shards: int = 1, incarnations: Mapping[str, int] | None = None,
+        right_from: int = NEG_INF,
     ) -> Merge:
         """A merge that has said exactly this output, and has no inputs: what goes on after a restart. See ``resume``.
 
         ``live``: its live events at ``stable_point``, as ``resume.said_events`` or ``resume.Replay`` give them.
-        ``running``: the algorithm that ran; ``incarnations``: the fence. The rest is as for a new merge. Raises
+        ``running``: the algorithm that ran; ``incarnations``: the fence; ``right_from``: the largest join_at of an
+        input that was admitted before it. The rest is as for a new merge. Raises
         UsageError if such a merge cannot have said this, or if the settings do not allow it to go on.
         """
         settings = {
             "algorithm": algorithm, "policy": policy, "closing": closing, "allow_downgrade": allow_downgrade,
             "track_live": track_live,
         }
-        return resumed(live, stable_point, running, settings, incarnations or {}, engine, shards)
+        return resumed(live, stable_point, running, settings, incarnations or {}, engine, shards, right_from)
 
     # Names, slots, incarnations.
 

@@ -91,8 +91,11 @@ class R3(Indexed):
         said, shown = node[IN + inp.slot], node[OUT]
         half_frozen = vs < self.max_stable
         if half_frozen and (said is None or said < self.max_stable):
-            other = self.witness(node)
+            latest = self.latest_lacked(inp)
+            other = self.witness(node, latest)
             said = None if other is None else node[IN + other.slot]
+            if said is None and shown is not None and shown > latest and t > latest:
+                said = self.max_stable
         if self.final_only:
             return self._settle_final(node, t, said, half_frozen, rows)
         if half_frozen and said is None:
@@ -128,9 +131,9 @@ class R3(Indexed):
                 due = ve
         return due
 
-    def has_live_entry(self, node: Node, slot: int) -> bool:
+    def has_live_entry(self, node: Node, slot: int, latest: int) -> bool:
         ve = node[IN + slot]
-        return ve is not None and ve >= self.max_stable
+        return ve is not None and self.max_stable <= ve <= latest
 
     def says(self, node: Node, slot: int, ve: int) -> bool:
         return bool(node[IN + slot] == ve)

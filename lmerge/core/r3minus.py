@@ -78,9 +78,10 @@ class R3Minus(Algorithm):
             shown, said = self.output[key], mine.get(key)
             half_frozen = vs < self.max_stable
             if half_frozen and (said is None or said < self.max_stable):
-                said = self._witness(key)
+                latest = self.latest_lacked(inp)
+                said = self._witness(key, latest)
                 if said is None:
-                    said = shown
+                    said = self.max_stable if shown > latest and t > latest else shown
             if said is None:
                 out.adjust(payload, vs, shown, vs)
                 self._drop(key)
@@ -109,11 +110,12 @@ class R3Minus(Algorithm):
         self.output = _unplain(state["output"])
         self.indexes = {int(slot): _unplain(rows) for slot, rows in state["indexes"].items()}
 
-    def _witness(self, key: Key) -> int | None:
+    def _witness(self, key: Key, latest: int) -> int | None:
         best, said = None, None
         for inp in self.inputs.values():
             ve = self.indexes.get(inp.slot, {}).get(key)
-            if inp.counts and ve is not None and ve >= self.max_stable and (best is None or inp.stable > best.stable):
+            is_further = inp.counts and (best is None or inp.stable > best.stable)
+            if is_further and ve is not None and self.max_stable <= ve <= latest:
                 best, said = inp, ve
         return said
 

@@ -21,7 +21,7 @@ smallest number of adjusts that meets the invariants.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
 from lmerge.core import violations
@@ -93,10 +93,11 @@ class R4(Indexed):
         low = self.max_stable if half_frozen else NEG_INF
         said = _from(node[IN + inp.slot], low)
         shown = _from(node[OUT], low)
+        latest = self.latest_lacked(inp) if half_frozen else INF
         if half_frozen and not said:
-            other = self.witness(node)
-            said = [] if other is None else _from(node[IN + other.slot], low)
-            if not said and not self.final_only:  # nobody knows better: the output keeps what it has said
+            other = self.witness(node, latest)
+            said = [] if other is None else _by(_from(node[IN + other.slot], low), latest)
+            if not (said or self.final_only or t > latest):  # nobody knows better: the output keeps what it has said
                 node[OUT] = _from(shown, t)
                 return not node[OUT]
         if self.final_only:
@@ -104,6 +105,8 @@ class R4(Indexed):
         if not half_frozen:
             _adjust_output_count(vs, payload, said, shown, rows)
         _adjust_output(vs, payload, t, said, shown, rows)
+        if t > latest:
+            _end_lacked(vs, payload, latest, low, said, shown, rows)
         # Fully frozen ends are done with, in the output and in the input that froze them.
         node[OUT] = _from(shown, t)
         node[IN + inp.slot] = _from(node[IN + inp.slot], t) or None
@@ -128,9 +131,8 @@ class R4(Indexed):
                     due = ends[at]
         return due
 
-    def has_live_entry(self, node: Node, slot: int) -> bool:
-        ends = node[IN + slot]
-        return bool(ends) and ends[-1] >= self.max_stable
+    def has_live_entry(self, node: Node, slot: int, latest: int) -> bool:
+        return bool(_by(_from(node[IN + slot], self.max_stable), latest))
 
     def says(self, node: Node, slot: int, ve: int) -> bool:
         return ve in (node[IN + slot] or ())
@@ -273,6 +275,15 @@ def _adjust_output(vs: int, payload: bytes, t: int, said: Ends, shown: Ends, row
         rows.append((ADJUST, vs, ve, old, payload))
 
 
+def _end_lacked(vs: int, payload: bytes, latest: int, low: int, said: Ends, shown: Ends, rows: list[Row]) -> None:
+    """What the output shows with an end after ``latest``, and the freezing input has not, ends at ``low``."""
+    lacked = [ve for ve in _minus(shown, said) if ve > latest]
+    for old in lacked[: max(0, len(shown) - len(said))]:
+        _remove(shown, old)
+        insort(shown, low)
+        rows.append((ADJUST, vs, low, old, payload))
+
+
 def _minus(left: Ends, right: Ends) -> Ends:
     """Multiset difference of sorted lists, ascending."""
     difference = []
@@ -290,6 +301,11 @@ def _minus(left: Ends, right: Ends) -> Ends:
 def _from(ends: Ends | None, low: int) -> Ends:
     """The ends that are not below ``low``, as a new list."""
     return ends[bisect_left(ends, low) :] if ends else []
+
+
+def _by(ends: Ends, latest: int) -> Ends:
+    """The ends that are not above ``latest``."""
+    return ends[: bisect_right(ends, latest)]
 
 
 def _add(node: Node, at: int, ve: int) -> None:

@@ -129,7 +129,7 @@ def said_events(merge: Merge) -> AnyBatch:
 
 def resumed(
     live: AnyBatch, stable_point: int, running: str, settings: Mapping[str, Any], incarnations: Mapping[str, int],
-    engine: str, shards: int,
+    engine: str, shards: int, right_from: int,
 ) -> Merge:
     """See ``Merge.resumed``. ``settings``: those of a snapshot."""
     from lmerge.core.merge import Merge
@@ -154,7 +154,8 @@ def resumed(
         "inputs": [],
         "algorithm": {
             "name": running, "reason": f"{running} ran when the merge ended", "max_stable": stable_point,
-            "announced": stable_point, **_state(running, [] if is_final else events, inserts, stable_point),
+            "announced": stable_point, **({"right_from": right_from} if right_from > stable_point else {}),
+            **_state(running, [] if is_final else events, inserts, stable_point),
         },
         "live": ([] if is_final else plain) if tracks_apart else None,
         **({"said": plain} if is_final and plain else {}),

@@ -7,7 +7,11 @@ lines, and other programs drive all of them: the format is strict, so that a mis
     {"op":"insert","input":"a","payload":"A","vs":6,"ve":7}
     {"op":"adjust","input":"a","payload":"A","vs":6,"vold":7,"ve":12}
     {"op":"stable","input":"a","vc":11}
+    {"op":"admit","input":"a"}
     {"op":"detach","input":"a"}
+
+``admit``: an input that is right only from its ``join_at`` on counts from here, though the merge is not there yet
+(``Merge.admit``); so a server begins whose first input joins late.
 
 A payload is a string (its UTF-8 bytes) or ``{"b64": "..."}``. A time is an integer of 64 bits, ``"inf"`` or ``"-inf"``.
 Lines of a stream, such as the output, have no ``input``. Blank lines are skipped. Unknown keys are an error.
@@ -40,6 +44,13 @@ class AttachLine:
 
 
 @dataclass(frozen=True, slots=True)
+class AdmitLine:
+    """A joining input counts from now on."""
+
+    input: str
+
+
+@dataclass(frozen=True, slots=True)
 class DetachLine:
     """An input leaves."""
 
@@ -54,10 +65,11 @@ class ElementLine:
     row: Row
 
 
-Line: TypeAlias = AttachLine | DetachLine | ElementLine
+Line: TypeAlias = AttachLine | AdmitLine | DetachLine | ElementLine
 
 _KEYS: Final = {
     "attach": ({"op", "input"}, {"properties", "join_at", "role"}),
+    "admit": ({"op", "input"}, set[str]()),
     "detach": ({"op", "input"}, set[str]()),
     "insert": ({"op", "payload", "vs", "ve"}, {"input"}),
     "adjust": ({"op", "payload", "vs", "vold", "ve"}, {"input"}),
@@ -107,6 +119,11 @@ def format_attach(
     return f'{{"op":"attach","input":{_quoted(input_name)},"properties":{words},"join_at":{at},"role":{_quoted(role)}}}'
 
 
+def format_admit(input_name: str) -> str:
+    """An admit line."""
+    return f'{{"op":"admit","input":{_quoted(input_name)}}}'
+
+
 def format_detach(input_name: str) -> str:
     """A detach line."""
     return f'{{"op":"detach","input":{_quoted(input_name)}}}'
@@ -138,9 +155,9 @@ def _line_of(item: Any) -> Line:
     if op == "attach":
         assert name is not None
         return _attach_of(name, item)
-    if op == "detach":
+    if op in ("admit", "detach"):
         assert name is not None
-        return DetachLine(name)
+        return AdmitLine(name) if op == "admit" else DetachLine(name)
     if op == "stable":
         return ElementLine(name, (STABLE, _time_of("vc", item), 0, 0, b""))
     payload, vs, ve = _payload_of(item["payload"]), _time_of("vs", item), _time_of("ve", item)

@@ -31,6 +31,7 @@ class Follow:
         self.elements: list[Element] = []
         self.prefixes: list[InputPrefix] = []
         self._current: dict[str, Tdb] = {}
+        self._right_from = NEG_INF
 
     def attach(
         self, name: str, properties: Iterable[str] = (), *, join_at: int | None = None, role: str = "active"
@@ -41,6 +42,13 @@ class Follow:
         if role == "active":
             self.prefixes.append(InputPrefix(name, tdb, NEG_INF if join_at is None else join_at))
         return self._checked(outcome)
+
+    def admit(self, name: str) -> Outcome:
+        """Let a joining input count from now on; of what ends before its join_at, C1-C3 say nothing from here on."""
+        status = self.merge.status(name)
+        if status.state == "joining" and status.join_at is not None:
+            self._right_from = max(self._right_from, status.join_at)
+        return self._checked(self.merge.admit(name))
 
     def say(self, name: str, *elements: Element) -> Outcome:
         """Let an input say elements, as one batch."""
@@ -75,7 +83,9 @@ class Follow:
         assert live == self.output.live_events(), "the live events are not those of the output"
         if self.compatible:
             multiset = self.merge.algorithm in ("r1", "r4")
-            problems = incompatibilities(self.output, self.prefixes, multiset=multiset)
+            problems = incompatibilities(
+                self.output, self.prefixes, multiset=multiset, right_from=self._right_from
+            )
             assert not problems, "; ".join(problems)
         return outcome
 

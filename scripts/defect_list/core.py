@@ -5,6 +5,7 @@ from seeded import Defect
 CORE = "lmerge/core/"
 PAPER = "tests/core/test_paper.py::"
 LAWS = "tests/core/test_laws.py::"
+EARLY = "tests/core/test_admitted_early.py::"
 
 DEFECTS = (
     Defect(
@@ -158,9 +159,74 @@ DEFECTS = (
     Defect(
         "no witness is asked",
         CORE + "r3.py",
-        "            other = self.witness(node)",
+        "            other = self.witness(node, latest)",
         "            other = None",
         "tests/core/test_scenarios.py::test_scenario[python-r3_witness]",
+    ),
+    Defect(
+        "an input that is let in early is taken to know what came before",
+        CORE + "algorithm.py",
+        "            self.right_from = max(self.right_from, inp.join_at)",
+        "            pass",
+        EARLY + "test_an_end_that_it_refutes_is_not_frozen",
+    ),
+    Defect(
+        "a witness says what the freezing input refutes",
+        CORE + "index.py",
+        "self.has_live_entry(node, inp.slot, latest):",
+        "self.has_live_entry(node, inp.slot, INF):",
+        EARLY + "test_of_witnesses_one_is_asked_that_it_does_not_refute",
+    ),
+    Defect(
+        "what is not due when the merge becomes right is passed over",
+        CORE + "index.py",
+        "        if self.max_stable < self.right_from <= t:",
+        "        if False:",
+        EARLY + "test_what_is_due_later_ends_when_the_join_at_is_reached",
+    ),
+    Defect(
+        "an event ends early though the end that it has may still be heard",
+        CORE + "r3.py",
+        "shown > latest and t > latest:",
+        "shown > latest:",
+        EARLY + "test_before_its_join_at_an_end_may_still_be_heard",
+    ),
+    Defect(
+        "r4 keeps equal events that the freezing input lacks",
+        CORE + "r4.py",
+        "        if t > latest:\n",
+        "        if False:\n",
+        EARLY + "test_of_several_equal_events_those_end_that_it_lacks",
+    ),
+    Defect(
+        "a switch forgets from where on the merge is right",
+        CORE + "switch.py",
+        "new.max_stable, new.announced, new.right_from = old.max_stable, old.announced, old.right_from",
+        "new.max_stable, new.announced = old.max_stable, old.announced",
+        EARLY + "test_a_switch_does_not_forget_it",
+    ),
+    Defect(
+        "a snapshot forgets from where on the merge is right",
+        CORE + "algorithm.py",
+        '{"right_from": self.right_from} if self.right_from > self.max_stable else {}',
+        "{}",
+        "tests/core/test_snapshot.py::test_from_where_on_a_merge_is_right_is_kept_until_it_is_there",
+    ),
+    Defect(
+        "a resumed merge forgets from where on it is right",
+        CORE + "resume.py",
+        '{"right_from": right_from} if right_from > stable_point else {}',
+        "{}",
+        "tests/core/test_resume.py::"
+        "test_before_a_resumed_merge_is_right_a_half_frozen_event_that_nobody_knows_any_more_ends",
+    ),
+    Defect(
+        "C1-C3 are asked for where the output cannot be right",
+        "lmerge/cli/replay.py",
+        "multiset=multiset, right_from=self.right_from)",
+        "multiset=multiset)",
+        "tests/cli/test_replay.py::"
+        "test_an_admitted_input_counts_and_what_ends_before_its_join_at_is_not_held_against_the_output",
     ),
     Defect(
         "r4 shows one event too many",
@@ -207,8 +273,8 @@ DEFECTS = (
     Defect(
         "final-only forgets what never ends",
         CORE + "index.py",
-        "closing = self.final_only and t == INF",
-        "closing = False",
+        "        if self.final_only and t == INF:",
+        "        if False:",
         "tests/core/test_scenarios.py::test_scenario[python-r3_final_only_never_ending]",
     ),
     Defect(

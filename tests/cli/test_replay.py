@@ -102,6 +102,31 @@ def test_check_passes_on_consistent_inputs_and_fails_on_others() -> None:
     assert "line 6: the output is not compatible" in result.stderr
 
 
+ADMITTED_EARLY = [
+    '{"op":"attach","input":"late","properties":["key"],"join_at":20}', '{"op":"admit","input":"late"}',
+    '{"op":"attach","input":"lags","properties":["key"]}',
+    '{"op":"insert","input":"lags","payload":"A","vs":1,"ve":50}', '{"op":"stable","input":"lags","vc":5}',
+    '{"op":"stable","input":"late","vc":30}',
+]
+
+
+def test_an_admitted_input_counts_and_what_ends_before_its_join_at_is_not_held_against_the_output() -> None:
+    result = replay(ADMITTED_EARLY, "--check")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[-2:] == [
+        '{"op":"adjust","payload":"A","vs":1,"vold":50,"ve":5}', '{"op":"stable","vc":30}',
+    ]
+    waits = replay([line for line in ADMITTED_EARLY if '"admit"' not in line], "--check")
+    assert waits.stdout.splitlines()[-1] == '{"op":"stable","vc":5}'
+
+
+def test_an_admitted_input_that_has_ended_is_passed_over_as_all_that_it_says_is() -> None:
+    lines = [ADMITTED_EARLY[0], '{"op":"insert","input":"late","payload":"A","vs":3,"ve":1}', ADMITTED_EARLY[1]]
+    result = replay(lines, "--check")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert json.loads(result.stderr)["op"] == "detached"
+
+
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 @pytest.mark.parametrize("policy", ["lazy", "eager", "final-only", "quorum:2", "leading-input-only", "lazy+lag:3"])
 def test_every_policy_means_the_same_table(policy: str, algorithm: str) -> None:
@@ -143,6 +168,7 @@ def test_an_input_that_breaks_its_promise_ends_and_the_rest_goes_on() -> None:
         ('{"op":"insert","input":"nobody","payload":"A","vs":6,"ve":7}', "'nobody' was never attached"),
         ('{"op":"attach","input":"1"}', "incarnation 1 of it is attached"),
         ('{"op":"detach","input":"nobody"}', "not attached"),
+        ('{"op":"admit","input":"nobody"}', "not attached"),
         ('{"op":"attach","input":"3","properties":["fast"]}', "unknown property 'fast'"),
         ('{"op":"attach","input":"3","role":"boss"}', '"role" must be'),
     ],

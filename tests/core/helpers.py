@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.merge import Merge
-from lmerge.core.session import AttachLine, DetachLine, ElementLine, format_row, parse_line
 from lmerge.testing.oracle import Follow
 
 R0_WORDS = ("insert-only", "strictly-ordered")
@@ -49,31 +48,3 @@ def merge_of(inputs: int = 2, algorithm: str = "auto", policy: str = "lazy", *, 
 def said(follow: Follow, name: str, *elements: Element) -> list[Element]:
     """What the output says when an input says ``elements``."""
     return list(follow.say(name, *elements).batch.elements())
-
-
-def run_session(lines: Sequence[str], algorithm: str, policy: str, *, closing: str = "all",
-                allow_downgrade: bool = False) -> list[str]:
-    """A session as ``lmerge replay`` runs it; what happens to inputs is shown as ``# ...`` lines."""
-    merge = Merge(algorithm, policy, closing, allow_downgrade=allow_downgrade)
-    shown: list[str] = []
-    for number, text in enumerate(lines, 1):
-        line = parse_line(text, number)
-        if isinstance(line, AttachLine):
-            outcome = merge.attach(line.input, line.properties, join_at=line.join_at, role=line.role)
-        elif isinstance(line, DetachLine):
-            outcome = merge.detach(line.input)
-        elif isinstance(line, ElementLine):
-            builder = [line.row]
-            from lmerge.core.batch import BatchBuilder
-
-            batch = BatchBuilder()
-            batch.rows = builder
-            outcome = merge.apply(line.input or "", batch.build())
-        else:
-            continue
-        merge.check()
-        shown += [format_row(row) for row in outcome.batch.rows()]
-        shown += [f"# detached {d.input}: {d.violation.code}" for d in outcome.detached if d.violation]
-        shown += [f"# joined {name}" for name in outcome.joined]
-        shown += [f"# {s.before} -> {s.after}" for s in outcome.switched]
-    return shown

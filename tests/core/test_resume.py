@@ -150,6 +150,15 @@ def test_a_half_frozen_event_that_nobody_knows_any_more_stays_as_it_was_said() -
     assert said(merge, "x", f(30)) == [f(30)]
 
 
+@pytest.mark.parametrize("algorithm", ["r3", "r4"])
+def test_before_a_resumed_merge_is_right_a_half_frozen_event_that_nobody_knows_any_more_ends(algorithm: str) -> None:
+    """The output that it resumes had an input that was admitted early: what ended before 20 may have another end."""
+    merge = Merge.resumed(Batch.of([a("A", 1, 40), f(5)]), 5, algorithm, right_from=20)
+    merge.attach("x", R3_WORDS, join_at=5)
+    assert said(Merge.restore(merge.snapshot()), "x", f(60)) == [m("A", 1, 40, 5), f(60)]
+    assert said(merge, "x", f(20)) == [m("A", 1, 40, 5), f(20)]
+
+
 def test_below_the_stable_point_r1_says_nothing_and_at_max_vs_it_keeps_the_order() -> None:
     merge = Merge.resumed(Batch.of([a("A", 1, 20), a("Z", 6), a("B", 6), f(5)]), 5, "r1")
     merge.attach("x", R1_WORDS, join_at=5)

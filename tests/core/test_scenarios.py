@@ -2,7 +2,7 @@
 
     # algorithm=auto policy=lazy closing=all downgrade=no      (first line, all optional)
     attach a key [join_at=5] [role=observe]
-    a insert A 6 7          a adjust A 6 7 12          a stable 11          detach a
+    a insert A 6 7          a adjust A 6 7 12          a stable 11          admit a          detach a
     ----
     a insert A 6 7
         insert A 6 7
@@ -52,8 +52,8 @@ def step(merge: Merge, words: list[str]) -> Outcome:
         properties = [word for word in words[2:] if "=" not in word]
         join_at = time_of(options["join_at"]) if "join_at" in options else None
         return merge.attach(words[1], properties, join_at=join_at, role=options.get("role", "active"))
-    if words[0] == "detach":
-        return merge.detach(words[1])
+    if words[0] in ("admit", "detach"):
+        return merge.admit(words[1]) if words[0] == "admit" else merge.detach(words[1])
     return merge.apply(words[0], Batch.of([element_of(words[1:])]))
 
 

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from lmerge.core.batch import Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
 from lmerge.core.session import (
+    AdmitLine,
     AttachLine,
     DetachLine,
     ElementLine,
+    format_admit,
     format_attach,
     format_detach,
     format_event,
@@ -53,6 +55,8 @@ def test_the_lines_are_those_of_the_design() -> None:
     assert format_attach("a", ("ordered", "insert-only")) == attach
     assert parse_line(attach, 1) == AttachLine("a", frozenset({"insert-only", "ordered"}), None, "active")
     assert parse_line(format_detach("a"), 1) == DetachLine("a")
+    assert format_admit('"a"') == '{"op":"admit","input":"\\"a\\""}'
+    assert parse_line(format_admit("a"), 1) == AdmitLine("a")
 
 
 def test_short_attach_lines_and_blank_lines_are_read() -> None:
@@ -92,6 +96,8 @@ def test_short_attach_lines_and_blank_lines_are_read() -> None:
         ('{"op":"attach","input":"a","role":"boss"}', '"role" must be'),
         ('{"op":"attach","input":"a","join_at":1.5}', "whole number"),
         ('{"op":"detach","input":"a","why":1}', 'unknown key "why"'),
+        ('{"op":"admit"}', 'needs "input"'),
+        ('{"op":"admit","input":"a","join_at":3}', 'unknown key "join_at"'),
         ("[" * 100_000, "nested too deeply"),
         ('{"op":"stable","vc":' + "9" * 5000 + "}", "line 7"),
     ],

@@ -78,13 +78,27 @@ def test_a_snapshot_with_a_field_missing_is_refused() -> None:
         ("inputs", "slot", 10**15), ("inputs", "slot", -1), ("inputs", "slot", 1), ("inputs", "slot", 2**70),
         ("inputs", "stable", "soon"), ("inputs", "late", None), ("inputs", "join_at", "soon"),
         ("algorithm", "slots", 10**15), ("algorithm", "nodes", [[1]]), ("algorithm", "nodes", 7),
-        ("algorithm", "max_stable", "soon"),
+        ("algorithm", "max_stable", "soon"), ("algorithm", "right_from", "soon"),
     ],
 )
 def test_a_damaged_snapshot_is_refused_before_it_does_harm(part: str, field: str, value: object) -> None:
     """A number that says how much memory to take is looked at first."""
     with pytest.raises(UsageError, match="cannot restore"):
         Merge.restore(damaged(part, field, value))
+
+
+@pytest.mark.parametrize("algorithm", WORDS)
+def test_from_where_on_a_merge_is_right_is_kept_until_it_is_there(algorithm: str) -> None:
+    merge = Merge(algorithm)
+    merge.attach("late", WORDS[algorithm], join_at=20)
+    merge.admit("late")
+    merge.apply("late", Batch.of([f(19)]))
+    snapshot = merge.snapshot()
+    assert json.loads(snapshot)["algorithm"]["right_from"] == 20
+    merge = Merge.restore(snapshot)
+    assert merge.snapshot() == snapshot
+    merge.apply("late", Batch.of([f(20)]))
+    assert "right_from" not in json.loads(merge.snapshot())["algorithm"]
 
 
 @pytest.mark.parametrize(("part", "field"), [("inputs", "stable"), ("algorithm", "max_stable")])

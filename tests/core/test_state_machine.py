@@ -97,6 +97,11 @@ class MergeMachine(RuleBasedStateMachine):
         if self.follow.merge.is_attached(name):
             self.follow.detach(name)
 
+    @rule(name=st.sampled_from(NAMES))
+    def admit(self, name: str) -> None:
+        if self.follow.merge.is_attached(name):
+            self.follow.admit(name)
+
     @rule()
     def restore(self) -> None:
         self.follow.restore()

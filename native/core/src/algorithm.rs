@@ -20,6 +20,8 @@ pub struct Shell {
     pub max_stable: i64,
     /// The last stable in the output; below `max_stable` only under final-only.
     pub announced: i64,
+    /// The largest join_at of an input that was let in before: the merge is right for ends at or above this.
+    pub right_from: i64,
     /// Slots that have joined since the last `take`.
     pub joined: Vec<usize>,
     /// Promises found broken while another input's elements were merged.
@@ -38,6 +40,7 @@ impl Shell {
             closing,
             max_stable: NEG_INF,
             announced: NEG_INF,
+            right_from: NEG_INF,
             joined: Vec::new(),
             broken: Vec::new(),
             out: Columns::default(),
@@ -73,6 +76,15 @@ impl Shell {
                 live.stable(t);
             }
         }
+    }
+
+    /// The latest end that an event may have which is half frozen, and which the input in `slot` lacks or says to be over.
+    pub fn latest_lacked(&self, slot: usize) -> i64 {
+        if self.max_stable >= self.right_from {
+            return INF;
+        }
+        let join_at = self.inputs.get(slot).join_at.unwrap_or(NEG_INF);
+        self.max_stable.max(join_at.saturating_sub(1))
     }
 
     /// Law 5: whether enough inputs have said stable(+inf).
@@ -136,7 +148,11 @@ pub fn advance<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot
 
 /// V.B: the input has joined. What it said before counts from now on.
 pub fn admit<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usize) {
-    shell.inputs.get_mut(slot).joined = true;
+    let input = shell.inputs.get_mut(slot);
+    input.joined = true;
+    if let Some(join_at) = input.join_at.filter(|&join_at| join_at > shell.max_stable) {
+        shell.right_from = shell.right_from.max(join_at);
+    }
     algorithm.admit_waiting(shell, slot);
     shell.joined.push(slot);
     advance(algorithm, shell, slot);

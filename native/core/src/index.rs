@@ -458,13 +458,19 @@ pub trait Indexed {
     /// The smallest end in the node that is not below `t`; INF if there is none.
     fn next_due(index: &Index<Self::Entries>, id: u32, t: i64) -> i64;
 
-    /// Whether the input in `slot` has an event here that is not fully frozen at MaxStable.
-    fn has_live_entry(&self, id: u32, slot: usize, max_stable: i64) -> bool;
+    /// Whether the input in `slot` has an event here that is not fully frozen at MaxStable, and ends by `latest`.
+    fn has_live_entry(&self, id: u32, slot: usize, max_stable: i64, latest: i64) -> bool;
 
     /// IV.D line 17 and IV.E line 18: every node that a stable(t) concerns, and only those.
     fn freeze_nodes(&mut self, shell: &mut Shell, slot: usize, t: i64) {
         let index = self.index();
         let mut popped = std::mem::take(&mut index.popped);
+        if shell.max_stable < shell.right_from && shell.right_from <= t {
+            // The merge becomes right: what it shows must be, also where it is not due.
+            let nodes = &index.store.nodes;
+            let is_concerned = |&id: &u32| nodes.get(id).vs < shell.max_stable && nodes.get(id).due >= t;
+            popped.extend(nodes.ids().into_iter().filter(is_concerned));
+        }
         index.store.wheel.pop_below(&mut index.store.nodes, t, &mut popped);
         if index.final_only && t == INF {
             // Final-only shows at last what never ends; such nodes are due at no time. All others are due before.
@@ -476,7 +482,7 @@ pub trait Indexed {
                 self.index().done.push((id, 0));
             } else {
                 let due = Self::next_due(self.index(), id, t);
-                self.index().store.enter(id, due);
+                self.index().store.move_to(id, due);
             }
         }
         let index = self.index();
@@ -485,9 +491,9 @@ pub trait Indexed {
         index.tidy();
     }
 
-    /// The joined input with the largest stable point that has the event of a half-frozen node alive.
-    fn witness(&self, shell: &Shell, id: u32) -> Option<usize> {
-        furthest(shell, |slot| self.has_live_entry(id, slot, shell.max_stable))
+    /// The joined input with the largest stable point that has the event of a half-frozen node alive, ending by `latest`.
+    fn witness(&self, shell: &Shell, id: u32, latest: i64) -> Option<usize> {
+        furthest(shell, |slot| self.has_live_entry(id, slot, shell.max_stable, latest))
     }
 }
 

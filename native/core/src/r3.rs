@@ -246,7 +246,13 @@ impl Indexed for R3 {
         }
         let mut said = self.end(id, slot);
         if half_frozen && said < shell.max_stable {
-            said = self.witness(shell, id).map_or(NONE, |other| self.end(id, other));
+            let latest = shell.latest_lacked(slot);
+            said = self
+                .witness(shell, id, latest)
+                .map_or(NONE, |other| self.end(id, other));
+            if said == NONE && shown > latest && t > latest {
+                said = shell.max_stable;
+            }
         }
         if self.index.final_only {
             return self.settle_final(id, t, said, half_frozen);
@@ -286,9 +292,9 @@ impl Indexed for R3 {
         due
     }
 
-    fn has_live_entry(&self, id: u32, slot: usize, max_stable: i64) -> bool {
+    fn has_live_entry(&self, id: u32, slot: usize, max_stable: i64, latest: i64) -> bool {
         let ve = self.end(id, slot);
-        ve != NONE && ve >= max_stable
+        ve != NONE && max_stable <= ve && ve <= latest
     }
 }
 

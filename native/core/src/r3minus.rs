@@ -92,12 +92,13 @@ impl R3Minus {
         self.sought.1.extend_from_slice(payload);
     }
 
-    /// The end given by the joined input with the largest stable point that has the event alive.
-    fn witness(&self, shell: &Shell, key: &Key) -> Option<i64> {
+    /// The end given by the joined input with the largest stable point that has the event alive, ending by
+    /// `latest`.
+    fn witness(&self, shell: &Shell, key: &Key, latest: i64) -> Option<i64> {
         let mut best = None;
         for (slot, input) in shell.inputs.counting() {
             let said = self.indexes.get(&slot).and_then(|ends| ends.get(key)).copied();
-            let Some(ve) = said.filter(|&ve| ve >= shell.max_stable) else {
+            let Some(ve) = said.filter(|&ve| shell.max_stable <= ve && ve <= latest) else {
                 continue;
             };
             if best.is_none_or(|(stable, _)| input.stable > stable) {
@@ -128,11 +129,14 @@ impl Algorithm for R3Minus {
         self.indexes.entry(slot).or_default();
         let mut output = std::mem::take(&mut self.output);
         let mut done = Vec::new();
+        let latest = shell.latest_lacked(slot);
         for (key, shown) in output.range_mut(..(t, Vec::new())) {
             let (vs, payload) = key;
             let mut said = self.indexes[&slot].get(key).copied();
             if *vs < shell.max_stable && said.is_none_or(|said| said < shell.max_stable) {
-                said = self.witness(shell, key).or(Some(*shown)); // nobody knows better: as the output has said
+                let is_over = *shown > latest && t > latest;
+                let otherwise = if is_over { shell.max_stable } else { *shown }; // nobody knows better
+                said = self.witness(shell, key, latest).or(Some(otherwise));
             }
             let Some(said) = said else {
                 shell.emit_adjust(*vs, *shown, *vs, payload);

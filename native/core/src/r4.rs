@@ -278,11 +278,12 @@ impl R4 {
         let low = if half_frozen { shell.max_stable } else { NEG_INF };
         said.extend_from_slice(from(self.ends(id, At::In(slot)), low));
         shown.extend_from_slice(from(self.ends(id, At::Out), low));
+        let latest = if half_frozen { shell.latest_lacked(slot) } else { INF };
         if half_frozen && said.is_empty() {
-            if let Some(other) = self.witness(shell, id) {
-                said.extend_from_slice(from(self.ends(id, At::In(other)), low));
+            if let Some(other) = self.witness(shell, id, latest) {
+                said.extend_from_slice(by(from(self.ends(id, At::In(other)), low), latest));
             }
-            if said.is_empty() && !self.index.final_only {
+            if said.is_empty() && !self.index.final_only && t <= latest {
                 let kept = from(shown, t); // nobody knows better: the output keeps what it has said
                 self.set(id, At::Out, kept);
                 return kept.is_empty();
@@ -295,6 +296,9 @@ impl R4 {
             self.adjust_output_count(id, said, shown);
         }
         self.adjust_output(id, t, said, shown);
+        if t > latest {
+            self.end_lacked(id, latest, low, said, shown);
+        }
         // Fully frozen ends are done with, in the output and in the input that froze them.
         let kept = from(shown, t);
         self.set(id, At::Out, kept);
@@ -341,6 +345,17 @@ impl R4 {
             self.index.say_adjust(id, old, ve);
         }
     }
+
+    /// Of the output events that the freezing input has not, those that end after `latest` end at `low`.
+    fn end_lacked(&mut self, id: u32, latest: i64, low: i64, said: &[i64], shown: &mut Vec<i64>) {
+        let count = shown.len().saturating_sub(said.len());
+        let lacked = minus(shown, said).into_iter().filter(|&ve| ve > latest).take(count);
+        for old in lacked {
+            take(shown, old);
+            put(shown, low);
+            self.index.say_adjust(id, old, low);
+        }
+    }
 }
 
 #[inline]
@@ -363,6 +378,11 @@ fn ends(index: &Index<Lists>, id: u32, at: At) -> &[i64] {
 /// The ends that are not below `low`.
 fn from(ends: &[i64], low: i64) -> &[i64] {
     &ends[ends.partition_point(|&ve| ve < low)..]
+}
+
+/// The ends that are not above `latest`.
+fn by(ends: &[i64], latest: i64) -> &[i64] {
+    &ends[..ends.partition_point(|&ve| ve <= latest)]
 }
 
 /// Multiset difference of sorted lists, ascending.
@@ -479,8 +499,8 @@ impl Indexed for R4 {
             .fold(out, i64::min)
     }
 
-    fn has_live_entry(&self, id: u32, slot: usize, max_stable: i64) -> bool {
-        self.ends(id, At::In(slot)).last().is_some_and(|&ve| ve >= max_stable)
+    fn has_live_entry(&self, id: u32, slot: usize, max_stable: i64, latest: i64) -> bool {
+        !by(from(self.ends(id, At::In(slot)), max_stable), latest).is_empty()
     }
 }
 

@@ -24,7 +24,7 @@ use crate::element::{ADJUST, INSERT, NEG_INF, STABLE};
 use crate::input::{Demands, Input};
 use crate::merge::{Kind, Merge, Taken};
 use crate::policy::{Closing, Policy, Show};
-use crate::state::{InputState, State, fields, live_field};
+use crate::state::{InputState, State, Times, fields, live_field};
 use crate::store::Live;
 use crate::violation::{Code, Violation};
 
@@ -300,23 +300,17 @@ impl Sharded {
     }
 
     /// The reverse of `state` and `live_state`; the inputs are attached already. If it fails the merge is to be dropped.
-    pub fn load(
-        &mut self,
-        max_stable: i64,
-        announced: i64,
-        state: State,
-        live: Option<Vec<(i64, Vec<u8>, i64)>>,
-    ) -> Result<(), String> {
-        self.announced = announced;
+    pub fn load(&mut self, times: Times, state: State, live: Option<Vec<(i64, Vec<u8>, i64)>>) -> Result<(), String> {
+        self.announced = times.announced;
         if let [only] = &mut self.shards[..] {
-            return only.load(max_stable, announced, state, live);
+            return only.load(times, state, live);
         }
         let count = self.shards.len();
         for (shard, state) in self.shards.iter_mut().zip(shared_state(state, count)?) {
-            shard.load(max_stable, announced, state, None)?;
+            shard.load(times, state, None)?;
         }
         self.live = live.map(|events| {
-            let mut live = Live::new(announced);
+            let mut live = Live::new(times.announced);
             events
                 .iter()
                 .for_each(|(vs, payload, ve)| live.insert(*vs, *ve, payload));

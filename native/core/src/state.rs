@@ -58,6 +58,14 @@ pub enum State {
     },
 }
 
+/// How far a merge is, parsed: `Shell` says of each what it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    pub max_stable: i64,
+    pub announced: i64,
+    pub right_from: i64,
+}
+
 /// What an input remembers, parsed.
 #[derive(Clone, Debug)]
 pub struct InputState {
@@ -89,6 +97,9 @@ pub(crate) fn fields(shards: &[Merge]) -> Vec<(&'static str, String)> {
         ("max_stable", shell.max_stable.to_string()),
         ("announced", announced.to_string()),
     ];
+    if shell.right_from > shell.max_stable {
+        fields.push(("right_from", shell.right_from.to_string()));
+    }
     let slots = match &shards[0].running {
         Running::InsertOnly(running) => {
             fields.extend(insert_only_state(running));
@@ -181,14 +192,13 @@ impl Merge {
 
     /// The reverse of `fields` and `live_field`; the inputs are attached already, the algorithm is the one that wrote it.
     /// Changes nothing that can be used if the state is damaged: the merge is to be dropped then.
-    pub fn load(
-        &mut self,
-        max_stable: i64,
-        announced: i64,
-        state: State,
-        live: Option<Vec<(i64, Vec<u8>, i64)>>,
-    ) -> Result<(), String> {
-        (self.shell.max_stable, self.shell.announced) = (max_stable, announced);
+    pub fn load(&mut self, times: Times, state: State, live: Option<Vec<(i64, Vec<u8>, i64)>>) -> Result<(), String> {
+        let Times {
+            max_stable,
+            announced,
+            right_from,
+        } = times;
+        (self.shell.max_stable, self.shell.announced, self.shell.right_from) = (max_stable, announced, right_from);
         match (&mut self.running, state) {
             (Running::InsertOnly(running), state) => load_insert_only(running, state)?,
             (Running::R3(running), State::R3 { slots, nodes }) => {

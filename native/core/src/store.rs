@@ -48,6 +48,14 @@ impl Store {
         self.wheel.add(&self.nodes, id);
     }
 
+    /// As `enter`, but one that stands there already is not entered twice.
+    #[inline]
+    pub fn move_to(&mut self, id: u32, due: i64) {
+        if self.nodes.due(id) != due {
+            self.enter(id, due);
+        }
+    }
+
     #[inline]
     pub fn payload(&self, id: u32) -> &[u8] {
         self.arena.get(self.nodes.get(id).place)

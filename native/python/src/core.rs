@@ -248,9 +248,9 @@ impl Core {
     }
 
     fn load(&mut self, py: Python<'_>, state: &Bound<'_, PyDict>, live: Option<&Bound<'_, PyList>>) -> PyResult<()> {
-        let (max_stable, announced, state) = parse_state(self.0.kind(), state)?;
+        let (times, state) = parse_state(self.0.kind(), state)?;
         let live = live.map(parse_live).transpose()?;
-        self.run(py, |merge| merge.load(max_stable, announced, state, live))?
+        self.run(py, |merge| merge.load(times, state, live))?
             .map_err(PyValueError::new_err)
     }
 

@@ -1,8 +1,8 @@
 //! The parsed fields of a snapshot, from Python's values to the core's.
 
-use lmerge_core::element::Element;
+use lmerge_core::element::{Element, NEG_INF};
 use lmerge_core::merge::Kind;
-use lmerge_core::state::{Counted, EndRow, InputState, State, decode_payload};
+use lmerge_core::state::{Counted, EndRow, InputState, State, Times, decode_payload};
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -10,8 +10,8 @@ use pyo3::types::{PyDict, PyList};
 /// Vs, payload, the output's entry, then the inputs'.
 type NodeRow<T> = (i64, Vec<u8>, Vec<Option<T>>);
 
-/// `max_stable`, `announced` and what the algorithm remembers. Raises KeyError, TypeError or ValueError.
-pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(i64, i64, State)> {
+/// How far the merge is, and what the algorithm remembers. Raises KeyError, TypeError or ValueError.
+pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, State)> {
     let parsed = match kind {
         Kind::R0 => {
             let last = field(state, "last")?;
@@ -61,11 +61,13 @@ pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(i64, i64,
             }
         }
     };
-    Ok((
-        field(state, "max_stable")?.extract()?,
-        field(state, "announced")?.extract()?,
-        parsed,
-    ))
+    let right_from = state.get_item("right_from")?;
+    let times = Times {
+        max_stable: field(state, "max_stable")?.extract()?,
+        announced: field(state, "announced")?.extract()?,
+        right_from: right_from.map_or(Ok(NEG_INF), |time| time.extract())?,
+    };
+    Ok((times, parsed))
 }
 
 /// Live output events as (vs, payload, ve).

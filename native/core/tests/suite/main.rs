@@ -1,6 +1,7 @@
 //! The tests of the crate by its public parts: one module for each of its own, then the paper, the laws, the oracle and
 //! hostile bytes. One program, so that the crate is linked once.
 
+mod admitted;
 mod arena;
 mod columns;
 mod generate;

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use lmerge_core::columns::Columns;
-use lmerge_core::element::{Element, INF};
+use lmerge_core::element::{Element, INF, NEG_INF};
 use lmerge_core::input::Demands;
 use lmerge_core::merge::Kind;
 use lmerge_core::policy::LAZY;
 use lmerge_core::sharded::Sharded;
-use lmerge_core::state::{Counted, EndRow, InputState, R3Row, R4Row, State, decode_payload};
+use lmerge_core::state::{Counted, EndRow, InputState, R3Row, R4Row, State, Times, decode_payload};
 use serde_json::Value;
 
 use crate::session::{ALL, FINAL_ONLY, Session, demands};
@@ -61,12 +61,28 @@ fn bits(value: &Value) -> Vec<usize> {
 
 type Fields = HashMap<&'static str, Value>;
 
+fn fields_of(merge: &Sharded) -> Fields {
+    let parsed = |(name, text): (_, String)| (name, json(&text));
+    merge.state().into_iter().map(parsed).collect()
+}
+
+const AT_5: Times = Times {
+    max_stable: 5,
+    announced: 5,
+    right_from: NEG_INF,
+};
+
+fn times_of(merge: &Sharded) -> Times {
+    let fields = fields_of(merge);
+    Times {
+        max_stable: merge.max_stable(),
+        announced: merge.announced(),
+        right_from: fields.get("right_from").map_or(NEG_INF, int),
+    }
+}
+
 fn state_of(merge: &Sharded) -> State {
-    let fields: Fields = merge
-        .state()
-        .into_iter()
-        .map(|(name, text)| (name, json(&text)))
-        .collect();
+    let fields = fields_of(merge);
     match merge.kind() {
         Kind::R0 | Kind::R1 | Kind::R2 => insert_only(merge.kind(), &fields),
         Kind::R3 | Kind::R4 => indexed(merge.kind(), &fields),
@@ -161,7 +177,7 @@ pub fn restored(session: &Session, shards: usize) -> Sharded {
         let row = |row: &Value| (int(&row[0]), payload(&row[1]), int(&row[2]));
         rows(&json(&text)).iter().map(row).collect()
     });
-    copy.load(merge.max_stable(), merge.announced(), state_of(merge), live)
+    copy.load(times_of(merge), state_of(merge), live)
         .expect("a whole snapshot");
     copy.check();
     copy
@@ -308,7 +324,7 @@ fn damage_is_refused_or_found_by_check() {
     let load = |kind: Kind, state: State, live: Option<Vec<(i64, Vec<u8>, i64)>>| {
         let mut merge = Sharded::new(kind, LAZY, ALL, true, 1);
         merge.attach(0, demands(kind), None, false, true);
-        merge.load(5, 5, state, live)
+        merge.load(AT_5, state, live)
     };
     let r3 = |ends: Vec<Option<i64>>| State::R3 {
         slots: 1,
@@ -374,7 +390,7 @@ fn check_finds_a_half_frozen_event_without_output() {
         slots: 1,
         nodes: vec![(1, b"A".to_vec(), vec![None, Some(9)])],
     };
-    merge.load(5, 5, state, None).expect("no damage that shows");
+    merge.load(AT_5, state, None).expect("no damage that shows");
     merge.check();
 }
 
@@ -388,6 +404,6 @@ fn check_finds_an_entry_of_nobody() {
         slots: 2,
         nodes: vec![(1, b"A".to_vec(), vec![ends(9), ends(9), ends(9)])],
     };
-    merge.load(5, 5, state, None).expect("no damage that shows");
+    merge.load(AT_5, state, None).expect("no damage that shows");
     merge.check();
 }
