@@ -299,7 +299,8 @@ class Follower:
         # load a merge. One whose stables lag would say that of the input later, and so go back.
         if policy.show is Show.FIRST and not policy.lag:
             merge = Merge("r4", self.policy, "any", engine=self.engine)
-            merge.attach("the reader")
+            merge.attach("the reader", join_at=None if self.since == NEG_INF else self.since)
+            merge.admit("the reader")
             for batch in (known.build(), *batches):
                 merge.apply("the reader", batch)
             merge.detach("the reader")
@@ -309,7 +310,7 @@ class Follower:
             replay.say(batch)
         return Merge.resumed(
             replay.live_events(), replay.stable_point, "r4", algorithm="r4", policy=self.policy, closing="any",
-            engine=self.engine,
+            engine=self.engine, right_from=self.since,
         )
 
     def _go_on(self, known: Known) -> None:

@@ -26,6 +26,7 @@ from lmerge.core.resume import Replay
 from lmerge.errors import StoreDamaged, StoreFull, StoreInUse, SubscriberTooSlow, UsageError
 from lmerge.service import log
 from lmerge.service.changes import Changes
+from lmerge.service.facts import complete_from
 from lmerge.service.fanout import Message
 from lmerge.service.journal import History, Segment
 from lmerge.service.settings import Settings
@@ -209,7 +210,7 @@ def _recovered(store: Store, settings: Settings) -> Recovered | None:
             f"merge {name!r} of store {str(store.path)!r} ran with policy {policy}, and has shown events that are not "
             f"final; it cannot go on with {settings.policy}"
         )
-    merge = settings.resumed_merge(live, stable_point, running, found.incarnations)
+    merge = settings.resumed_merge(live, stable_point, running, found.incarnations, complete_from(found.facts))
     return Recovered(name, merge, found.facts, found.segments)
 
 

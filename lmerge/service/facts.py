@@ -54,11 +54,16 @@ class Facts:
 
     def load(self, facts: Mapping[str, bytes], hub: Remembered) -> None:
         """Put back what was noted."""
-        hub.complete_from = int(facts.get("complete_from", b"%d" % NEG_INF))
+        hub.complete_from = complete_from(facts)
         hub.gaps = int(facts.get("gaps", b"0"))
         schema = facts.get("schema", b"")
         hub.schema = pb.Schema.FromString(schema[1:]) if schema else None
         self._kept = json.loads(facts.get("kept", b"{}"))
+
+
+def complete_from(facts: Mapping[str, bytes]) -> int:
+    """From where on the output is right that these facts are about."""
+    return int(facts.get("complete_from", b"%d" % NEG_INF))
 
 
 def _dump(value: object) -> bytes:

@@ -27,9 +27,8 @@ from typing import Final, TypeVar
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.core.engines import NATIVE
-from lmerge.core.inputs import ACTIVE
-from lmerge.core.merge import Counts, InputStatus, Merge, Outcome
 from lmerge.core.merge import InputDetached as Gone
+from lmerge.core.merge import InputStatus, Merge, Outcome
 from lmerge.errors import (
     Draining,
     LimitExceeded,
@@ -433,12 +432,8 @@ class Hub:
             raise LimitExceeded(
                 f"input {name!r} cannot attach to merge {self.name!r}: it has {len(self._inputs)} inputs, the limit"
             )
-        # A fresh merge has said nothing that the first input could contradict: it starts from there.
-        nothing_said = merge.stable_point == NEG_INF and merge.emitted == Counts()
-        is_first = nothing_said and request.role == ACTIVE and not any(i.role == ACTIVE for i in merge.inputs())
-        join_at = None if is_first else request.join_at
         outcome = merge.attach(
-            name, request.properties, join_at=join_at, role=request.role, incarnation=request.incarnation
+            name, request.properties, join_at=request.join_at, role=request.role, incarnation=request.incarnation
         )
         self.attached_ever = True
         self._output.use(name, merge.status(name).incarnation)
@@ -447,10 +442,8 @@ class Hub:
         if self._recorder is not None:
             if outcome.detached:
                 self._recorder.detached(name)
-            self._recorder.attached(name, request.properties, join_at, request.role)
+            self._recorder.attached(name, request.properties, request.join_at, request.role)
         self._absorb(outcome)
-        if is_first and request.join_at is not None:
-            self._output.begin_from(request.join_at)
         self._admit_if_stuck()
         status = merge.status(name)
         self.certifier.attached(name, status.incarnation, request.role, request.join_at)
@@ -458,7 +451,7 @@ class Hub:
         self._inputs[name] = Attached(name, status.incarnation, session, joined, merge.stable_point)
         log.event(
             logging.INFO, "input attached", merge=self.name, input=name, incarnation=status.incarnation,
-            properties=sorted(request.properties), join_at=join_at, joined=joined, algorithm=merge.algorithm,
+            properties=sorted(request.properties), join_at=request.join_at, joined=joined, algorithm=merge.algorithm,
         )
         return Accepted(
             status.incarnation, merge.stable_point, joined, merge.algorithm, merge.algorithm_reason
@@ -539,11 +532,12 @@ class Hub:
             self._admit_if_stuck()
 
     def _admit_if_stuck(self) -> None:
-        """A merge that has said no stable and has only joining inputs left would wait for ever for its first one.
+        """A merge that has said no stable and has only joining inputs would wait for ever for its first one.
 
-        So it is after a restart when the first replica to come back goes again before its first stable. Nothing has
-        been said that could be contradicted: the input that knows the earliest time begins, as the first one did. A
-        merge that has said a stable waits for somebody who knows more (``Standstill``).
+        So it is when the first replica comes back to a server that has started anew, and when that one goes again
+        before its first stable. Nothing has been said that could be contradicted: the input that knows the earliest
+        time begins, and the output is right from there on. A merge that has said a stable waits for somebody who knows
+        more (``Standstill``).
         """
         first = earliest_joining(self.merge.inputs())
         if first is not None and self.merge.stable_point == NEG_INF:
@@ -555,6 +549,8 @@ class Hub:
         assert first.join_at is not None
         log.event(logging.WARNING, "input admitted early", merge=self.name, input=first.name, join_at=first.join_at)
         self._output.flush()
+        if self._recorder is not None:
+            self._recorder.admitted(first.name)
         self._absorb(self.merge.admit(first.name))
         self._output.begin_from(first.join_at)
 

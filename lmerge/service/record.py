@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from lmerge.core.batch import AnyBatch
-from lmerge.core.session import format_attach, format_detach, format_row
+from lmerge.core.session import format_admit, format_attach, format_detach, format_row
 from lmerge.errors import UsageError
 
 
@@ -46,6 +46,9 @@ class Recorder:
 
     def attached(self, name: str, properties: Iterable[str], join_at: int | None, role: str) -> None:
         self._file.write(format_attach(name, properties, join_at, role) + "\n")
+
+    def admitted(self, name: str) -> None:
+        self._file.write(format_admit(name) + "\n")
 
     def applied(self, name: str, batch: AnyBatch, count: int) -> None:
         """The first ``count`` elements of ``batch`` were told to the merge."""

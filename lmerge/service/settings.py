@@ -241,12 +241,13 @@ class Settings:
         )
 
     def resumed_merge(
-        self, live: AnyBatch, stable_point: int, running: str, incarnations: Mapping[str, int]
+        self, live: AnyBatch, stable_point: int, running: str, incarnations: Mapping[str, int], right_from: int
     ) -> Merge:
         """One that goes on after a restart. Raises UsageError if these settings do not allow it."""
         return Merge.resumed(
             live, stable_point, running, algorithm=self.algorithm, policy=self.policy, closing=self.closing,
             allow_downgrade=self.allow_downgrade, engine=self.engine, shards=self.shards, incarnations=incarnations,
+            right_from=right_from,
         )
 
     def validate(self) -> None:

@@ -78,7 +78,7 @@ DEFECTS = (
         "the first input of a fresh merge is taken to know everything",
         "lmerge/service/hub.py",
         "self.certifier.attached(name, status.incarnation, request.role, request.join_at)",
-        "self.certifier.attached(name, status.incarnation, request.role, join_at)",
+        "self.certifier.attached(name, status.incarnation, request.role, None)",
         TEST + "test_the_first_input_of_a_fresh_merge_is_not_compared_before_its_join_at",
     ),
     Defect(

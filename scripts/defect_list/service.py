@@ -27,4 +27,11 @@ DEFECTS = (
         "        if self._is_full:\n",
         INBOX_TESTS + "test_all_who_wait_are_woken_and_those_who_find_no_room_wait_again",
     ),
+    Defect(
+        "a record does not say who was let in early",
+        "lmerge/service/hub.py",
+        "            self._recorder.admitted(first.name)\n",
+        "            pass\n",
+        "tests/service/test_record.py::test_that_the_first_input_is_right_only_from_a_time_on_is_recorded",
+    ),
 )

@@ -82,8 +82,8 @@ DEFECTS = (
     Defect(
         "simulated: a fresh merge does not say from where on it is right",
         "lmerge/service/hub.py",
-        "            self._output.begin_from(request.join_at)\n",
-        "            pass\n",
+        "        self._output.begin_from(first.join_at)\n",
+        "",
         SEEDS_0,
     ),
     Defect(

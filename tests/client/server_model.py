@@ -60,7 +60,6 @@ class ModelServer:
     def fresh(self) -> None:
         self.merge = Merge("r4", self.policy)
         self.complete_from = NEG_INF
-        self.has_said = False
         self.segments: list[Segment] = []
         self.subscription: list[Any] | None = None  # what is on its way to the reader
         self.relies_on = NEG_INF
@@ -72,14 +71,10 @@ class ModelServer:
         del self.segments[: -self.segments_max]
 
     def attach(self, replica: str, join_at: int) -> None:
-        joined = [i for i in self.merge.inputs() if i.name != replica]
-        is_first = not self.has_said and not joined
         self.emit(self.merge.attach(
-            replica, join_at=None if is_first or join_at == NEG_INF else join_at,
+            replica, join_at=None if join_at == NEG_INF else join_at,
             incarnation=self.random.getrandbits(20) + self.incarnation(),
         ).batch)
-        if is_first and join_at > NEG_INF:
-            self.begin_from(join_at)
         self.unstick()
 
     def incarnation(self) -> int:
@@ -120,7 +115,6 @@ class ModelServer:
     def emit(self, batch: AnyBatch) -> None:
         if not batch.count:
             return
-        self.has_said = True
         self.segments[-1].said.append(batch)
         if self.subscription is not None:
             self.subscription.append(batch)

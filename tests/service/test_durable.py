@@ -124,6 +124,20 @@ async def test_from_where_on_the_output_is_right_outlives_the_server(tmp_path: P
         assert (hub(world).complete_from, hub(world).retained_from) == (100, 100)
 
 
+async def test_an_end_that_was_said_before_the_output_is_right_is_not_frozen_after_a_restart(tmp_path: Path) -> None:
+    """A ended before 100: the first input, which is right from there on, never had it, and who had is not back."""
+    async with durable(tmp_path) as world:
+        await world.publisher("late", join_at=100)
+        lags = await world.publisher("lags")
+        await lags.merged(ins("A", 26, 155), stable(27))
+        await killed(world)
+    async with durable(tmp_path) as world:
+        reader = await world.subscriber()
+        again = await world.publisher("late", join_at=27)
+        await again.merged(stable(158))
+        assert (hub(world).complete_from, await reader.until_stable(158)) == (100, [Event(26, b"A", 27)])
+
+
 @pytest.mark.parametrize("killed_before", ["the first input is back", "the end"])
 async def test_a_merge_that_has_begun_anew_behind_a_gap_does_not_go_back_over_a_restart(
     tmp_path: Path, killed_before: str

@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from service_world import MERGE, World, ins, replayed, stable
+from service_world import MERGE, World, adj, ins, replayed, stable
 
 from lmerge.errors import UsageError
 from lmerge.service.record import record_file
@@ -43,6 +43,20 @@ async def test_a_replayed_record_gives_the_output_that_was_sent(tmp_path: Path, 
         assert [e for e in reader.tdb.events() if e.payload != b"ok"] == events
         assert replayed(record, policy) == reader.elements
         assert "never told" not in record.read_text(encoding="utf-8")
+
+
+async def test_that_the_first_input_is_right_only_from_a_time_on_is_recorded(tmp_path: Path) -> None:
+    record = tmp_path / "session.jsonl"
+    async with World(record_path=str(record), merges=(MERGE,)) as world:
+        late = await world.publisher("late", join_at=39)
+        reader = await world.subscriber()
+        lags = await world.publisher("lags")
+        await lags.merged(ins("A", 26, 55), stable(27))
+        await late.merged(stable(58))
+        await world.server.stop(5)
+        await reader.ending()
+    assert reader.elements[-2:] == [adj("A", 26, 55, 27), stable(58)]
+    assert replayed(record, "lazy") == reader.elements
 
 
 async def test_each_merge_is_recorded_to_its_own_file(tmp_path: Path) -> None:

@@ -38,14 +38,6 @@ def test_seeds_that_have_found_something_find_nothing_any_more() -> None:
     assert_good(kept_seeds())
 
 
-@pytest.mark.xfail(strict=True, reason="the first input of an empty merge counts as right from the beginning")
-def test_an_end_that_only_a_late_joiner_can_refuse_is_not_frozen() -> None:
-    """README, Limits of today: s1.2 begins with b, which is right from 39 on. A is [26, 29): b lacks it, a has left,
-    and c still says that it ends at 55. The stable 58 of b freezes that end.
-    """
-    assert_good([31268])
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(8))
 def test_nothing_goes_wrong_over_many_seeds(part: int) -> None:

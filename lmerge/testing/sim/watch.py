@@ -200,9 +200,9 @@ class WatchedSettings(Settings):
         return merge
 
     def resumed_merge(
-        self, live: AnyBatch, stable_point: int, running: str, incarnations: Mapping[str, int]
+        self, live: AnyBatch, stable_point: int, running: str, incarnations: Mapping[str, int], right_from: int
     ) -> Merge:
-        merge = super().resumed_merge(live, stable_point, running, incarnations)
+        merge = super().resumed_merge(live, stable_point, running, incarnations, right_from)
         merge.__class__ = WatchedMerge  # a class without state of its own: the state is made by ``begin``
         assert isinstance(merge, WatchedMerge)
         assert self.watch is not None
