@@ -18,13 +18,21 @@ import threading
 import time
 from collections.abc import Iterable
 from datetime import date
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from replicas.flights.source import FIRST_DAY, LAST_DAY
 
 DAYS_PER_SECOND = 5.0  # the year in 73 seconds
 LEAVE_S = 5.0  # a goodbye takes milliseconds
 LOOK_S = 0.1  # how soon a signal is noticed while the parent says nothing
+SECURITY_FILES = {
+    "ca": "encrypt, and check the server by these CAs", "cert": "the certificate to show",
+    "key": "the key that belongs to it", "token-file": "the token to show",
+}
+SECURITY_FLAGS = {
+    "tls": "encrypt, and check the server by the system's CAs",
+    "insecure": "send a token unencrypted to another machine",
+}
 
 
 def options_parser(prog: str, description: str, kind: str, kinds: Iterable[str]) -> argparse.ArgumentParser:
@@ -39,7 +47,18 @@ def options_parser(prog: str, description: str, kind: str, kinds: Iterable[str])
     parser.add_argument("--speed", type=float, default=DAYS_PER_SECOND, help="days a second")
     parser.add_argument("--start", type=float, help="when the replay began, in seconds since the epoch; default: now")
     parser.add_argument("--supervised", action="store_true", help="driven by a parent: see the module's documentation")
+    shown = parser.add_argument_group("security", "what is not said here is taken from LMERGE_TOKEN and its like")
+    for name, help_text in SECURITY_FILES.items():
+        shown.add_argument(f"--{name}", metavar="FILE", help=help_text)
+    for name, help_text in SECURITY_FLAGS.items():
+        shown.add_argument(f"--{name}", action="store_true", help=help_text)
     return parser
+
+
+def security_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Of the options that a server is reached with, those that were said: fields of ``lmerge.client.Security``."""
+    names = [name.replace("-", "_") for name in (*SECURITY_FILES, *SECURITY_FLAGS)]
+    return {name: getattr(options, name) for name in names if getattr(options, name)}
 
 
 def stop_on_signals(stop: threading.Event | None = None) -> threading.Event:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
 from lmerge.cli.arguments import DEFAULT_SERVER, Servers
+from lmerge.cli.connection import secured
 from lmerge.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Run a replica that comes with lmerge: flights of 2013, replayed.")
@@ -47,6 +48,7 @@ def list_replicas() -> None:
 
 
 @app.command("run")
+@secured
 def run(
     name: Name,
     server: Servers = DEFAULT_SERVER,
@@ -62,6 +64,8 @@ def run(
         Path | None, typer.Option(metavar="DIR", help="Spark: where it keeps its place; without it, it begins anew.",
                                   file_okay=False)
     ] = None,
+    *,
+    security: Any,
 ) -> None:
     """Publish the flights of 2013 as one replica, at the pace of a replay clock.
 
@@ -76,6 +80,7 @@ def run(
         "--first", day_of(first), "--last", day_of(last),
         *([] if start is None else ["--start", repr(start)]),
         *([] if checkpoint is None else ["--checkpoint", str(checkpoint)]),
+        *_shown(security),
     ]
     from importlib import import_module
 
@@ -83,6 +88,16 @@ def run(
 
     code = import_module(f"{kind.module}.__main__").main(arguments)
     leave(code)
+
+
+def _shown(security: Any) -> list[str]:
+    """The options again, for the replica's own process; a token itself stays in the environment."""
+    if security is None:
+        return []
+    files = {"--ca": security.ca, "--cert": security.cert, "--key": security.key, "--token-file": security.token_file}
+    flags = {"--tls": security.tls, "--insecure": security.insecure}
+    said = [word for option, path in files.items() if path is not None for word in (option, path)]
+    return said + [option for option, is_said in flags.items() if is_said]
 
 
 def kind_of(name: str, checkpoint: Path | None) -> Kind:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 
 from lmerge.client import Publisher, describe_merge
+from lmerge.client.security import Security
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import LmergeError, ServerGone, UnknownMerge
 from replicas.flights.flight import Flight, read_flights
@@ -23,7 +24,7 @@ from replicas.flights.replay import ReplayClock, first_instant, replay
 from replicas.flights.source import Days
 from replicas.flights.stream import FlightStream
 from replicas.flights.style import STYLES, Style
-from replicas.process import leave, options_parser, stop_on_signals, tell, told_to_start
+from replicas.process import leave, options_parser, security_of, stop_on_signals, tell, told_to_start
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,11 +59,13 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
 def _publish(
     options: argparse.Namespace, flights: Sequence[Flight], style: Style, clock: ReplayClock, stop: threading.Event,
 ) -> bool:
-    merged_to = _stable_point(options.server, options.merge)
+    security = Security.from_environment(**security_of(options))
+    merged_to = _stable_point(options.server, options.merge, security)
     join_at = None if merged_to == NEG_INF else merged_to
     stream = FlightStream(flights, style)
     with Publisher(
         options.server, options.merge, options.replica, properties=style.properties, join_at=join_at,
+        security=security,
     ) as publisher:
         if join_at is not None:
             publisher.publish(stream.join(max(clock.now(), 0 if join_at == INF else join_at), join_at))
@@ -79,12 +82,12 @@ def _publish(
     return True
 
 
-def _stable_point(servers: str, merge: str) -> int:
+def _stable_point(servers: str, merge: str, security: Security | None) -> int:
     """How far the merge has come at every server that knows it; a new one has not."""
     points = []
     for server in servers.split(","):
         with contextlib.suppress(UnknownMerge, ServerGone):
-            points.append(int(describe_merge(server, merge).summary.stable_point))
+            points.append(int(describe_merge(server, merge, security=security).summary.stable_point))
     return min(points, default=NEG_INF)
 
 

@@ -34,7 +34,7 @@ from lmerge.errors import LmergeError, Unavailable, UsageError
 from lmerge.spark.watermark import batch_watermark_us
 from replicas.flights.replay import ReplayClock, first_instant
 from replicas.flights.source import Days, data_folder
-from replicas.process import leave, options_parser, stop_on_signals, tell, told_to_start
+from replicas.process import leave, options_parser, security_of, stop_on_signals, tell, told_to_start
 from replicas.spark.news import final_watermark, read_log, write_log
 from replicas.spark.plans import PLANS, publish
 from replicas.spark.session import (
@@ -99,7 +99,8 @@ def _replay(
 ) -> int:
     clock = folder / "clock.json"
     stream = news(spark, log, clock)
-    writer = publish(PLANS[options.plan], stream, options.server, options.merge, options.replica)
+    plan = PLANS[options.plan]
+    writer = publish(plan, stream, options.server, options.merge, options.replica, **security_of(options))
     if not options.supervised:
         _set_clock(clock, options, days)
     query = writer.option("checkpointLocation", str(folder / "query")).queryName(options.replica).start()

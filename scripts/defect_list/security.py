@@ -147,4 +147,18 @@ DEFECTS = (
         "left + 1.0)\n",
         "tests/service/test_quota.py::test_a_bucket_gives_its_burst_at_once_and_then_its_rate",
     ),
+    Defect(
+        "a replica that comes with lmerge shows nothing",
+        "replicas/flights/__main__.py",
+        "        security=security,\n    ) as publisher",
+        "    ) as publisher",
+        "tests/client/test_security.py::test_a_replica_that_comes_with_lmerge_takes_it_too",
+    ),
+    Defect(
+        "an option of security is not handed on to a replica",
+        "lmerge/cli/replica.py",
+        "    return said + [option for option, is_said in flags.items() if is_said]",
+        "    return []",
+        "tests/client/test_security.py::test_a_replica_that_comes_with_lmerge_takes_it_too[options]",
+    ),
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from lmerge.client import (
     describe_server,
     list_merges,
 )
-from lmerge.core.elements import Event
+from lmerge.core.elements import INF, Event
 from lmerge.errors import PermissionDenied, ServerGone, Unauthenticated, UsageError
 from lmerge.service import tokens
 
@@ -261,3 +263,29 @@ async def test_commands_take_security_from_options_and_the_environment(tmp_path:
         assert json.loads(result.output)["tokens_required"] is True
         result = await asyncio.to_thread(run, app, [*server, "--ca", world.authority.path])
         assert isinstance(result.exception, Unauthenticated)
+
+
+@pytest.mark.parametrize("given", ["options", "environment", "nothing"])
+async def test_a_replica_that_comes_with_lmerge_takes_it_too(tmp_path: Path, given: str) -> None:
+    async with SecureWorld(tmp_path) as world:
+        file = tmp_path / "a.token"
+        file.write_text(world.token("a", ["publish", "status"]))
+        options, environment = [], {"LMERGE_CA": world.authority.path}
+        if given == "options":
+            options, environment = ["--ca", world.authority.path, "--token-file", str(file)], {}
+        elif given == "environment":
+            environment["LMERGE_TOKEN"] = file.read_text()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "lmerge", "replica", "run", "conservative", "--server", world.target,
+            "--replica", "a", "--speed", "1000", "--start", "0", "--first", "2013-02-08", "--last", "2013-02-08",
+            *options, env=os.environ | environment, stderr=asyncio.subprocess.PIPE,
+        )
+        _, said = await process.communicate()
+        if given == "nothing":
+            assert process.returncode == 1
+            assert b"no credentials came" in said
+        else:
+            assert (process.returncode, said) == (0, b"")
+            reader = Security(ca=world.authority.path, token=world.keeper)
+            described = await asyncio.to_thread(describe_merge, world.target, MERGE, security=reader)
+            assert described.summary.stable_point == INF

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from client_world import ThreadedWorld, threaded_world
+from secure_world import SecureWorld
 from spark_world import MERGE, recorded, table
 
 from lmerge.cli.demo_judge import Judge
@@ -320,6 +322,22 @@ def test_a_stopped_process_leaves_no_jvm_and_goes_on_from_its_checkpoint(
     other = run("spark-append", "--checkpoint", str(tmp_path / "kept"))
     assert other.returncode == 2
     assert "belongs to another replica (plan is 'update', and not 'append')" in other.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2 * PROCESS_S)
+@pytest.mark.usefixtures("spark_is_here")
+async def test_a_replica_in_spark_shows_what_a_secured_server_asks_for(tmp_path: Path) -> None:
+    days = ["--first", "2013-02-08", "--last", "2013-02-08", "--speed", "1000", "--start", "0"]
+    async with SecureWorld(tmp_path, merges=(MERGE,)) as world:
+        file = tmp_path / "a.token"
+        file.write_text(world.token("a", ["publish", "status"], [MERGE]))
+        server = ["spark-append", "-s", world.target, "-m", MERGE, "-r", "a", "--ca", world.authority.path]
+        done = await asyncio.to_thread(run, *server, *days)
+        assert done.returncode == 1
+        assert "this server wants to know who calls" in done.stderr
+        done = await asyncio.to_thread(run, *server, *days, "--token-file", str(file))
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.long
