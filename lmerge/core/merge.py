@@ -84,6 +84,14 @@ class InputStatus(NamedTuple):
     won: int
 
 
+def earliest_joining(inputs: Iterable[InputStatus]) -> InputStatus | None:
+    """The input to begin with if none is joined; None if one is, or if there is none at all."""
+    active = [i for i in inputs if i.role == ACTIVE]
+    if not active or any(i.state == "joined" for i in active):
+        return None
+    return min(active, key=lambda i: (i.join_at is not None, i.join_at))
+
+
 class Merge:
     """A merge of any number of inputs.
 

@@ -28,7 +28,7 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.core.engines import NATIVE
 from lmerge.core.merge import InputDetached as Gone
-from lmerge.core.merge import InputStatus, Merge, Outcome
+from lmerge.core.merge import InputStatus, Merge, Outcome, earliest_joining
 from lmerge.errors import (
     Draining,
     LimitExceeded,
@@ -49,7 +49,7 @@ from lmerge.service.observed import Observed, observe
 from lmerge.service.output import Beginning, Output
 from lmerge.service.record import Recorder
 from lmerge.service.settings import Settings
-from lmerge.service.standstill import Standstill, earliest_joining, gap_error
+from lmerge.service.standstill import Standstill, gap_error
 from lmerge.wire.codec import split_batch
 from lmerge.wire.frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb

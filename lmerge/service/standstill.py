@@ -15,20 +15,10 @@ and subscribers know how to live with. The fence of incarnations stays.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from lmerge.core.elements import show_time
-from lmerge.core.inputs import ACTIVE
-from lmerge.core.merge import InputStatus
 from lmerge.errors import OutputGap
-
-
-def earliest_joining(inputs: Iterable[InputStatus]) -> InputStatus | None:
-    """The input to begin with if none is joined; None if one is, or if there is none at all."""
-    active = [i for i in inputs if i.role == ACTIVE]
-    if not active or any(i.state == "joined" for i in active):
-        return None
-    return min(active, key=lambda i: (i.join_at is not None, i.join_at))
 
 
 def gap_error(merge: str, stable_point: int, join_at: int) -> OutputGap:

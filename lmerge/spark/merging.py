@@ -32,7 +32,8 @@ What Spark changes, and what is done about it:
   least shard.
 * **Coming and going.** All inputs are attached from the start; one that is silent holds nobody up but in closing (law
   5). A row of kind ``attach`` begins a new life of its input (``vs``: from when on it is right, null: always), one of
-  kind ``detach`` ends it.
+  kind ``detach`` ends it. Where nothing is stable yet and no input is left that is right from the beginning, the merge
+  begins with the one that is right from the earliest time; so is the output then.
 * **Exactly once.** The state of a shard is the snapshot of its merge and what was said to it since, written in the
   batch it belongs to. A batch that is run again begins where it began before.
 """

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from lmerge.core.elements import NEG_INF, STABLE
 from lmerge.core.engines import AUTO
-from lmerge.core.merge import Merge, Outcome
+from lmerge.core.merge import Merge, Outcome, earliest_joining
 from lmerge.errors import UsageError
 from lmerge.spark import merging_packs as packs
 
@@ -70,6 +70,7 @@ class MergePlan:
         merge = Merge(self.algorithm, self.policy, self.closing, track_live=False, engine=self.engine)
         for one in self.inputs:
             merge.attach(one.name, one.properties, join_at=one.join_at)
+        _admit_if_stuck(merge)
         return merge
 
 
@@ -250,7 +251,15 @@ def apply(merge: Merge, one: InputPlan, table: Any) -> list[Outcome]:
             kind, vs, has_vs, payload = (table.column(name)[at].as_py() for name in ("kind", "vs", "ve", "payload"))
             outcomes += _control(merge, one, kind, vs, has_vs, payload)
         start = at + 1
-    return outcomes
+    return outcomes + _admit_if_stuck(merge)
+
+
+def _admit_if_stuck(merge: Merge) -> list[Outcome]:
+    """Without a stable so far and with joining inputs only, the merge begins with the one that knows the earliest time,
+    as a server does: it would wait for ever. What it says is right from there on.
+    """
+    first = earliest_joining(merge.inputs()) if merge.stable_point == NEG_INF else None
+    return [] if first is None else [merge.admit(first.name)]
 
 
 def _control(merge: Merge, one: InputPlan, kind: int, vs: int, has_vs: int, payload: bytes) -> list[Outcome]:

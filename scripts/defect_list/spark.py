@@ -119,4 +119,14 @@ DEFECTS = (
         "of equal events one is read",
         TALLY, "for n in range(1, bounds[\"max\"] + 1)])", "for n in range(1, 2)])", ALL_ROWS,
     ),
+    Defect(
+        "a query waits for an input that has left before anything was stable",
+        SHARD, "    return outcomes + _admit_if_stuck(merge)\n", "    return outcomes\n",
+        TEST_MERGING + "test_an_input_that_leaves_before_anything_is_stable_leaves_the_merge_to_the_others",
+    ),
+    Defect(
+        "a query whose inputs all begin late never begins",
+        SHARD, "        _admit_if_stuck(merge)\n        return merge\n", "        return merge\n",
+        TEST_MERGING + "test_where_no_input_is_right_from_the_beginning_the_merge_begins_with_the_earliest",
+    ),
 )

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pytest
 from merging_world import Output, Row, Said, Twin, cut, plan_of, row_of, rows_of, streams
 
-from lmerge.core.elements import INF, NEG_INF, Adjust, Event, Insert, Stable
+from lmerge.core.elements import INF, INSERT, NEG_INF, STABLE, Adjust, Event, Insert, Stable
 from lmerge.core.engines import ENGINES, native_problem
 from lmerge.errors import UsageError
 from lmerge.spark import merging_shard
-from lmerge.spark.merging_packs import PACKS, Packer, to_bytes
+from lmerge.spark.merging_packs import DETACH, PACKS, TABLE, Packer, to_bytes
 from lmerge.spark.merging_rows import ORDER_BITS, ROWS, Unpacker
 from lmerge.spark.merging_shard import InputPlan, MergePlan, Shard
 from lmerge.testing.generate import joining, present, reference
@@ -202,6 +202,30 @@ def test_an_input_that_starts_late_moves_nothing_before_its_time() -> None:
         plan = MergePlan((InputPlan("a"), InputPlan("b", join_at=join_at)), "r3", 2)
         output = compare(plan, said, random)
         assert output.tdb.events() == events
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_where_no_input_is_right_from_the_beginning_the_merge_begins_with_the_earliest(shards: int) -> None:
+    for seed in range(6):
+        random = Random(seed)
+        events = reference(random, 50)
+        times = sorted(random.choice(events).vs for _ in "ab")
+        said = [cut(random, joining(present(random, events), join_at, events), 6) for join_at in times]
+        plan = MergePlan(tuple(InputPlan(name, join_at=at) for name, at in zip("ab", times)), "r3", shards)
+        output = compare(plan, said, random)
+        assert output.tdb.stable_point == INF
+        assert [e for e in output.tdb.events() if e.ve >= times[0]] == [e for e in events if e.ve >= times[0]]
+
+
+def test_an_input_that_leaves_before_anything_is_stable_leaves_the_merge_to_the_others() -> None:
+    plan = MergePlan((InputPlan("a"), InputPlan("b", join_at=7)), "r3", 1)
+    merge = plan.fresh()
+    said = pa.table([[1, 2], [INSERT, STABLE], [8, 9], [12, 0], [0, 0], [b"x", b""]], schema=TABLE)
+    merging_shard.apply(merge, plan.inputs[1], said)
+    assert merge.stable_point == NEG_INF
+    leaves = pa.table([[1], [DETACH], [0], [0], [0], [b""]], schema=TABLE)
+    assert merging_shard.apply(merge, plan.inputs[0], leaves)[-1].joined == ("b",)
+    assert merge.stable_point == 9
 
 
 def test_an_input_that_ends_early_holds_up_only_the_closing() -> None:
