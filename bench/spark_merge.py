@@ -1,9 +1,10 @@
 """How many elements a second does a merge take as a Spark query, by shards, beside the service's own core?
 
 Two inputs, 16-byte payloads, 20 % disorder, 1 % stables, 100,000 live events; R3; ``local[2]`` and as many shuffle
-partitions as shards. Each batch reads one file of each input. Left out: the first batch, in which workers start, and
-what remains for the last. Spark's figure is all of it: Parquet, packing, two shuffles, state, rows of the output; wall
-time. Beside it the core alone, on one thread, with batches as they come from the network.
+partitions as shards. Each batch reads one file of each input, once of 100,000 elements and once of 400,000: how much of
+a batch does not depend on what is in it. Left out: the first batch, in which workers start, and what remains for the
+last. Spark's figure is all of it: Parquet, packing, two shuffles, state, rows of the output; wall time. Beside it the
+core alone, on one thread, with batches as they come from the network, and a query that only reads the same files.
 
 Then what a batch pays for state, the two ways it could be kept: a snapshot of the merge and its restore, against one
 read and one write of Spark's map state for each node that changes.
@@ -17,6 +18,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +39,8 @@ from lmerge.testing.workload import Workload, workload
 
 SHARDS = (1, 2, 4)
 REPEATS = 3
-SPEC = Workload(events=600_000, live=100_000, inputs=2, batch_rows=100_000)
-QUICK = Workload(events=20_000, live=5_000, inputs=2, batch_rows=10_000)
+SPECS = [Workload(events=6 * rows, live=100_000, inputs=2, batch_rows=rows) for rows in (100_000, 400_000)]
+QUICK = [Workload(events=20_000, live=5_000, inputs=2, batch_rows=10_000)]
 NODES = 20_000
 KINDS = ("insert", "adjust", "stable")
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -94,12 +96,16 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
-def spark_rate(spark: SparkSession, folder: Path, inputs: int, counts: list[int], shards: int) -> float:
-    """Elements a second of all batches but the first and the last, by Spark's own clock."""
-    spark.conf.set("spark.sql.shuffle.partitions", str(shards))
-    merged = merge([stream(spark, folder / f"in{at}") for at in range(inputs)], algorithm="r3", shards=shards)
+def spark_rate(spark: SparkSession, folder: Path, counts: list[int], shards: int | None) -> float:
+    """Elements a second of all batches but the first and the last, by Spark's own clock; ``shards`` None: only read."""
+    inputs = [stream(spark, one) for one in sorted(folder.glob("in*"))]
+    if shards is None:
+        rows = reduce(DataFrame.unionAll, inputs)
+    else:
+        spark.conf.set("spark.sql.shuffle.partitions", str(shards))
+        rows = merge(inputs, algorithm="r3", shards=shards)
     with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
-        writer = merged.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         seconds = {one["batchId"]: one["durationMs"]["triggerExecution"] / 1e3 for one in query.recentProgress}
@@ -138,7 +144,7 @@ def measure_state(report: Report, spark: SparkSession, folder: Path, order: list
 
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     rows = stream(spark, folder / "in0").where("kind = 'insert'").selectExpr("1 g", "vs", "payload", "`order` o")
-    timed_nodes = rows.where(f"o % {max(1, SPEC.batch_rows // NODES)} = 0").groupBy("g").transformWithState(
+    timed_nodes = rows.where(f"o % {max(1, SPECS[0].batch_rows // NODES)} = 0").groupBy("g").transformWithState(
         Nodes(), "rows long, seconds double", "Append", "None")
     with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
         query = timed_nodes.writeStream.foreachBatch(keep).option("checkpointLocation", checkpoint)
@@ -150,22 +156,36 @@ def measure_state(report: Report, spark: SparkSession, folder: Path, order: list
 
 def main() -> None:
     quick = "--quick" in sys.argv
-    spec, repeats = (QUICK, 1) if quick else (SPEC, REPEATS)
+    specs, repeats = (QUICK, 1) if quick else (SPECS, REPEATS)
     warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
     report = begin((__doc__ or "").splitlines()[0])
-    inputs: list[list[AnyBatch]] = [list(batches) for batches in workload(spec)]
     with scratch_session(spark_sql_streaming_stateStore_providerClass=ROCKSDB) as (spark, folder):
-        counts = write_inputs(folder, inputs)
-        order = [(name, _columns(batch)) for name, batch in arrivals(inputs)]  # type: ignore[arg-type]
-        core = report.add(f"the core alone, {best()}, one thread", [core_rate(order) for _ in range(repeats)],
-                          "elements/s")
-        for shards in SHARDS:
-            rates = [spark_rate(spark, folder, spec.inputs, counts, shards) for _ in range(repeats)]
-            row = report.add(f"Spark, 2 cores, {shards} shards", rates, "elements/s")
-            report.note(f"{shards} shards / the core alone = {row.median / core.median:.3f}")
-        measure_state(report, spark, folder, order)
+        for at, spec in enumerate(specs):
+            measure_rates(report, spark, folder / str(at), spec, repeats)
+        measure_state(report, spark, folder / "0", in_order(specs[0]))
     if not quick:
         report.save("spark_merge")
+
+
+def measure_rates(report: Report, spark: SparkSession, folder: Path, spec: Workload, repeats: int) -> None:
+    """Elements a second, of the core and of Spark, with batches of this size."""
+    folder.mkdir()
+    counts = write_inputs(folder, [list(batches) for batches in workload(spec)])
+    order = in_order(spec)
+    alone = f"the core alone, {best()}, one thread, {spec.events:,} events"
+    core = report.add(alone, [core_rate(order) for _ in range(repeats)], "elements/s")
+    of_size = f"Spark, 2 cores, {spec.inputs * spec.batch_rows:,} a batch"
+    report.add(f"{of_size}, only read", [spark_rate(spark, folder, counts, None) for _ in range(repeats)], "elements/s")
+    for shards in SHARDS:
+        rates = [spark_rate(spark, folder, counts, shards) for _ in range(repeats)]
+        row = report.add(f"{of_size}, {shards} shards", rates, "elements/s")
+        report.note(f"{shards} shards / the core alone = {row.median / core.median:.3f}")
+
+
+def in_order(spec: Workload) -> list[tuple[str, AnyBatch]]:
+    """The batches of all inputs as they come from the network."""
+    inputs = [list(batches) for batches in workload(spec)]
+    return [(name, _columns(batch)) for name, batch in arrivals(inputs)]
 
 
 def _columns(batch: AnyBatch) -> AnyBatch:
