@@ -200,6 +200,7 @@ class PythonEngine:
 
     def switch(self, algorithm: str, started: bool) -> None:
         new = self._fresh(algorithm)
+        new.right_from = self._algorithm.right_from  # an input may be admitted before anything is said
         if started:
             self._note_live()
             live = self._live_events()

@@ -21,7 +21,7 @@ from lmerge.errors import InputViolation
 
 def switch(old: Algorithm, new: Algorithm, live: list[Event]) -> None:
     """Carry the state of ``old`` into the fresh ``new``. ``live``: output events that are not fully frozen."""
-    new.max_stable, new.announced, new.right_from = old.max_stable, old.announced, old.right_from
+    new.max_stable, new.announced = old.max_stable, old.announced
     slots = 1 + max((inp.slot for inp in old.inputs.values()), default=-1)
     if isinstance(new, R3 | R4):
         new.slots = slots

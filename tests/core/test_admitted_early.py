@@ -122,14 +122,18 @@ def test_at_its_join_at_it_is_an_input_like_all(algorithm: str) -> None:
     assert follow.events() == [Event(26, b"A", 55)]
 
 
-def test_a_switch_does_not_forget_it() -> None:
+@pytest.mark.parametrize("is_started", [True, False])
+def test_a_switch_does_not_forget_it(is_started: bool) -> None:
     follow = Follow(Merge())
     follow.attach("late", WORDS["r3"], join_at=39)
     follow.admit("late")
     follow.attach("lags", WORDS["r3"])
+    if not is_started:
+        follow.attach("promises less", WORDS["r4"])
     follow.say("lags", a("A", 26, 55), f(27))
-    assert follow.merge.algorithm == "r3"
-    follow.attach("promises less", WORDS["r4"])
+    if is_started:
+        assert follow.merge.algorithm == "r3"
+        follow.attach("promises less", WORDS["r4"])
     assert follow.merge.algorithm == "r4"
     assert said(follow, "late", f(58)) == [m("A", 26, 55, 27), f(58)]
 
