@@ -145,6 +145,8 @@ def test_queries_of_many_threads_see_whole_stables_only(world: ThreadedWorld) ->
                 if len(starts) % 7 or (starts and max(starts) >= at):
                     wrong.append((at, starts))
 
+        publisher.stable(1)
+        seen.wait_until(1, timeout_s=30)  # a view that comes later has not what has ended
         threads = [threading.Thread(target=ask) for _ in range(3)]
         for thread in threads:
             thread.start()
