@@ -106,6 +106,8 @@ def test_sql_and_arrow_answer_as_of_a_stable_point(world: ThreadedWorld) -> None
         Publisher(world.target, MERGE, "a", schema=schema) as publisher,
         view(MERGE, world.target, keep=100) as flights,
     ):
+        publisher.stable(0)
+        flights.wait_until(0, timeout_s=20)  # a view that comes later has not what has ended
         for n, carrier in enumerate(("UA", "DL", "UA")):
             publisher.insert({"carrier": carrier, "delay": n * 10, "vs": "own"}, n, n + 10)
         publisher.stable(12)
