@@ -83,6 +83,7 @@ class Server:
             if self._http is not None:
                 await self._http.stop()
             await self._registry.close()
+            self._closed = None
             raise
         for service in ("", SERVICE):
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)

@@ -63,6 +63,7 @@ class Store:
         self._pages_max = pages_max
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._is_closed = False
         self._commits = 0
 
     @property
@@ -124,6 +125,7 @@ class Store:
         """
         try:
             with self._lock:
+                self._is_closed = False
                 if not self.path.stat().st_size:  # opening it could want to roll back, and write, what was begun
                     self._check_mark()
                     return Found({}, {}, [], [])
@@ -140,8 +142,9 @@ class Store:
             raise self._damaged(str(problem)) from problem
 
     def close(self) -> None:
-        """Nothing is read or written any more."""
+        """Nothing is read or written any more, until it is loaded: what comes late could meet another server's file."""
         with self._lock:
+            self._is_closed = True
             if self._connection is not None:
                 with suppress(sqlite3.Error):
                     self._connection.close()
@@ -162,6 +165,8 @@ class Store:
 
     def _open(self, *, make: bool = True) -> sqlite3.Connection:
         """``make``: the tables, if there are none."""
+        if self._is_closed:
+            raise StoreInUse(f"cannot use the store {self.path}: it was closed, and others may have it")
         if self._connection is None:
             connection = sqlite3.connect(self.path, timeout=1.0, isolation_level=None, check_same_thread=False)
             try:

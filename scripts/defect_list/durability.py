@@ -12,6 +12,18 @@ TOKENS = "tests/service/test_resume.py"
 
 DEFECTS = (
     Defect(
+        "a closed store is opened again by what comes late", STORE,
+        "        if self._is_closed:\n",
+        "        if False:\n",
+        "tests/service/test_store.py::test_a_closed_store_is_not_opened_again_by_what_comes_late",
+    ),
+    Defect(
+        "a server that could not start is stopped once more", "lmerge/service/server.py",
+        "            self._closed = None\n            raise\n",
+        "            raise\n",
+        "tests/service/test_store.py::test_a_server_that_could_not_start_has_nothing_to_stop",
+    ),
+    Defect(
         "a restarted merge is taken to be right from the beginning", "lmerge/service/durable.py",
         "found.incarnations, complete_from(found.facts))",
         "found.incarnations, -(2**63))",

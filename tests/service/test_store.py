@@ -17,11 +17,12 @@ from service_world import MERGE, World, ins, stable
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Insert, Stable
-from lmerge.errors import StoreDamaged, StoreFull, SubscriberTooSlow
+from lmerge.errors import AddressInUse, StoreDamaged, StoreFull, StoreInUse, SubscriberTooSlow
 from lmerge.service.changes import Changes
 from lmerge.service.durable import Durable
 from lmerge.service.fanout import Message
 from lmerge.service.journal import History, Journal, Segment
+from lmerge.service.server import Server
 from lmerge.service.settings import Settings
 from lmerge.service.store import Found, Store
 from lmerge.wire.frames import PYTHON_FRAMES
@@ -53,6 +54,28 @@ def loaded(path: Path) -> Found:
         return store.load()
     finally:
         store.close()
+
+
+def test_a_closed_store_is_not_opened_again_by_what_comes_late(tmp_path: Path) -> None:
+    """A commit that a forced stop has left in its thread: the file may be another server's by then."""
+    store = Store(tmp_path / "a.lmerge")
+    write(store, 3)
+    store.close()
+    with pytest.raises(StoreInUse, match="it was closed"):
+        write(store, 3)
+    for late in (lambda: store.read(None, 0, 3, 100), lambda: store.holds(0)):
+        with pytest.raises(StoreInUse, match="it was closed"):
+            late()
+    assert loaded(store.path).facts["name"] == b"m"
+
+
+async def test_a_server_that_could_not_start_has_nothing_to_stop(tmp_path: Path) -> None:
+    async with World(store=str(tmp_path / "a")) as world:
+        for store, port in (("a", 0), ("b", world.server.port)):  # another has the store, or the port
+            server = Server(Settings(store=str(tmp_path / store), port=port, http_port=None))
+            with pytest.raises((StoreInUse, AddressInUse)):
+                await server.start()
+            await server.stop()
 
 
 def loaded_again(store: Store) -> list[Segment]:
