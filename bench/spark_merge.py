@@ -160,18 +160,20 @@ def main() -> None:
     warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
     report = begin((__doc__ or "").splitlines()[0])
     with scratch_session(spark_sql_streaming_stateStore_providerClass=ROCKSDB) as (spark, folder):
-        for at, spec in enumerate(specs):
-            measure_rates(report, spark, folder / str(at), spec, repeats)
-        measure_state(report, spark, folder / "0", in_order(specs[0]))
+        orders = [measure_rates(report, spark, folder / str(at), spec, repeats) for at, spec in enumerate(specs)]
+        measure_state(report, spark, folder / "0", orders[0])
     if not quick:
         report.save("spark_merge")
 
 
-def measure_rates(report: Report, spark: SparkSession, folder: Path, spec: Workload, repeats: int) -> None:
-    """Elements a second, of the core and of Spark, with batches of this size."""
+def measure_rates(
+    report: Report, spark: SparkSession, folder: Path, spec: Workload, repeats: int
+) -> list[tuple[str, AnyBatch]]:
+    """Elements a second, of the core and of Spark, with batches of this size; gives them in the order of arrival."""
     folder.mkdir()
-    counts = write_inputs(folder, [list(batches) for batches in workload(spec)])
-    order = in_order(spec)
+    inputs = [list(batches) for batches in workload(spec)]
+    counts = write_inputs(folder, inputs)
+    order = [(name, _columns(batch)) for name, batch in arrivals(inputs)]
     alone = f"the core alone, {best()}, one thread, {spec.events:,} events"
     core = report.add(alone, [core_rate(order) for _ in range(repeats)], "elements/s")
     of_size = f"Spark, 2 cores, {spec.inputs * spec.batch_rows:,} a batch"
@@ -180,12 +182,7 @@ def measure_rates(report: Report, spark: SparkSession, folder: Path, spec: Workl
         rates = [spark_rate(spark, folder, counts, shards) for _ in range(repeats)]
         row = report.add(f"{of_size}, {shards} shards", rates, "elements/s")
         report.note(f"{shards} shards / the core alone = {row.median / core.median:.3f}")
-
-
-def in_order(spec: Workload) -> list[tuple[str, AnyBatch]]:
-    """The batches of all inputs as they come from the network."""
-    inputs = [list(batches) for batches in workload(spec)]
-    return [(name, _columns(batch)) for name, batch in arrivals(inputs)]
+    return order
 
 
 def _columns(batch: AnyBatch) -> AnyBatch:
