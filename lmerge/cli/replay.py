@@ -241,9 +241,7 @@ class Checker:
 
     def admitted(self, name: str) -> None:
         """A joining input will count from now on."""
-        status = self.merge.status(name)
-        if status.state == "joining" and status.join_at is not None:
-            self.right_from = max(self.right_from, status.join_at)
+        self.right_from = max(self.right_from, self.merge.status(name).right_from)
 
     def heard(self, name: str, rows: list[Row]) -> None:
         """An input has said ``rows``."""

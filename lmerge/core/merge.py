@@ -83,6 +83,11 @@ class InputStatus(NamedTuple):
     late: int
     won: int
 
+    @property
+    def right_from(self) -> int:
+        """From where on the output is right if this input is admitted now."""
+        return self.join_at if self.state == "joining" and self.join_at is not None else NEG_INF
+
 
 def earliest_joining(inputs: Iterable[InputStatus]) -> InputStatus | None:
     """The input to begin with if none is joined; None if one is, or if there is none at all."""

@@ -45,9 +45,7 @@ class Follow:
 
     def admit(self, name: str) -> Outcome:
         """Let a joining input count from now on; of what ends before its join_at, C1-C3 say nothing from here on."""
-        status = self.merge.status(name)
-        if status.state == "joining" and status.join_at is not None:
-            self._right_from = max(self._right_from, status.join_at)
+        self._right_from = max(self._right_from, self.merge.status(name).right_from)
         return self._checked(self.merge.admit(name))
 
     def say(self, name: str, *elements: Element) -> Outcome:
