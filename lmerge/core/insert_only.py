@@ -233,31 +233,6 @@ class R2(InsertOnly):
         self.hash = {b64decode(payload): inputs for payload, inputs in state["hash"]}
 
 
-def weaken_ties(old: R0 | R1, new: R1 | R2) -> None:
-    """Carry the elements at MaxVs from ``old`` into ``new`` when the algorithm is downgraded among R0-R2."""
-    new.max_vs = old.max_vs
-    if isinstance(old, R1):
-        slot = old.slot
-        positions = {name: inp.tie_count for name, inp in old.inputs.items() if _stands_at(inp, old)}
-    else:
-        slot = [] if old.last is None else [old.last]
-        positions = {name: 1 for name, inp in old.inputs.items() if _stands_at(inp, old)}
-    if isinstance(new, R1):
-        new.slot = list(slot)
-        for name, position in positions.items():
-            new.inputs[name].tie_count = position
-        return
-    for payload, ve in slot:  # not by position: an input may have passed elements over, and say them now
-        inputs = (old.inputs[name] for name in positions)
-        bits = sum(1 << inp.slot for inp in inputs if inp.at_last_vs[payload, ve])
-        new.hash[payload] = new.hash.get(payload, 0) | bits
-
-
-def _stands_at(inp: Input, algorithm: InsertOnly) -> bool:
-    """Whether the input has delivered elements at MaxVs; those of a joining input wait, and count when it joins."""
-    return inp.joined and inp.last_vs == algorithm.max_vs
-
-
 def _plain(payload: bytes, ve: int) -> list[str | int]:
     return [b64encode(payload).decode(), ve]
 

@@ -13,7 +13,8 @@ from lmerge.core.algorithm import Algorithm
 from lmerge.core.batch import BatchBuilder
 from lmerge.core.elements import NEG_INF, Event
 from lmerge.core.index import IN, OUT, Indexed
-from lmerge.core.insert_only import R0, R1, R2, InsertOnly, weaken_ties
+from lmerge.core.inputs import Input
+from lmerge.core.insert_only import R0, R1, R2, InsertOnly
 from lmerge.core.r3 import R3
 from lmerge.core.r4 import R4
 from lmerge.errors import InputViolation
@@ -31,7 +32,7 @@ def switch(old: Algorithm, new: Algorithm, live: list[Event]) -> None:
             _from_events(old, new, live)
         new.rebuild_calendar()
     elif isinstance(old, R0 | R1) and isinstance(new, R1 | R2):
-        weaken_ties(old, new)
+        _weaken_ties(old, new)
     else:  # nothing more special than what runs is ever chosen
         raise AssertionError(f"cannot switch from {old.name} to {new.name}")
 
@@ -76,3 +77,26 @@ def _from_events(old: InsertOnly, new: R3 | R4, live: list[Event]) -> None:
         new.adopt(event, copies, {inp.slot: old.delivered(inp, event, copies) for inp in active})
 
 
+def _weaken_ties(old: R0 | R1, new: R1 | R2) -> None:
+    """Carry the elements at MaxVs from ``old`` into ``new`` when the algorithm is downgraded among R0-R2."""
+    new.max_vs = old.max_vs
+    if isinstance(old, R1):
+        slot = old.slot
+        positions = {name: inp.tie_count for name, inp in old.inputs.items() if _stands_at(inp, old)}
+    else:
+        slot = [] if old.last is None else [old.last]
+        positions = {name: 1 for name, inp in old.inputs.items() if _stands_at(inp, old)}
+    if isinstance(new, R1):
+        new.slot = list(slot)
+        for name, position in positions.items():
+            new.inputs[name].tie_count = position
+        return
+    for payload, ve in slot:  # not by position: an input may have passed elements over, and say them now
+        inputs = (old.inputs[name] for name in positions)
+        bits = sum(1 << inp.slot for inp in inputs if inp.at_last_vs[payload, ve])
+        new.hash[payload] = new.hash.get(payload, 0) | bits
+
+
+def _stands_at(inp: Input, algorithm: InsertOnly) -> bool:
+    """Whether the input has delivered elements at MaxVs; those of a joining input wait, and count when it joins."""
+    return inp.joined and inp.last_vs == algorithm.max_vs
