@@ -1,21 +1,33 @@
-"""Other ways to say the same TDB (III.A, Example 3): adapters to and from elements.
+"""Other ways to give the same TDB (III.A, Example 3): adapters to and from elements.
 
-* open(p, Vs) and close(p, Ve): an event begins; it ends, or its end is revised. One event of a payload at a time.
+* open(p, Vs) and close(p, Ve): an event begins; it ends, or its end is revised. One event of a payload at a time. A
+  later close revises an earlier one, so the order of the closes of one event matters.
 * I-stream and D-stream (STREAM, Oracle CEP): (p, t) enters, (p, t) leaves the relation.
 * positive and negative tuples (Nile): the same, with a sign.
 
-The last two are open and close under other names, except that they form a bag: a payload may be there several times.
-A leaving tuple then ends the oldest open event with its payload, which is a choice: the relation at every instant
-is the same whichever of them ends.
+The last two are a *bag*: a payload may be there several times, and nothing is revised, so the table depends on the
+tuples that came and not on their order. The table of a bag, payload by payload: go through the times in ascending
+order; at each time the positive tuples begin an event each, then each negative tuple ends the oldest open event. The
+relation at every instant is the same whichever event ends; the oldest is the choice that keeps ends in the order of
+starts. It follows:
+
+* A tuple that enters and leaves at one instant is no event: its lifetime is empty.
+* A negative tuple that finds no open event is *unmatched*: it stands for no event until the positive tuple that it
+  belongs to has come. A stable(t) beyond its time is the proof that none will: an error, the same in every order.
+* Elements follow the table as tuples come. A tuple that comes out of order can move several ends, all of them at or
+  after its own time, so no stable of the stream is broken.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import NamedTuple
 
-from lmerge.core.elements import INF, Adjust, Element, Event, Insert, Stable, show_payload, show_time
+from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable, show_payload, show_time
 from lmerge.errors import UsageError
 
 
@@ -82,26 +94,111 @@ def to_open_close(events: Iterable[Event]) -> list[Open | Close]:
 
 
 def from_signed(stream: Iterable[Signed | Stable]) -> Iterator[Element]:
-    """Elements of an I-/D-stream, or of positive and negative tuples.
+    """Elements of an I-/D-stream, or of positive and negative tuples, in any order between two stables.
 
-    Raises UsageError for a negative tuple without a positive one.
+    O(log n) for a tuple in order of time, O(n) for one that is not; n: the live tuples of its payload. Raises
+    UsageError for a tuple below the stream's own stable point, and at a stable for a negative tuple that is left
+    unmatched below it.
     """
-    open_events: dict[bytes, deque[int]] = {}
+    bags: dict[bytes, _Bag] = {}
+    leaving: list[tuple[int, bytes]] = []  # a heap of the negative tuples that no stable has passed
+    stable_point = NEG_INF
     for item in stream:
         if isinstance(item, Stable):
+            stable_point = max(stable_point, item.vc)
+            while leaving and leaving[0][0] < stable_point:
+                payload = heapq.heappop(leaving)[1]
+                if payload in bags and bags[payload].freeze(stable_point):
+                    del bags[payload]
             yield item
-        elif item.sign > 0:
-            open_events.setdefault(item.payload, deque()).append(item.t)
-            yield Insert(item.payload, item.t, INF)
+            continue
+        if item.t < stable_point:
+            raise UsageError(f"{_shown(item)}: its stream is stable at {show_time(stable_point)}")
+        bag = bags.get(item.payload)
+        if bag is None:
+            bag = bags[item.payload] = _Bag(item.payload)
+        if item.sign > 0:
+            yield from bag.enter(item.t)
         else:
-            starts = open_events.get(item.payload)
-            if not starts:
-                what = f"({show_payload(item.payload)}, {show_time(item.t)})"
-                raise UsageError(f"negative tuple {what}: nothing to take out")
-            vs = starts.popleft()
-            if not starts:
-                del open_events[item.payload]
-            yield Adjust(item.payload, vs, INF, item.t)
+            heapq.heappush(leaving, (item.t, item.payload))
+            yield from bag.leave(item.t)
+
+
+class _Bag:
+    """The live tuples of one payload. ``ends[k]`` is the end of the event that begins at ``starts[k]``."""
+
+    __slots__ = ("ends", "payload", "starts", "unmatched")
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.unmatched: list[int] = []
+
+    def enter(self, t: int) -> Iterator[Element]:
+        """A positive tuple."""
+        if not self.unmatched and bisect_right(self.starts, t) >= len(self.ends):
+            insort(self.starts, t)  # all before it have their ends, and keep them
+            return _changes(self.payload, t, [], [INF])
+        before = self._events()
+        insort(self.starts, t)
+        return self._rematch(before)
+
+    def leave(self, t: int) -> Iterator[Element]:
+        """A negative tuple."""
+        oldest = len(self.ends)
+        is_last = not self.unmatched and (not self.ends or self.ends[-1] <= t)
+        if is_last and oldest < len(self.starts) and self.starts[oldest] <= t:
+            self.ends.append(t)
+            return _changes(self.payload, self.starts[oldest], [INF], [t])
+        before = self._events()
+        insort(self.unmatched, t)
+        return self._rematch(before)
+
+    def freeze(self, vc: int) -> bool:
+        """Forget what ended before ``vc``. True: nothing is left. Raises UsageError if a tuple stays unmatched."""
+        if self.unmatched and self.unmatched[0] < vc:
+            left = _shown(Signed(-1, self.payload, self.unmatched[0]))
+            raise UsageError(f"{left}: nothing to take out, and its stream is stable at {show_time(vc)}")
+        done = bisect_left(self.ends, vc)
+        del self.starts[:done], self.ends[:done]
+        return not (self.starts or self.unmatched)
+
+    def _events(self) -> list[tuple[int, int]]:
+        """(start, end) of every event, ascending."""
+        ends = self.ends + [INF] * (len(self.starts) - len(self.ends))
+        return list(zip(self.starts, ends))
+
+    def _rematch(self, before: list[tuple[int, int]]) -> Iterator[Element]:
+        """Match all tuples anew and give what has changed, start by start."""
+        leaving = sorted(self.ends + self.unmatched)
+        self.ends, self.unmatched = [], []
+        for t in leaving:
+            oldest = len(self.ends)
+            is_open = oldest < len(self.starts) and self.starts[oldest] <= t
+            (self.ends if is_open else self.unmatched).append(t)
+        old = {vs: [ve for _, ve in events] for vs, events in groupby(before, lambda event: event[0])}
+        new = {vs: [ve for _, ve in events] for vs, events in groupby(self._events(), lambda event: event[0])}
+        for vs in sorted(old.keys() | new.keys()):
+            yield from _changes(self.payload, vs, old.get(vs, []), new.get(vs, []))
+
+
+def _changes(payload: bytes, vs: int, before: list[int], after: list[int]) -> Iterator[Element]:
+    """Elements that turn the events at ``vs`` with the ends ``before`` into those with the ends ``after``."""
+    had, has = Counter(ve for ve in before if ve > vs), Counter(ve for ve in after if ve > vs)
+    surplus, missing = sorted((had - has).elements()), sorted((has - had).elements())
+    both = min(len(surplus), len(missing))
+    for vold, ve in zip(surplus, missing):
+        yield Adjust(payload, vs, vold, ve)
+    for vold in surplus[both:]:
+        yield Adjust(payload, vs, vold, vs)
+    for ve in missing[both:]:
+        yield Insert(payload, vs, ve)
+
+
+def _shown(item: Signed) -> str:
+    word = "positive" if item.sign > 0 else "negative"
+    return f"{word} tuple ({show_payload(item.payload)}, {show_time(item.t)})"
 
 
 def to_signed(events: Iterable[Event]) -> list[Signed]:
