@@ -20,6 +20,7 @@ import typer
 from lmerge.cli.lines import is_regular, opened, quiet_when_closed, read_lines
 from lmerge.core.batch import BatchBuilder, Row
 from lmerge.core.compatible import InputPrefix, incompatibilities
+from lmerge.core.consistent import contradictions
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.inputs import OBSERVE
 from lmerge.core.merge import Merge, Outcome
@@ -54,6 +55,10 @@ class IncompatibleError(LmergeError):
     """``--check`` found an output that is not compatible with its inputs (C1-C3)."""
 
 
+class InconsistentError(LmergeError):
+    """``--check`` found inputs that contradict each other (III.B) where the output is not compatible with them all."""
+
+
 def replay(
     session: Annotated[str, typer.Argument(metavar="FILE", help="Recorded session, JSON lines; - for standard input.")],
     algorithm: Annotated[Algorithm, typer.Option(help="auto: chosen from what the inputs promise.")] = Algorithm.AUTO,
@@ -82,7 +87,8 @@ def replay(
     Example: lmerge replay session.jsonl --policy eager --stats
 
     An input that breaks its promise ends with a line {"op":"detached",...} on standard error; the rest goes on. Exit
-    code 2: a malformed line (its number is named; what came before it was merged). 1: --check failed.
+    code 2: a malformed line (its number is named; what came before it was merged). 1: --check failed; the message says
+    whether the output is wrong or the inputs contradict each other.
     """
     merge = Merge(algorithm.value, policy, closing, allow_downgrade=allow_downgrade, engine=engine.value)
     with opened(session, "session") as source, quiet_when_closed():
@@ -229,7 +235,7 @@ class Checker:
     def __init__(self, merge: Merge) -> None:
         self.merge = merge
         self.output = Tdb("output")
-        self.inputs: list[InputPrefix] = []  # of every life of every input: what it said stays said
+        self.inputs: list[InputPrefix] = []  # of every life of every input: what it delivered stays delivered
         self.current: dict[str, Tdb] = {}
         self.right_from = NEG_INF
 
@@ -237,7 +243,8 @@ class Checker:
         """An input begins a new life."""
         self.current[item.input] = tdb = Tdb(item.input)
         if item.role != OBSERVE:
-            self.inputs.append(InputPrefix(item.input, tdb, NEG_INF if item.join_at is None else item.join_at))
+            join_at = NEG_INF if item.join_at is None else item.join_at
+            self.inputs.append(InputPrefix(item.input, tdb, join_at, item.properties))
 
     def admitted(self, name: str) -> None:
         """A joining input will count from now on."""
@@ -249,14 +256,35 @@ class Checker:
             self.current[name].apply_row(row)
 
     def said(self, outcome: Outcome, line: int) -> None:
-        """The merge has answered. Raises IncompatibleError."""
+        """The merge has answered. Raises IncompatibleError; InconsistentError if only contradicted events are amiss."""
         self.output.apply_batch(outcome.batch)
         self.merge.check()
+        if outcome.switched:
+            self._believe()
         multiset = self.merge.algorithm in (Case.R1.word, Case.R4.word)
         problems = incompatibilities(self.output, self.inputs, multiset=multiset, right_from=self.right_from)
-        if problems:
-            found = "; ".join(problems[:5])
+        if not problems:
+            return
+        contradicted = contradictions(self.inputs, multiset=multiset)
+        wrong = incompatibilities(
+            self.output, self.inputs, multiset=multiset, right_from=self.right_from, apart_from=contradicted
+        )
+        if wrong:
+            found = "; ".join(wrong[:5])
             raise IncompatibleError(f"line {line}: the output is not compatible with its inputs: {found}")
+        found = "; ".join(list(contradicted.values())[:5])
+        raise InconsistentError(
+            f"line {line}: the inputs contradict each other, so no output is compatible with them all: {found}"
+        )
+
+    def _believe(self) -> None:
+        """After a downgrade an input promises less than it did when it attached."""
+        promised = {status.name: frozenset(status.properties) for status in self.merge.inputs()}
+        self.inputs = [
+            prefix._replace(promises=promised[prefix.name])
+            if prefix.tdb is self.current[prefix.name] and prefix.name in promised else prefix
+            for prefix in self.inputs
+        ]
 
 
 def _time(t: int | None) -> int | str | None:

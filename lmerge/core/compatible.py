@@ -9,31 +9,41 @@ Two remarks on the paper's text:
   match any changes in TDB_m", holds only the other way round: TDB_m may move the end to anything from L_m on, and the
   output can follow to anything from L on, so ``L <= L_m`` is needed. Where the output tracks the largest L_m, as in
   all of the paper's examples, both say the same. A merge held back by a lag tells them apart.
-* An input that has left still supports what it said: its prefix stays among the inputs.
+* An input that has left still supports what it delivered: its prefix stays among the inputs.
+* An input that joins late (V.B) is right about events with ``Ve >= join_at``. So it supports and demands an end only
+  where that end, or the stable point by which the event must still be alive, is at or above its join_at. Its own stable
+  point counts for C1 once the others have reached its join_at, or once it was admitted before that: law 1.
 
 The R4 form generalises III.D's last paragraph to an output behind the largest stable point: of the inputs that know
 about a (p, Vs), the one with the largest stable point decides which ends below L the output has, and how many events
-are half frozen.
+are half frozen; of ends below its join_at, the next one.
+
+The conditions assume inputs that are mutually consistent: see ``consistent``.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from lmerge.core.elements import NEG_INF, Event, is_fully_frozen, is_half_frozen, show_payload, show_time
+from lmerge.core.elements import INF, NEG_INF, Event, is_fully_frozen, is_half_frozen, show_payload, show_time
+from lmerge.core.properties import NOTHING, Properties
 from lmerge.core.tdb import Tdb
 
 Key = tuple[int, bytes]
 
 
 class InputPrefix(NamedTuple):
-    """One input as the conditions see it. ``join_at``: it says nothing about events that end before (V.B)."""
+    """One input as the conditions see it. ``join_at``: it may be wrong about events that end before (V.B).
+
+    ``promises``: what it promises beyond the rules of a stream; only mutual consistency depends on it.
+    """
 
     name: str
     tdb: Tdb
     join_at: int = NEG_INF
+    promises: Properties = NOTHING
 
 
 class _Said(NamedTuple):
@@ -44,20 +54,23 @@ class _Said(NamedTuple):
 
 
 def incompatibilities(
-    output: Tdb, inputs: Sequence[InputPrefix], *, multiset: bool = False, right_from: int = NEG_INF
+    output: Tdb, inputs: Sequence[InputPrefix], *, multiset: bool = False, right_from: int = NEG_INF,
+    apart_from: Collection[Key] = (),
 ) -> list[str]:
     """Every way in which ``output`` is not compatible with ``inputs``, in words; empty if it is compatible.
 
     ``multiset``: the R4 form; otherwise (p, Vs) must be a key everywhere (R3). ``right_from``: the largest join_at of
-    an input that was admitted before it; of events that end below, nothing is asked. All Tdbs must keep frozen events.
+    an input that was admitted before it; of events that end below, nothing is asked. ``apart_from``: (Vs, payload) of
+    events of which nothing is asked either. All Tdbs must keep frozen events.
     """
-    largest = max((prefix.tdb.stable_point for prefix in inputs), default=NEG_INF)
+    reach = _reach(inputs, right_from)
     problems = []
-    if output.stable_point > largest:
+    if output.stable_point > reach:
         at = show_time(output.stable_point)
-        problems.append(f"C1: the output is stable at {at}, no input beyond {show_time(largest)}")
+        problems.append(f"C1: the output is stable at {at}, no input that has joined beyond {show_time(reach)}")
     look = _multiset_problems if multiset else _key_problems
-    return problems + look(output, inputs, right_from)
+    found = look(output, inputs, right_from)
+    return problems + [problem for key, problem in found if key not in apart_from]
 
 
 def is_compatible(output: Tdb, inputs: Sequence[InputPrefix], *, multiset: bool = False) -> bool:
@@ -65,25 +78,35 @@ def is_compatible(output: Tdb, inputs: Sequence[InputPrefix], *, multiset: bool 
     return not incompatibilities(output, inputs, multiset=multiset)
 
 
-def _key_problems(output: Tdb, inputs: Sequence[InputPrefix], right_from: int) -> list[str]:
+def _reach(inputs: Sequence[InputPrefix], right_from: int) -> int:
+    """The largest L_m of an input that has joined: those that have bring MaxStable to the join_at of the next."""
+    reach = NEG_INF
+    for prefix in sorted(inputs, key=lambda prefix: prefix.join_at):
+        if prefix.join_at <= max(reach, right_from):
+            reach = max(reach, prefix.tdb.stable_point)
+    return reach
+
+
+def _key_problems(output: Tdb, inputs: Sequence[InputPrefix], right_from: int) -> list[tuple[Key, str]]:
     said: dict[Key, list[_Said]] = {}
     for prefix in inputs:
+        last = prefix.tdb.stable_point
         for event in prefix.tdb.events():
-            said.setdefault((event.vs, event.payload), []).append(_Said(event.ve, prefix.tdb.stable_point))
+            if min(event.ve, last) >= max(prefix.join_at, right_from):
+                said.setdefault((event.vs, event.payload), []).append(_Said(event.ve, last))
     shown: dict[Key, list[Event]] = {}
     for event in output.events():
         shown.setdefault((event.vs, event.payload), []).append(event)
     limit = output.stable_point
-    problems = []
+    problems: list[tuple[Key, str | None]] = []
     for key, events in shown.items():
         if len(events) > 1:
-            problems.append(f"C2: the output has {len(events)} events for {_named(key)}")
+            problems.append((key, f"C2: the output has {len(events)} events for {named(key)}"))
         if min(events[0].ve, limit) >= right_from:
-            problems += filter(None, [_c2(events[0], said.get(key, []), limit)])
+            problems.append((key, _c2(events[0], said.get(key, []), limit)))
     for key, sayings in said.items():
-        sayings = [s for s in sayings if min(s.ve, s.last) >= right_from]
-        problems += filter(None, [_c3(key, shown[key][0] if key in shown else None, sayings, limit)])
-    return problems
+        problems.append((key, _c3(key, shown[key][0] if key in shown else None, sayings, limit)))
+    return [(key, problem) for key, problem in problems if problem is not None]
 
 
 def _c2(event: Event, sayings: list[_Said], limit: int) -> str | None:
@@ -112,50 +135,54 @@ def _c3(key: Key, event: Event | None, sayings: list[_Said], limit: int) -> str 
     for s in frozen:
         if limit <= s.ve:
             if not half_frozen:
-                return f"C3: {_named(key)} ends at {show_time(s.ve)} in an input; the output cannot follow any more"
+                return f"C3: {named(key)} ends at {show_time(s.ve)} in an input; the output cannot follow any more"
         elif event is None or event.ve != s.ve:
-            return f"C3: {_named(key)} is fully frozen with end {show_time(s.ve)} in an input and not in the output"
+            return f"C3: {named(key)} is fully frozen with end {show_time(s.ve)} in an input and not in the output"
     pending = [s for s in sayings if is_half_frozen(vs, s.ve, s.last)]
     if not frozen and pending and not (limit <= max(s.last for s in pending) and half_frozen):
-        return f"C3: {_named(key)} is half frozen in an input and not in the output"
+        return f"C3: {named(key)} is half frozen in an input and not in the output"
     return None
 
 
-def _multiset_problems(output: Tdb, inputs: Sequence[InputPrefix], right_from: int) -> list[str]:
+def _multiset_problems(output: Tdb, inputs: Sequence[InputPrefix], right_from: int) -> list[tuple[Key, str]]:
     limit = output.stable_point
-    shown = _ends_by_key(output)
-    ends = [(prefix, _ends_by_key(prefix.tdb)) for prefix in inputs]
-    ends.sort(key=lambda pair: -pair[0].tdb.stable_point)
+    shown = ends_by_key(output)
+    further = [prefix for prefix in inputs if prefix.tdb.stable_point >= limit]  # the others do not know yet
+    further.sort(key=lambda prefix: -prefix.tdb.stable_point)
+    ends = [(prefix, ends_by_key(prefix.tdb)) for prefix in further]
     keys = set(shown).union(*(by_key for _, by_key in ends))
     problems = []
     for key in sorted(key for key in keys if key[0] < limit):
-        has = shown.get(key, Counter())
+        decided = INF + 1  # from this end on an input that is further has decided
         for prefix, by_key in ends:
-            if prefix.tdb.stable_point < limit:
-                break  # it does not know yet, nor does any after it
-            wants = by_key.get(key, Counter())
             low = max(prefix.join_at, right_from)
-            for ve in sorted(set(has) | set(wants)):
-                if low <= ve < limit and has[ve] != wants[ve]:
-                    problems.append(
-                        f"R4: {_named(key)} ends at {show_time(ve)} {wants[ve]} times in input {prefix.name!r} "
-                        f"and {has[ve]} times in the output, fully frozen"
-                    )
-            half, wanted = (sum(n for ve, n in c.items() if ve >= limit) for c in (has, wants))
-            if low <= limit and half != wanted:
-                problems.append(
-                    f"R4: {_named(key)} has {wanted} half-frozen events in input {prefix.name!r}, {half} in the output"
-                )
-            break
+            if low < decided:
+                found = _c_r4(key, low, decided, limit, shown.get(key, Counter()), by_key.get(key, Counter()))
+                problems += [(key, f"{problem} of input {prefix.name!r}") for problem in found]
+                decided = low
     return problems
 
 
-def _ends_by_key(tdb: Tdb) -> dict[Key, Counter[int]]:
+def _c_r4(key: Key, low: int, high: int, limit: int, has: Counter[int], wants: Counter[int]) -> list[str]:
+    """III.D's last paragraph for the ends of ``low`` to ``high``, the latter not included."""
+    problems = [
+        f"R4: {named(key)} ends {has[ve]} times at {show_time(ve)}, fully frozen in the output, not the {wants[ve]}"
+        for ve in sorted(set(has) | set(wants)) if low <= ve < min(limit, high) and has[ve] != wants[ve]
+    ]
+    half, wanted = (sum(n for ve, n in ends.items() if ve >= limit) for ends in (has, wants))
+    if low <= limit < high and half != wanted:
+        problems.append(f"R4: {named(key)} has {half} half-frozen events in the output, not the {wanted}")
+    return problems
+
+
+def ends_by_key(tdb: Tdb) -> dict[Key, Counter[int]]:
+    """How often each end occurs, by (Vs, payload)."""
     by_key: dict[Key, Counter[int]] = {}
     for event in tdb.events():
         by_key.setdefault((event.vs, event.payload), Counter())[event.ve] += 1
     return by_key
 
 
-def _named(key: Key) -> str:
+def named(key: Key) -> str:
+    """A (Vs, payload) in messages."""
     return f"({show_payload(key[1])}, Vs {show_time(key[0])})"

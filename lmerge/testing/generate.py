@@ -159,3 +159,19 @@ def joining(stream: Sequence[Element], join_at: int, events: Sequence[Event]) ->
     kept = {(event.vs, event.payload) for event in events if event.ve >= join_at}
     never = {(e.vs, e.payload) for e in stream if isinstance(e, Insert)} - {(e.vs, e.payload) for e in events}
     return [e for e in stream if isinstance(e, Stable) or (e.vs, e.payload) in kept | never]
+
+
+def mistaken(random: Random, events: Sequence[Event], join_at: int) -> list[Event]:
+    """A TDB that is right only from ``join_at`` on: what a replica believes that starts late.
+
+    Of the events that end before, some are missing, some end elsewhere before ``join_at``, and some never were.
+    """
+    table = []
+    for at, event in enumerate(events):
+        if event.ve >= join_at or random.random() < 0.4:
+            table.append(event)
+        elif random.random() < 0.7:
+            table.append(Event(event.vs, event.payload, random.randint(event.vs + 1, join_at - 1)))
+        if event.vs < join_at - 1 and random.random() < 0.2:
+            table.append(Event(event.vs, b"wrong%d" % at, random.randint(event.vs + 1, join_at - 1)))
+    return sorted(table)

@@ -4,6 +4,8 @@ from seeded import Defect
 
 CORE = "lmerge/core/"
 ADAPTERS = "tests/core/test_adapters.py::"
+COMPATIBLE = "tests/core/test_compatible.py::"
+CONSISTENT = "tests/core/test_consistent.py::"
 
 DEFECTS = (
     Defect(
@@ -19,5 +21,54 @@ DEFECTS = (
         "if self.unmatched and self.unmatched[0] < vc:",
         "if False:",
         ADAPTERS + "test_an_unmatched_negative_tuple_stands_for_no_event_until_a_stable_passes_it",
+    ),
+    Defect(
+        "C2 and C3 believe a late input about what ends before its join_at",
+        CORE + "compatible.py",
+        "if min(event.ve, last) >= max(prefix.join_at, right_from):",
+        "if min(event.ve, last) >= right_from:",
+        COMPATIBLE + "test_no_right_output_is_accused_where_inputs_join_late",
+    ),
+    Defect(
+        "R4 asks only the input that is furthest, though it joined late",
+        CORE + "compatible.py",
+        "                decided = low\n",
+        "                decided = -(2**63)\n",
+        COMPATIBLE + "test_every_wrong_output_is_accused_where_inputs_join_late",
+    ),
+    Defect(
+        "C1 counts the stable of a joining input",
+        CORE + "compatible.py",
+        "if prefix.join_at <= max(reach, right_from):",
+        "if True:",
+        COMPATIBLE + "test_a_stable_that_only_a_joining_input_has_reached_is_accused",
+    ),
+    Defect(
+        "inputs that differ below a join_at contradict each other",
+        CORE + "consistent.py",
+        "low = max(view.join_at, vs + 1)",
+        "low = vs + 1",
+        CONSISTENT + "test_inputs_of_one_table_are_never_accused",
+    ),
+    Defect(
+        "a half-frozen event contradicts nobody",
+        CORE + "consistent.py",
+        "if claim.low <= x <= claim.high]",
+        "if claim.low <= x < claim.high]",
+        CONSISTENT + "test_prefixes_are_consistent_exactly_if_some_table_is_reached_by_all",
+    ),
+    Defect(
+        "what an insert-only input has may change",
+        CORE + "consistent.py",
+        "high = INF if view.insert_only else view.stable",
+        "high = view.stable",
+        CONSISTENT + "test_prefixes_are_consistent_exactly_if_some_table_is_reached_by_all",
+    ),
+    Defect(
+        "an output that is wrong is blamed on inputs that contradict each other elsewhere",
+        "lmerge/cli/replay.py",
+        "        if wrong:\n",
+        "        if False:\n",
+        "tests/cli/test_replay.py::test_check_tells_an_output_that_is_wrong_from_inputs_that_contradict_each_other",
     ),
 )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from lmerge.cli.replay import IncompatibleError, InconsistentError, Replay
+from lmerge.core.batch import AnyBatch, BatchBuilder
+from lmerge.core.merge import Merge, Outcome
 
 LMERGE = [sys.executable, "-m", "lmerge"]
 TABLE_1 = [
@@ -99,7 +104,55 @@ def test_check_passes_on_consistent_inputs_and_fails_on_others() -> None:
     ]
     result = replay(contradiction, "--check")
     assert result.returncode == 1
-    assert "line 6: the output is not compatible" in result.stderr
+    assert "line 6: the inputs contradict each other" in result.stderr
+
+
+def test_check_tells_an_output_that_is_wrong_from_inputs_that_contradict_each_other() -> None:
+    """B is contradicted, and A is lost: the output is wrong, whatever is true of B."""
+    def lines(*of_a: str) -> list[str]:
+        return [
+            '{"op":"attach","input":"1","properties":["key"]}', '{"op":"attach","input":"2","properties":["key"]}',
+            *of_a, *(
+                line for name, ve in (("1", 3), ("2", 4)) for line in (
+                    f'{{"op":"insert","input":"{name}","payload":"B","vs":1,"ve":{ve}}}',
+                    f'{{"op":"stable","input":"{name}","vc":9}}',
+                )
+            ),
+        ]
+
+    with pytest.raises(InconsistentError, match=r"\(B, Vs 1\): 1 that end at 4 or later by input '2', 0 by input '1'"):
+        checked(lines())
+    of_a = [f'{{"op":"insert","input":"{name}","payload":"A","vs":1,"ve":5}}' for name in "12"]
+    with pytest.raises(InconsistentError):
+        checked(lines(*of_a))
+    with pytest.raises(IncompatibleError, match=r"C3: \(A, Vs 1\) is fully frozen with end 5 in an input"):
+        checked(lines(*of_a), lost=b"A")
+
+
+def checked(lines: list[str], lost: bytes = b"") -> None:
+    """Replay with ``--check``, of an output in which the payload ``lost`` is not emitted."""
+    class Losing(Merge):
+        def apply(self, name: str, batch: AnyBatch, incarnation: int | None = None) -> Outcome:
+            outcome = super().apply(name, batch, incarnation)
+            kept = BatchBuilder()
+            kept.rows = [row for row in outcome.batch.rows() if not lost or row[4] != lost]
+            return outcome._replace(batch=kept.build())
+
+    Replay(Losing(), io.StringIO(), io.StringIO(), check=True).run(line.encode() for line in lines)
+
+
+def test_check_does_not_hold_against_the_output_what_a_late_input_has_wrong_before_its_join_at() -> None:
+    """Nothing is lost either: what the late input has right, from its join_at on, is demanded."""
+    late = [
+        '{"op":"attach","input":"knows","properties":["key"]}',
+        '{"op":"attach","input":"late","properties":["key"],"join_at":20}',
+        '{"op":"insert","input":"knows","payload":"A","vs":1,"ve":30}', '{"op":"stable","input":"knows","vc":5}',
+        '{"op":"insert","input":"late","payload":"A","vs":1,"ve":8}', '{"op":"stable","input":"late","vc":15}',
+        '{"op":"adjust","input":"knows","payload":"A","vs":1,"vold":30,"ve":9}',
+        '{"op":"stable","input":"knows","vc":12}',
+    ]
+    result = replay(late, "--check")
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 ADMITTED_EARLY = [
