@@ -14,9 +14,11 @@
     │   │   └── Quarantined   the input differed from the others, or an administrator has put it out
     │   ├── PropertiesTooWeak an input promises less than a fixed algorithm needs
     │   ├── InvalidBatch      columns that disagree, unknown kinds, times out of range
+    │   │   └── Undecodable   bytes that are no message of the type that the call takes
     │   ├── InvalidRow        a row that does not fit its declared schema
     │   ├── MalformedLine     a line of a recorded session that cannot be read
     │   ├── OutOfRange        a resume token is older than what is retained
+    │   │   └── MergeReset    the merge was reset: what was read of it before does not go on
     │   └── LimitExceeded     a batch, payload, queue or count above its documented limit
     └── Unavailable           nobody's fault: try again, perhaps elsewhere
         ├── ServerGone        the server cannot be reached or went away
@@ -25,6 +27,7 @@
         ├── TooOften          attempts came faster than is allowed; later ones will do
         ├── SubscriberTooSlow the subscriber was cut off because its queue was full; resync by snapshot
         ├── StoreDamaged      the file of a merge, or of a query's spool, is damaged; it was not opened
+        │   └── MergeSpoiled  the file is whole, and holds a merge that cannot be; `lmerge reset` empties it
         ├── StoreFull         the store of a merge, or the spool of a query, cannot be written at present
         ├── StoreInUse        another server has the store
         └── AddressInUse      the address to listen on is taken
@@ -103,6 +106,10 @@ class InvalidBatch(UsageError):
     """A batch whose columns disagree or hold impossible values."""
 
 
+class Undecodable(InvalidBatch):
+    """Bytes came that are no message of the type that the call takes."""
+
+
 class InvalidRow(UsageError):
     """A row that does not fit its declared schema."""
 
@@ -118,6 +125,10 @@ class MalformedLine(UsageError):
 
 class OutOfRange(UsageError):
     """A resume token is older than what the server retains; the words name what it does retain."""
+
+
+class MergeReset(OutOfRange):
+    """An administrator has reset the merge: a new epoch of it began empty, and no token of another epoch goes on."""
 
 
 class LimitExceeded(UsageError):
@@ -152,6 +163,10 @@ class SubscriberTooSlow(Unavailable):
 
 class StoreDamaged(Unavailable):
     """The file of a merge is damaged, so the merge was not opened; the words say which file, and what can be done."""
+
+
+class MergeSpoiled(StoreDamaged):
+    """The file of a merge is whole, but what it declares cannot be, such as its schema; the words say what it is."""
 
 
 class StoreFull(Unavailable):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from lmerge.cli import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Server
 from lmerge.cli.connection import secured
-from lmerge.core.elements import show_payload, show_time
+from lmerge.core.elements import show_time
 
 DIVERGENT_SHOWN: Final = 5
 
@@ -32,39 +33,44 @@ def certify(
     """
     from google.protobuf.json_format import MessageToDict
 
+    from lmerge.client import describe_merge
     from lmerge.client.admin import certify_merge
+    from lmerge.wire.rows import row_words
 
     found = certify_merge(server, merge, security=security)
     if as_json:
-        typer.echo(json.dumps(MessageToDict(
+        text = json.dumps(MessageToDict(
             found, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-        )))
+        ))
+        terminal.json_lines(f"{text}\n")
     else:
-        show(Console(soft_wrap=True), merge, found)
+        described = describe_merge(server, merge, security=security)
+        show(merge, found, row_words(described.schema if described.HasField("schema") else None))
     if found.divergent:
         raise typer.Exit(1)
 
 
-def show(console: Console, merge: str, found: Any) -> None:
-    """For people."""
+def show(merge: str, found: Any, words_of: Callable[[bytes], str]) -> None:
+    """For people. ``words_of``: a payload in words."""
+    console = terminal.console(soft_wrap=True)
     if not found.interval:
-        console.print(f"{merge} compares nothing (divergence policy {found.policy})")
+        terminal.line(f"{merge} compares nothing (divergence policy {found.policy})")
         return
-    console.print(f"{merge}: intervals of {found.interval:,}, divergence policy {found.policy}")
+    terminal.line(f"{merge}: intervals of {found.interval:,}, divergence policy {found.policy}")
     for item in found.inputs:
-        console.print(f"  {item.words}", highlight=False)
+        terminal.line(f"  {item.words}")
     for interval in list(found.divergent)[:DIVERGENT_SHOWN]:
-        console.print(_interval(interval))
+        terminal.table(console, _interval(interval, words_of))
         if interval.missing:
-            console.print(f"  {interval.missing}", highlight=False)
+            terminal.line(f"  {interval.missing}")
     more = len(found.divergent) - DIVERGENT_SHOWN
     if more > 0:
-        console.print(f"and {more} more intervals that differ")
+        terminal.line(f"and {more} more intervals that differ")
     if not found.divergent:
-        console.print("no differences")
+        terminal.line("no differences")
 
 
-def _interval(interval: Any) -> Table:
+def _interval(interval: Any, words_of: Callable[[bytes], str]) -> Table:
     """The digests, and the events that not all have."""
     says = ", ".join(f"{item.replica} {item.events:,} events" for item in interval.digests)
     title = f"they differ in [{show_time(interval.start)}, {show_time(interval.end)}): {says}"
@@ -73,7 +79,7 @@ def _interval(interval: Any) -> Table:
         table.add_column(name)
     for item in interval.differences:
         table.add_row(
-            show_payload(item.payload), show_time(item.vs), show_time(item.ve), ", ".join(item.present),
+            words_of(item.payload), show_time(item.vs), show_time(item.ve), ", ".join(item.present),
             ", ".join(item.absent),
         )
     return table

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, GiveUp, Merge, Servers
 from lmerge.cli.connection import secured
 from lmerge.core.elements import INSERT, NEG_INF, STABLE, show_time
 from lmerge.core.session import format_row
 from lmerge.errors import UsageError
+from lmerge.files import write_bytes
 
 
 @secured
@@ -42,10 +43,11 @@ def checkpoint(
     rows = [format_row((INSERT, vs, ve, 0, payload)) for vs, payload, ve in table.live_events()]
     text = "\n".join([*rows, format_row((STABLE, table.stable_point, 0, 0, b""))]) + "\n"
     if output == "-":
-        sys.stdout.buffer.write(text.encode())
+        terminal.utf8()
+        terminal.json_lines(text)
         return
     try:
-        Path(output).write_bytes(text.encode())
+        write_bytes(Path(output), text.encode())
     except OSError as problem:
         raise UsageError(f"cannot write the checkpoint {output!r}: {problem.strerror}") from None
-    sys.stderr.write(f"{len(rows)} live events of {merge} at {show_time(table.stable_point)}\n")
+    terminal.error(f"{len(rows)} live events of {merge} at {show_time(table.stable_point)}")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Server
 from lmerge.cli.connection import secured
 
@@ -34,6 +35,7 @@ def cutover(
     stage = ""
     for progress in cut_over(server, merge, leaves, to, intervals=intervals, security=security, timeout_s=timeout):
         stage = progress.stage
-        typer.echo(f"{stage:<12} {progress.words}")
+        terminal.line(f"{stage:<12} {progress.words}")
+        terminal.flush()
     if stage != DONE:
         raise typer.Exit(1)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Server
 from lmerge.cli.connection import secured
 
@@ -17,6 +18,9 @@ def detach(
     merge: Merge,
     replica: Replica,
     quarantine: Annotated[bool, typer.Option("--quarantine", help="Refuse its name until it is released.")] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Let its name begin again with any incarnation.")
+    ] = False,
     reason: Annotated[str, typer.Option(help="Said to the replica, and shown in status.")] = "",
     server: Server = DEFAULT_SERVER,
     *,
@@ -28,8 +32,9 @@ def detach(
     """
     from lmerge.client.admin import detach_input
 
-    detach_input(server, merge, replica, reason=reason, quarantine=quarantine, security=security)
-    typer.echo(f"{replica} is detached from {merge}" + (" and quarantined" if quarantine else ""))
+    detach_input(server, merge, replica, reason=reason, quarantine=quarantine, forget=forget, security=security)
+    also = " and quarantined" * quarantine + " and forgotten" * forget
+    terminal.line(f"{replica} is detached from {merge}{also}")
 
 
 @secured
@@ -41,4 +46,4 @@ def release(merge: Merge, replica: Replica, server: Server = DEFAULT_SERVER, *, 
     from lmerge.client.admin import release_input
 
     release_input(server, merge, replica, security=security)
-    typer.echo(f"{replica} may attach to {merge} again")
+    terminal.line(f"{replica} may attach to {merge} again")

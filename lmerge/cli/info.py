@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from lmerge import __version__
+from lmerge.cli import terminal
 from lmerge.core import engines
 from lmerge.native_build import NativeBuild, native_build, why_not_native
 
@@ -25,15 +26,15 @@ def info(as_json: Annotated[bool, typer.Option("--json", help="As one JSON objec
     """Show the version, the engine that auto means and why, and the libraries that are installed."""
     facts = gathered()
     if as_json:
-        typer.echo(json.dumps(facts))
+        terminal.json_lines(json.dumps(facts) + "\n")
         return
     libraries, native = facts.pop("libraries"), facts.pop("native")
     facts["engine"] = f"auto means {facts['engine']}"
     for name, value in facts.items():
-        typer.echo(f"{name:<12} {value}")
-    typer.echo(f"native core: {in_words(native)}")
+        terminal.line(f"{name:<12} {value}")
+    terminal.line(f"native core: {in_words(native)}")
     for name, found in libraries.items():
-        typer.echo(f"{name:<18} {found or 'not installed'}")
+        terminal.line(f"{name:<18} {found or 'not installed'}")
 
 
 def gathered() -> dict[str, Any]:

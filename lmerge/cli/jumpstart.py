@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, GiveUp, Merge, Promises, ReplicaName, Servers
 from lmerge.cli.connection import secured
 from lmerge.cli.lines import opened, read_lines
@@ -46,7 +46,7 @@ def jumpstart(
     sent, algorithm = publish_stream(
         server, merge, replica, stream, property_ or (), give_up_after, security, seed=seed
     )
-    sys.stderr.write(f"published {seed.count} and {sent} elements to {merge}; it runs {algorithm}\n")
+    terminal.error(f"published {seed.count} and {sent} elements to {merge}; it runs {algorithm}")
 
 
 def read_checkpoint(source: Any) -> AnyBatch:

@@ -1,4 +1,4 @@
-"""What the commands that read and write JSON lines share: opening, reading, and a reader that goes away."""
+"""What the commands that read and write JSON lines share: opening, and reading."""
 
 from __future__ import annotations
 
@@ -43,13 +43,3 @@ def is_regular(file: IO[bytes]) -> bool:
     """Whether everything that will ever come is there already: then nobody waits for an answer to a line."""
     return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
 
-
-@contextmanager
-def quiet_when_closed() -> Iterator[None]:
-    """A reader that goes away (``| head``) ends the command without a word."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python flushes standard output once more at exit; give it something that takes it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,6 +1,7 @@
 """``lmerge``: the command line. Commands are loaded when they run, so that ``replay`` does not wait for gRPC.
 
-Exit codes: 0 done; 1 it could not be done now (server gone, port taken, check failed); 2 a usage error or malformed
+Exit codes: 0 done, or whoever read the output has gone; 1 it could not be done now (server gone, port taken, disk full,
+check failed); 2 a usage error or malformed
 input; 130 interrupted.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from importlib import import_module
 from typing import Annotated, Any, Final
@@ -16,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from lmerge import __version__
+from lmerge.cli import terminal
 from lmerge.errors import LmergeError, UsageError
 
 UNAVAILABLE: Final = 1
@@ -37,6 +40,7 @@ COMMANDS: Final = {
     "cutover": ("lmerge.cli.cutover", "cutover"),
     "detach": ("lmerge.cli.detach", "detach"),
     "release": ("lmerge.cli.detach", "release"),
+    "reset": ("lmerge.cli.reset", "reset"),
     "relay": ("lmerge.cli.relay", "relay"),
     "replica": ("lmerge.cli.replica", "app"),
     "checkpoint": ("lmerge.cli.checkpoint", "checkpoint"),
@@ -74,7 +78,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"lmerge {__version__}")
+        terminal.line(f"lmerge {__version__}")
         raise typer.Exit
 
 
@@ -93,13 +97,37 @@ def lmerge(
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: runs a command and turns errors into one line and an exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    terminal.prepare()
     try:
-        app(arguments, prog_name="lmerge")
+        sys.exit(_run(arguments))
     except LmergeError as error:
         if "--debug" in arguments:
             raise
-        sys.stderr.write(f"lmerge: {error}\n")
-        sys.exit(USAGE if isinstance(error, UsageError) else UNAVAILABLE)
+        terminal.error(f"lmerge: {error}")
+        code = USAGE if isinstance(error, UsageError) else UNAVAILABLE
+    except BrokenPipeError:  # whoever read it has enough
+        code = 0
+    except OSError as problem:
+        if "--debug" in arguments:
+            raise
+        where = f" {str(problem.filename)!r}" if problem.filename is not None else ""
+        terminal.error(f"lmerge: the system refuses{where}: {problem.strerror or problem}")
+        code = UNAVAILABLE
+    terminal.give_up()
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> Any:
+    """Run a command, and hand on all that it has printed. Its exit code."""
+    try:
+        app(arguments, prog_name="lmerge")
+    except SystemExit as ended:
+        if ended.code not in (0, None):
+            with suppress(LmergeError, OSError):  # the command has failed already, and said why
+                terminal.settle()
+            return ended.code
+    terminal.settle()
+    return 0
 
 
 def _interruptible(command: Callable[..., None]) -> Callable[..., None]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from lmerge.cli import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, GiveUp, Merge, Promises, ReplicaName, Servers
 from lmerge.cli.connection import secured
 from lmerge.cli.lines import is_regular, opened, read_lines
@@ -40,7 +40,7 @@ def publish(
     not say; what came before it is merged.
     """
     sent, algorithm = publish_stream(server, merge, replica, stream, property_ or (), give_up_after, security)
-    sys.stderr.write(f"published {sent} elements to {merge}; it runs {algorithm}\n")
+    terminal.error(f"published {sent} elements to {merge}; it runs {algorithm}")
 
 
 def publish_stream(

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Servers
 from lmerge.cli.connection import secured
-from lmerge.cli.lines import quiet_when_closed
 from lmerge.core.elements import NEG_INF, show_time
 
 
@@ -50,8 +50,8 @@ def query(
         view.wait_until(NEG_INF + 1 if at is None else at, timeout_s=timeout)
         point = view.at
         answer = view.sql(sql)
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-    with quiet_when_closed():
+    terminal.utf8()
+    with terminal.until_closed():
         write(answer, output, f"{answer.num_rows} rows as of {show_time(point)}")
 
 
@@ -62,16 +62,15 @@ def write(answer: Any, output: Output, title: str) -> None:
         from lmerge.cli.enveloped import plain
 
         for row in rows:
-            sys.stdout.write(json.dumps(row, default=plain, ensure_ascii=False, separators=(",", ":")) + "\n")
+            terminal.json_lines(json.dumps(row, default=plain, ensure_ascii=False, separators=(",", ":")) + "\n")
     elif output is Output.CSV:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer = csv.writer(terminal.DataOut(), lineterminator="\n")
         writer.writerow(answer.column_names)
         writer.writerows(row.values() for row in rows)
     else:
-        from rich.console import Console
         from rich.table import Table
 
         table = Table(*answer.column_names, caption=title)
         for row in rows:
             table.add_row(*("" if value is None else str(value) for value in row.values()))
-        Console(soft_wrap=not sys.stdout.isatty()).print(table, markup=False)
+        terminal.table(terminal.console(soft_wrap=not sys.stdout.isatty()), table)

@@ -10,14 +10,14 @@ output, they only make it faster. From a pipe every line is answered at once.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from enum import Enum
-from typing import IO, Annotated, Any, Final
+from typing import Annotated, Any, Final, Protocol
 
 import typer
 
-from lmerge.cli.lines import is_regular, opened, quiet_when_closed, read_lines
+from lmerge.cli import terminal
+from lmerge.cli.lines import is_regular, opened, read_lines
 from lmerge.core.batch import BatchBuilder, Row
 from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.consistent import contradictions
@@ -91,19 +91,26 @@ def replay(
     whether the output is wrong or the inputs contradict each other.
     """
     merge = Merge(algorithm.value, policy, closing, allow_downgrade=allow_downgrade, engine=engine.value)
-    with opened(session, "session") as source, quiet_when_closed():
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-        run = Replay(merge, sys.stdout, sys.stderr, check=check, flush=not is_regular(source))
+    with opened(session, "session") as source, terminal.until_closed():
+        terminal.utf8()
+        run = Replay(merge, terminal.JsonOut(), terminal.JsonError(), check=check, flush=not is_regular(source))
         run.run(source)
     if stats:
-        sys.stderr.write(json.dumps(run.stats()) + "\n")
+        terminal.error(json.dumps(run.stats()))
+
+
+class Lines(Protocol):
+    """Where lines go."""
+
+    def write(self, text: str) -> object: ...
+    def flush(self) -> None: ...
 
 
 class Replay:
     """One session in progress."""
 
     def __init__(
-        self, merge: Merge, output: IO[str], errors: IO[str], *, check: bool = False, flush: bool = False
+        self, merge: Merge, output: Lines, errors: Lines, *, check: bool = False, flush: bool = False
     ) -> None:
         self.merge = merge
         self.output = output

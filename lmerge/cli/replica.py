@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from lmerge.cli import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, Servers
 from lmerge.cli.connection import secured
 from lmerge.errors import UsageError
@@ -44,7 +45,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(KI
 def list_replicas() -> None:
     """The replicas that there are, each with what it is."""
     for name, kind in KINDS.items():
-        typer.echo(f"{name:<14} {kind.summary}")
+        terminal.line(f"{name:<14} {kind.summary}")
 
 
 @app.command("run")

@@ -17,6 +17,8 @@ import typer
 from lmerge.cli.connection import secured_server
 from lmerge.cli.replay import Algorithm, Engine
 from lmerge.cli.serve_options import comparing, keeping, staging
+from lmerge.errors import UsageError
+from lmerge.files import PUBLIC_FILE, replace
 
 DEFAULT_PORT: Final = 7171
 DEFAULT_HTTP_PORT: Final = 7172
@@ -82,6 +84,7 @@ def serve(
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else text)
+    logging.raiseExceptions = False  # a log that nobody takes must not fill standard error with tracebacks
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     settings = Settings(
         host=host, port=port, http_port=None if http_port == -1 else http_port, algorithm=algorithm.value,
@@ -89,6 +92,8 @@ def serve(
         feedback_lag=feedback, merges=tuple(merge or ()), record_path=record, engine=engine.value, shards=shards,
         **kept, **staged, **compared, **security,
     )
+    if ready_file is not None and not ready_file.parent.is_dir():
+        raise UsageError(f"cannot write the ready file {str(ready_file)!r}: there is no such folder")
     asyncio.run(_serve(settings, ready_file))
 
 
@@ -110,9 +115,12 @@ async def _serve(settings: object, ready_file: Path | None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked_to_stop)
     if ready_file is not None:
-        written = ready_file.with_name(ready_file.name + ".new")
-        written.write_text(json.dumps({"port": server.port, "http_port": server.http_port, "pid": os.getpid()}) + "\n")
-        written.replace(ready_file)  # whoever waits for it never sees half of it
+        ports = {"port": server.port, "http_port": server.http_port, "pid": os.getpid()}
+        try:  # whoever waits for it never sees half of it
+            replace(ready_file, (json.dumps(ports) + "\n").encode(), sync=False, mode=PUBLIC_FILE)
+        except OSError as problem:
+            await server.stop(0.0)
+            raise UsageError(f"cannot write the ready file {str(ready_file)!r}: {problem.strerror}") from None
     stopped = asyncio.ensure_future(stop.wait())
     closed = asyncio.ensure_future(server.wait_closed())
     await asyncio.wait((stopped, closed), return_when=asyncio.FIRST_COMPLETED)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from lmerge.cli import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, GiveUpOrWait, Merge, Servers, SubscriberName
 from lmerge.cli.connection import secured
 from lmerge.core.elements import NEG_INF, show_time
@@ -133,7 +133,7 @@ def run(
     def subscribe(token: str | None) -> AsyncSubscriber:
         if token is None and from_start:
             token = format_token(merge, NEG_INF)
-        sys.stderr.write(f"following {merge!r} from {token or 'now'}\n")
+        terminal.error(f"following {merge!r} from {token or 'now'}")
         return AsyncSubscriber(server, merge, resume=token, on_gap=watch.gap, **options)
 
     async def main() -> tuple[Progress, int | None]:
@@ -152,7 +152,7 @@ def run(
         return done, caught[0] if caught else None
 
     done, caught = asyncio.run(main())
-    sys.stderr.write(f"{'stopped' if caught else 'complete'}: {in_words(done)}\n")
+    terminal.error(f"{'stopped' if caught else 'complete'}: {in_words(done)}")
     if caught == signal.SIGINT:
         raise typer.Exit(INTERRUPTED)
 
@@ -168,11 +168,11 @@ class Watch:
         """A step is done."""
         if self._every_s and monotonic() - self._told_s >= self._every_s:
             self._told_s = monotonic()
-            sys.stderr.write(f"{in_words(progress)}\n")
+            terminal.error(f"{in_words(progress)}")
 
     def gap(self, gap: SubscriptionGap) -> None:
         """Events are missing."""
-        sys.stderr.write(f"gap: events frozen from {show_time(gap.start)} to {show_time(gap.end)} may be missing\n")
+        terminal.error(f"gap: events frozen from {show_time(gap.start)} to {show_time(gap.end)} may be missing")
 
 
 def in_words(progress: Progress) -> str:

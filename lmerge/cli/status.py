@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
+from lmerge.cli import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, Server
 from lmerge.cli.connection import secured
 from lmerge.core.elements import INF, NEG_INF, show_time
+
+ALARM: Final = "bold red"
 
 
 @secured
@@ -30,21 +34,21 @@ def status(
 
     from lmerge.client import describe_merge, describe_server, list_merges
 
-    console = Console()
+    console = terminal.console()
     if merge is None:
         merges = list_merges(server, security=security)
         if as_json:
             about = MessageToDict(describe_server(server, security=security), preserving_proto_field_name=True)
             about["merges"] = [_dict(item) for item in merges]
-            typer.echo(json.dumps(about))
+            terminal.json_lines(json.dumps(about) + "\n")
         else:
-            console.print(merges_table(server, merges) if merges else f"no merges at {server} yet")
+            terminal.table(console, merges_table(server, merges) if merges else f"no merges at {server} yet")
         return
     described = describe_merge(server, merge, security=security)
     if as_json:
-        typer.echo(json.dumps(_dict(described)))
+        terminal.json_lines(json.dumps(_dict(described)) + "\n")
     else:
-        console.print(merge_view(described))
+        terminal.table(console, merge_view(described))
 
 
 def merges_table(server: str, merges: list[Any]) -> Table:
@@ -68,7 +72,7 @@ def merge_view(described: Any, rates: dict[str, float] | None = None) -> Group:
     rate = "" if rates is None else f", {rates.get('', 0.0):,.0f}/s"
     loss = "one input" if described.survives_losses == 1 else f"{described.survives_losses} inputs"
     for label, text in (
-        ("merge", f"[bold]{summary.merge}[/bold]"),
+        ("merge", Text(summary.merge, "bold")),
         ("algorithm", f"{summary.algorithm} ({described.engine}): {described.algorithm_reason}"),
         ("policy", described.policy),
         ("stable point", show_time(summary.stable_point)),
@@ -80,12 +84,12 @@ def merge_view(described: Any, rates: dict[str, float] | None = None) -> Group:
         ("subscribers", ", ".join(s.subscriber for s in described.subscribers) or "none"),
         *([("staged", _staged_words(described))] if described.staged_parts or described.staged_commits else []),
     ):
-        head.add_row(f"[dim]{label}[/dim]", text)
+        head.add_row(Text(label, "dim"), text)
     parts: list[Any] = [head, inputs_table(described, rates)]
     for switch in list(described.switches)[-3:]:
-        parts.append(f"[dim]switched[/dim] {switch}")
+        parts.append(Text.assemble(("switched", "dim"), f" {switch}"))
     for gone in list(described.detached)[:3]:
-        parts.append(f"[dim]detached[/dim] {gone.replica}: {gone.reason}")
+        parts.append(Text.assemble(("detached", "dim"), f" {gone.replica}: {gone.reason}"))
     return Group(*parts)
 
 
@@ -111,16 +115,18 @@ def inputs_table(described: Any, rates: dict[str, float] | None) -> Table:
     return table
 
 
-def _resume_words(described: Any) -> str:
+def _resume_words(described: Any) -> Text:
     """From when on subscribers can go on, and where that is kept."""
     knows_all = not described.HasField("retained_from")
     since = "the beginning" if knows_all else f"{show_time(described.retained_from)} on"
-    words = [f"from {since}", f"store: {described.store}"]
+    words: list[str | Text] = [f"from {since}", f"store: {described.store}"]
+    if described.epoch:
+        words.append(f"epoch {described.epoch}")
     if described.HasField("complete_from"):
         words.append(f"right for events that end at {show_time(described.complete_from)} or later")
     if described.gaps:
-        words.append(f"[bold red]{described.gaps} gaps[/bold red]")
-    return "; ".join(words)
+        words.append(Text(f"{described.gaps} gaps", ALARM))
+    return _joined(words)
 
 
 def _staged_words(described: Any) -> str:
@@ -128,18 +134,23 @@ def _staged_words(described: Any) -> str:
     return words + (f", {described.missed_commits:,} missed" if described.missed_commits else "")
 
 
-def _comparison_words(described: Any) -> str:
+def _comparison_words(described: Any) -> Text:
     """Whether the inputs have been found equal."""
     if described.divergence_policy == "none":
-        return "none"
+        return Text("none")
     found = described.divergences
-    differ = "no difference"
+    differ = Text.assemble(f"{described.divergence_policy}: ", "no difference")
     if found:
-        differ = f"[bold red]inputs differed in {found} intervals[/bold red]: see lmerge certify"
-    words = [f"{described.divergence_policy}: {differ}"]
+        alarm = (f"inputs differed in {found} intervals", ALARM)
+        differ = Text.assemble(f"{described.divergence_policy}: ", alarm, ": see lmerge certify")
+    words: list[str | Text] = [differ]
     if described.quarantined:
-        words.append(f"[bold red]quarantined: {', '.join(described.quarantined)}[/bold red]")
-    return "; ".join(words)
+        words.append(Text(f"quarantined: {', '.join(described.quarantined)}", ALARM))
+    return _joined(words)
+
+
+def _joined(words: list[str | Text]) -> Text:
+    return Text("; ").join(word if isinstance(word, Text) else Text(word) for word in words)
 
 
 def _state(item: Any) -> str:

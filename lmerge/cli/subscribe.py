@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from enum import Enum
 from typing import Annotated, Any
 
 import typer
 
+from lmerge.cli import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, GiveUpOrWait, Merge, Servers, SubscriberName
 from lmerge.cli.connection import secured
 from lmerge.cli.enveloped import EnvelopeName, as_columns, as_json, delivered, lines_of
-from lmerge.cli.lines import quiet_when_closed
 from lmerge.core.batch import element_of
 from lmerge.core.session import format_row
 
@@ -65,11 +64,12 @@ def subscribe(
     from lmerge.core.elements import show_time
 
     def tell(gap: SubscriptionGap) -> None:
-        sys.stderr.write(f"gap: events frozen from {show_time(gap.start)} to {show_time(gap.end)} may be missing\n")
+        terminal.error(f"gap: events frozen from {show_time(gap.start)} to {show_time(gap.end)} may be missing")
 
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+    terminal.utf8()
     left = count
-    with quiet_when_closed(), Subscriber(
+    show = terminal.json_lines if output_format is Format.JSON else terminal.lines
+    with terminal.until_closed(), Subscriber(
         server, merge, name=name, wait_for_merge=not no_wait, give_up_after_s=give_up_after, on_gap=tell,
         security=security, resume=resume, if_too_old=if_too_old.value,
     ) as subscriber:
@@ -77,8 +77,8 @@ def subscribe(
             write = as_json if output_format is Format.JSON else as_columns
             for delivery in delivered(subscriber, envelope):
                 said = list(lines_of(delivery))[:left]
-                sys.stdout.write(write(said))
-                sys.stdout.flush()
+                show(write(said))
+                terminal.flush()
                 left = None if left is None else left - len(said)
                 if left == 0:
                     return
@@ -86,8 +86,8 @@ def subscribe(
         for batch in subscriber.batches():
             rows = list(batch.rows())[:left]
             lines = [format_row(row) if output_format is Format.JSON else str(element_of(row)) for row in rows]
-            sys.stdout.write("\n".join(lines) + "\n")
-            sys.stdout.flush()
+            show("\n".join(lines) + "\n")
+            terminal.flush()
             if left is not None:
                 left -= len(rows)
                 if left == 0:

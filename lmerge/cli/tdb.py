@@ -7,7 +7,6 @@ of the live events: events that are fully frozen go to sorted runs in temporary 
 from __future__ import annotations
 
 import heapq
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -15,7 +14,8 @@ from typing import IO, Annotated, Final
 
 import typer
 
-from lmerge.cli.lines import opened, quiet_when_closed, read_lines
+from lmerge.cli import terminal
+from lmerge.cli.lines import opened, read_lines
 from lmerge.core.elements import Event
 from lmerge.core.session import ElementLine, format_event
 from lmerge.core.tdb import Tdb
@@ -38,8 +38,8 @@ def tdb(
     Two streams that mean the same print the same. Exit code 2: a malformed line, or an element that the stream may not
     say there; its line is named.
     """
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-    with opened(stream, "stream") as source, ExitStack() as files, quiet_when_closed():
+    terminal.utf8()
+    with opened(stream, "stream") as source, ExitStack() as files, terminal.until_closed():
         runs = Runs(files)
         table = Tdb(input_name or "stream")
         for line, item in elements_of(source, input_name):
@@ -49,7 +49,7 @@ def tdb(
                 raise MalformedLine(line, str(violation)) from None
             runs.add(table.take_frozen())
         for event in runs.merged(table.live_events()):
-            sys.stdout.write(format_event(*event) + "\n")
+            terminal.json_lines(format_event(*event) + "\n")
 
 
 def elements_of(source: Iterable[bytes], input_name: str | None) -> Iterator[tuple[int, ElementLine]]:

@@ -13,7 +13,8 @@ from typing import Annotated, Final, TextIO
 
 import typer
 
-from lmerge.errors import UsageError
+from lmerge.cli import terminal
+from lmerge.errors import LmergeError, UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Make, show and revoke the tokens of a server.")
 
@@ -60,18 +61,25 @@ def make_token(
     if certificate is not None and out is not None:
         raise UsageError("there is no token to write for a certificate: leave --out away")
     expires_us = None if expires is None else expiry_us(expires)
-    with nullcontext(sys.stdout) if out is None else _new_private_file(out) as shown:
+    with nullcontext() if out is None else _new_private_file(out) as written:
         token = tokens.make(file, name, [item.value for item in role], merge, replica, expires_us, certificate)
-        if token:
-            shown.write(f"{token}\n")
+        try:
+            if token and written is not None:
+                written.write(f"{token}\n")
+                written.flush()
+            elif token:
+                terminal.line(token)
+                terminal.flush()
+        except (OSError, LmergeError):
+            tokens.revoke(file, token.split("_")[1])  # nobody has it
+            raise
     if certificate is not None:
-        sys.stderr.write(f"{certificate} is now known as {name}\n")
+        terminal.error(f"{certificate} is now known as {name}")
 
 
 @app.command("list")
 def list_tokens(file: AccessPath) -> None:
     """Show the entries of an access file. It holds no tokens, so none are shown."""
-    from rich.console import Console
     from rich.table import Table
 
     from lmerge import clock
@@ -89,7 +97,7 @@ def list_tokens(file: AccessPath) -> None:
             "never" if entry.expires_us is None else show_expiry(entry.expires_us),
             "revoked" if not entry.enabled else "expired" if is_over else "valid",
         )
-    Console().print(table)
+    terminal.table(terminal.console(), table)
 
 
 @app.command("inspect")
@@ -113,10 +121,10 @@ def inspect_token(
     else:
         text = os.environ.get("LMERGE_TOKEN") or sys.stdin.readline()
     identity = AccessFile(file).by_token(text.strip())
-    typer.echo(f"{identity.name} is valid")
+    terminal.line(f"{identity.name} is valid")
     for rights in identity.rights:
         as_replicas = f" as {' '.join(rights.replicas)}" if "publish" in rights.roles else ""
-        typer.echo(f"may {' '.join(sorted(rights.roles))} in {' '.join(rights.merges)}{as_replicas}")
+        terminal.line(f"may {' '.join(sorted(rights.roles))} in {' '.join(rights.merges)}{as_replicas}")
 
 
 @app.command("revoke")
@@ -130,7 +138,7 @@ def revoke_token(
     from lmerge.service import tokens
 
     for name in tokens.revoke(file, which):
-        sys.stderr.write(f"{name} is revoked\n")
+        terminal.error(f"{name} is revoked")
 
 
 @contextmanager

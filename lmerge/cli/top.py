@@ -6,9 +6,9 @@ import time
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.live import Live
 
+from lmerge.cli import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, Server
 from lmerge.cli.connection import secured
 from lmerge.cli.status import merge_view, merges_table
@@ -30,25 +30,27 @@ def top(
     """
     from lmerge.client import describe_merge, list_merges
 
-    console = Console()
+    console = terminal.console()
     if merge is None:
         merges = list_merges(server, security=security)
         if len(merges) != 1:
             if merges:
-                console.print(merges_table(server, merges))
+                terminal.table(console, merges_table(server, merges))
             raise UsageError(f"there are {len(merges)} merges at {server}: say which one")
         merge = merges[0].merge
     before, before_s = describe_merge(server, merge, security=security), time.monotonic()
     if once:
         time.sleep(interval)
         described = describe_merge(server, merge, security=security)
-        console.print(merge_view(described, rates(before, described, time.monotonic() - before_s)))
+        terminal.table(console, merge_view(described, rates(before, described, time.monotonic() - before_s)))
         return
-    with Live(merge_view(before, {}), console=console, screen=console.is_terminal, auto_refresh=False) as live:
+    view = terminal.Escaped(merge_view(before, {}))
+    with terminal.until_closed(), Live(view, console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:
             time.sleep(interval)
             described, now_s = describe_merge(server, merge, security=security), time.monotonic()
-            live.update(merge_view(described, rates(before, described, now_s - before_s)), refresh=True)
+            view = terminal.Escaped(merge_view(described, rates(before, described, now_s - before_s)))
+            live.update(view, refresh=True)
             before, before_s = described, now_s
 
 

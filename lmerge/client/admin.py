@@ -1,32 +1,43 @@
-"""What administrators ask a server to do: certify, detach, release, cut over. Blocking.
+"""What administrators ask a server to do: certify, detach, release, reset, cut over. Blocking.
 
 Each raises ServerGone, UnknownMerge (also for an input that is not there), PermissionDenied or UsageError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from lmerge import clock
 from lmerge.client.describe import TIMEOUT_S, stub_of
+from lmerge.client.faults import naming
 from lmerge.client.security import Security
+from lmerge.client.streams import parse_targets
+from lmerge.errors import LmergeError, UsageError
 from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.names import check_sendable
+from lmerge.wire.token import EPOCH_MAX
 
 
 def certify_merge(
     target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
 ) -> Any:
     """How far the inputs of a merge have been found equal, and where they differ, as the wire document lists it."""
+    check_sendable("merge", merge)
     with stub_of(target, security) as stub:
         return stub.CertifyMerge(pb.CertifyMergeRequest(merge=merge), timeout=timeout_s)
 
 
 def detach_input(
-    target: str, merge: str, replica: str, *, reason: str = "", quarantine: bool = False,
+    target: str, merge: str, replica: str, *, reason: str = "", quarantine: bool = False, forget: bool = False,
     security: Security | None = None, timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """End an input; its publisher fails for good. ``quarantine``: refuse its name until it is released."""
-    request = pb.DetachInputRequest(merge=merge, replica=replica, reason=reason, quarantine=quarantine)
+    """End an input; its publisher fails for good. ``quarantine``: refuse its name until it is released. ``forget``: let
+    the name begin again with any incarnation.
+    """
+    for what, name in (("merge", merge), ("replica", replica), ("reason", reason)):
+        check_sendable(what, name)
+    request = pb.DetachInputRequest(merge=merge, replica=replica, reason=reason, quarantine=quarantine, forget=forget)
     with stub_of(target, security) as stub:
         stub.DetachInput(request, timeout=timeout_s)
 
@@ -35,8 +46,37 @@ def release_input(
     target: str, merge: str, replica: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
 ) -> None:
     """Let a quarantined name attach again."""
+    for what, name in (("merge", merge), ("replica", replica)):
+        check_sendable(what, name)
     with stub_of(target, security) as stub:
         stub.ReleaseInput(pb.ReleaseInputRequest(merge=merge, replica=replica), timeout=timeout_s)
+
+
+def reset_merge(
+    targets: str | Iterable[str], merge: str, *, epoch: int = 0, reason: str = "", security: Security | None = None,
+    timeout_s: float = TIMEOUT_S,
+) -> int:
+    """Begin a new epoch of a merge, empty, on all of its servers; the number of the epoch, the same on all of them.
+
+    ``epoch`` 0: this machine's clock, in seconds. Raises what the first server that fails answers with, after all were
+    asked.
+    """
+    servers = parse_targets(targets)
+    for what, name in (("merge", merge), ("reason", reason)):
+        check_sendable(what, name)
+    epoch = epoch or clock.wall_us() // 1_000_000
+    if not 0 < epoch <= EPOCH_MAX:
+        raise UsageError(f"an epoch is a number from 1 to {EPOCH_MAX}, not {epoch}")
+    failed: LmergeError | None = None
+    for target in servers:
+        try:
+            with stub_of(target, security) as stub:
+                stub.ResetMerge(pb.ResetMergeRequest(merge=merge, epoch=epoch, reason=reason), timeout=timeout_s)
+        except LmergeError as error:
+            failed = failed or naming(error, target)
+    if failed is not None:
+        raise failed
+    return epoch
 
 
 def cutover(
@@ -47,6 +87,8 @@ def cutover(
 
     ``intervals``: equal ones in a row that certify ``to``; 0, as for ``timeout_s``: the server's default.
     """
+    for what, name in (("merge", merge), ("replica", leaves), ("replica", to)):
+        check_sendable(what, name)
     request = pb.CutoverRequest(merge=merge, to=to, intervals=intervals, timeout_seconds=timeout_s)
     setattr(request, "from", leaves)  # a word of Python
     with stub_of(target, security) as stub:

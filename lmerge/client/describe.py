@@ -10,10 +10,12 @@ from typing import Any, Final
 
 import grpc
 
+from lmerge.addresses import check_address
 from lmerge.client.faults import error_of
 from lmerge.client.security import Security
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
+from lmerge.wire.names import check_sendable
 
 # A healthy server answers within a turn of its merges, some 10 ms.
 TIMEOUT_S: Final = 10.0
@@ -31,6 +33,7 @@ def describe_merge(
     target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
 ) -> Any:
     """Everything about one merge, as the wire document lists it; ``stable_point`` is in its ``summary``."""
+    check_sendable("merge", merge)
     with stub_of(target, security) as stub:
         return stub.DescribeMerge(pb.DescribeMergeRequest(merge=merge), timeout=timeout_s)
 
@@ -45,10 +48,11 @@ def describe_server(
 
 @contextmanager
 def stub_of(target: str, security: Security | None = None) -> Iterator[Any]:
-    """One connection for a question or a verb. Raises as the module says."""
+    """One connection for a question or a verb. Raises as the module says; UsageError if ``target`` is no address."""
+    check_address(target)
     with grpc.insecure_channel(target) if security is None else security.blocking_channel(target) as channel:
         try:
             yield pb_grpc.LmergeStub(channel)
         except grpc.RpcError as problem:
             call: Any = problem
-            raise error_of(call.code(), call.details(), target) from None
+            raise error_of(call.code(), call.details(), target, trailing=call.trailing_metadata()) from None

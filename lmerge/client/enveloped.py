@@ -35,6 +35,7 @@ class Resumable(Protocol):
     merge: str
     schema: Schema | None
     resumed: str | bytes | None
+    epoch: int | None
 
 
 def wrapped(subscriber: Resumable, kind: Callable[..., Envelope[C]], rows: bool) -> Envelope[C]:
@@ -46,7 +47,7 @@ def wrapped(subscriber: Resumable, kind: Callable[..., Envelope[C]], rows: bool)
         )
     since = NEG_INF if resumed is None else parse_token(resumed, subscriber.merge)
     decode = RowReader(lambda: subscriber.schema) if rows else no_row
-    return kind(subscriber.merge, since=since, decode=decode)
+    return kind(subscriber.merge, since=since, decode=decode, epoch=lambda: subscriber.epoch or 0)
 
 
 class AsyncEnvelopes:
@@ -58,6 +59,7 @@ class AsyncEnvelopes:
     merge: str
     schema: Schema | None
     resumed: str | bytes | None
+    epoch: int | None
 
     @property
     def gaps(self) -> list[SubscriptionGap]:

@@ -104,11 +104,21 @@ def no_row(payload: bytes) -> None:
     """For readers that want the payload as it is."""
 
 
-class Envelope(ABC, Generic[C]):
-    """Turns a stream into deliveries. ``since``: the time of the token with which its reader comes back."""
+def never_reset() -> int:
+    """The epoch of a merge that was never reset."""
+    return 0
 
-    def __init__(self, merge: str, *, since: int = NEG_INF, decode: Decode = no_row) -> None:
+
+class Envelope(ABC, Generic[C]):
+    """Turns a stream into deliveries. ``since``: the time of the token with which its reader comes back;
+    ``epoch``: that of the merge, once something has come.
+    """
+
+    def __init__(
+        self, merge: str, *, since: int = NEG_INF, decode: Decode = no_row, epoch: Callable[[], int] = never_reset
+    ) -> None:
         self.merge = merge
+        self._epoch = epoch
         self.stable_point = since
         self._decode = decode
         self._catching_up = CatchUp(since)
@@ -124,7 +134,7 @@ class Envelope(ABC, Generic[C]):
             changes = self._changes(rows, stable)
             if stable is not None:
                 self.stable_point = stable
-                token = format_token(self.merge, stable)
+                token = format_token(self.merge, stable, self._epoch())
                 deliveries.append(Delivery(changes, token, stable, self._new(gaps)))
             elif changes:
                 deliveries.append(Delivery(changes, None, self.stable_point))
@@ -145,8 +155,10 @@ class Envelope(ABC, Generic[C]):
 class Finals(Envelope[FinalEvent]):
     """Events once they are final. Every stable gives a delivery; many are empty and only carry the token on."""
 
-    def __init__(self, merge: str, *, since: int = NEG_INF, decode: Decode = no_row) -> None:
-        super().__init__(merge, since=since, decode=decode)
+    def __init__(
+        self, merge: str, *, since: int = NEG_INF, decode: Decode = no_row, epoch: Callable[[], int] = never_reset
+    ) -> None:
+        super().__init__(merge, since=since, decode=decode, epoch=epoch)
         self._table = Tdb(merge)
 
     def _changes(self, rows: list[Row], stable: int | None) -> list[FinalEvent]:
@@ -164,8 +176,10 @@ class Finals(Envelope[FinalEvent]):
 class Upserts(Envelope["Upsert | Delete"]):
     """Rows by key. Only what differs is said: an event that comes and goes between two deliveries is not mentioned."""
 
-    def __init__(self, merge: str, *, since: int = NEG_INF, decode: Decode = no_row) -> None:
-        super().__init__(merge, since=since, decode=decode)
+    def __init__(
+        self, merge: str, *, since: int = NEG_INF, decode: Decode = no_row, epoch: Callable[[], int] = never_reset
+    ) -> None:
+        super().__init__(merge, since=since, decode=decode, epoch=epoch)
         self._table = Tdb(merge)
         self._said: dict[tuple[int, bytes], tuple[int, ...]] = {}  # ends by ordinal, as the reader has them
 

@@ -13,6 +13,7 @@ from lmerge.errors import (
     InvalidBatch,
     LimitExceeded,
     LmergeError,
+    MergeReset,
     OutOfRange,
     PermissionDenied,
     PropertiesTooWeak,
@@ -24,6 +25,7 @@ from lmerge.errors import (
     UsageError,
 )
 from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.token import ERROR_KEY, MERGE_RESET
 
 E = TypeVar("E", bound=LmergeError)
 
@@ -48,13 +50,19 @@ def is_retryable(code: grpc.StatusCode | None, *, was_let_in: bool = False) -> b
     return code in _RETRYABLE or (was_let_in and code is grpc.StatusCode.UNAUTHENTICATED)
 
 
-def error_of(code: grpc.StatusCode | None, details: str | None, target: str, *, attached: bool = False) -> LmergeError:
-    """The error that a status stands for; ``details`` are the server's own words. ``attached``: batches were sent."""
+def error_of(
+    code: grpc.StatusCode | None, details: str | None, target: str, *, attached: bool = False, trailing: Any = None
+) -> LmergeError:
+    """The error that a status stands for; ``details`` are the server's own words. ``attached``: batches were sent;
+    ``trailing``: metadata that came with the status, if any.
+    """
     words = details or "no details"
     if code is None or code in _RETRYABLE:
         return ServerGone(f"the server at {target} cannot be reached: {words}")
     if code is grpc.StatusCode.INVALID_ARGUMENT and attached:
         return InvalidBatch(words)
+    if code is grpc.StatusCode.OUT_OF_RANGE and (ERROR_KEY, MERGE_RESET) in (tuple(pair) for pair in trailing or ()):
+        return MergeReset(words)
     return _FINAL.get(code, UsageError)(words)
 
 

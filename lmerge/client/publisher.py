@@ -19,10 +19,11 @@ from lmerge.client.outbox import BEHIND_EVENTS_MAX, OUTBOX_BYTES_MAX, Outbox, St
 from lmerge.client.streams import Connector, connector_of, parse_targets
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
-from lmerge.core.inputs import ACTIVE, ROLES
+from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, ROLES
 from lmerge.core.properties import parse_properties
 from lmerge.errors import InvalidBatch, ServerGone, UsageError
 from lmerge.wire.frames import frames_of
+from lmerge.wire.names import check_name
 
 # What opening and closing grant a server that is not there: enough for a restart of its connection, and no more.
 GRACE_S: Final = 1.0
@@ -59,6 +60,10 @@ class AsyncPublisher:
     ) -> None:
         self.targets = parse_targets(targets)
         self.target = ",".join(self.targets)
+        check_name("merge", merge)
+        check_name("replica", replica)
+        if incarnation is not None and not 0 <= incarnation <= INCARNATION_MAX:
+            raise UsageError(f"incarnation {incarnation} is not between 0 and {INCARNATION_MAX}")
         self.merge, self.replica = merge, replica
         self.properties = parse_properties(properties)
         if role not in ROLES:

@@ -17,6 +17,7 @@ from lmerge.client.follower import BROKEN, Follower
 from lmerge.client.streams import Connector
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import INSERT
+from lmerge.errors import MergeReset
 from lmerge.wire.frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
@@ -33,6 +34,8 @@ class Owner(Protocol):
     def is_open(self) -> bool: ...
     def request(self, begin: int | None) -> pb.SubscribeRequest:
         """What to ask a server for, that is to begin at ``begin``."""
+    def is_of(self, epoch: int, target: str) -> MergeReset | None:
+        """Why a server in this epoch of the merge cannot serve; None: it is the reader's, or the first one."""
     def has_begun(self, schema: pb.Schema | None) -> None:
         """A snapshot has begun."""
     @property
@@ -102,7 +105,8 @@ class SourceLink:
         try:
             async for data in call:
                 timer.cancel()
-                await self._take(data, channel)
+                if not await self._take(data, channel):
+                    return None
                 if self._again or self._follower.is_complete:
                     return None
                 await self._owner.room()
@@ -128,7 +132,8 @@ class SourceLink:
             self._call.cancel()
         self._owner.told()
 
-    async def _take(self, data: bytes, channel: Any) -> None:
+    async def _take(self, data: bytes, channel: Any) -> bool:
+        """Whether to go on."""
         response = self._read(data)
         if not self.has_answered:
             self.has_answered = True
@@ -139,16 +144,21 @@ class SourceLink:
             if self._owner.lacks_schema and not self._asked_schema and INSERT in batch.kinds:
                 await self._ask_schema(channel)
             self._hear(batch)
-            return
+            return True
         kind = response.WhichOneof("message")
         if kind == "snapshot_begin":
             begin = response.snapshot_begin
+            self.refusal = self._owner.is_of(begin.epoch, self.target)
+            if self.refusal is not None:
+                self.has_answered = False  # not for this reader
+                return False
             self._owner.has_begun(begin.schema if begin.HasField("schema") else None)
             complete_from = begin.complete_from if begin.HasField("complete_from") else None
             self._follower.begin(self.target, begin.stable_point, complete_from)
         elif kind == "snapshot_end":
             self._follower.end(self.target)
             self._owner.told()
+        return True
 
     def _hear(self, batch: AnyBatch) -> None:
         if batch.count:

@@ -31,6 +31,7 @@ from lmerge.client.faults import error_of, naming
 from lmerge.client.outbox import Staged
 from lmerge.client.streams import Connector, connector_of, parse_targets
 from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.names import check_name
 
 __all__ = ["StageKey", "Staged", "Stager"]
 
@@ -71,6 +72,8 @@ class Stager:
         self, targets: str | Iterable[str], merge: str, replica: str, security: Connector | None = None
     ) -> None:
         self.targets = parse_targets(targets)
+        check_name("merge", merge)
+        check_name("replica", replica)
         self.merge, self.replica = merge, replica
         self.refusals: dict[str, str] = {}
         self._connector = connector_of(security)

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import grpc.aio
 
+from lmerge.addresses import check_address
 from lmerge.errors import UsageError
 from lmerge.wire.generated import lmerge_pb2 as pb
 
@@ -68,7 +69,7 @@ def parse_targets(targets: str | Iterable[str]) -> tuple[str, ...]:
         raise UsageError(f"a server stands twice in {', '.join(parsed)}")
     if len(parsed) > TARGETS_MAX:
         raise UsageError(f"{len(parsed)} servers are more than the limit of {TARGETS_MAX}")
-    return parsed
+    return tuple(check_address(target) for target in parsed)
 
 
 def publish(channel: Any) -> Any:

@@ -24,8 +24,9 @@ from lmerge.client.streams import Connector, connector_of, parse_targets
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INSERT, NEG_INF, Element, show_time
 from lmerge.core.engines import LiveTdb
-from lmerge.errors import OutOfRange, ServerGone, SubscriberTooSlow, UnknownMerge, UsageError
+from lmerge.errors import MergeReset, OutOfRange, ServerGone, SubscriberTooSlow, UnknownMerge, UsageError
 from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.names import check_name
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema
 from lmerge.wire.token import format_token
@@ -69,6 +70,9 @@ class AsyncSubscriber(AsyncEnvelopes):
     ``give_up_after_s``: after so long without any server the iteration raises ServerGone; None: never. ``on_gap``:
     called with each SubscriptionGap. ``policy``: how the local merge of several servers shows events; None: lazy.
 
+    ``epoch``: of the merge, once it is known: an administrator who resets a merge begins a new one, and what was read
+    before does not go on. Then MergeReset is raised, as soon as no server goes on with the epoch that was read.
+
     ``resume``: a ``token`` (the reader knows every event that ends before; it is told those that were live then again)
     or the bytes of a ``checkpoint()`` (it knows the live events too, and is told nothing twice). ``if_too_old``: no
     server has what came since: ``"error"`` raises OutOfRange, ``"snapshot"`` goes on and reports the gap.
@@ -88,10 +92,13 @@ class AsyncSubscriber(AsyncEnvelopes):
         self.resync = resync
         if if_too_old not in (ERROR, SNAPSHOT):
             raise UsageError(f"unknown if_too_old {if_too_old!r}; it is error or snapshot")
+        check_name("merge", merge)
+        if name:
+            check_name("subscriber", name)
         self.schema: Schema | None = None
         self.resumed = resume
         self.resyncs = 0
-        known = None if resume is None else parse_resume(resume, merge)
+        known, self.epoch = (None, None) if resume is None else parse_resume(resume, merge)
         self.follower = Follower(self.targets, policy=policy, known=known, on_gap=self._accept_gap)
         self.links: list[SourceLink] = []
         self._codec: RowCodec | None = None
@@ -125,12 +132,12 @@ class AsyncSubscriber(AsyncEnvelopes):
         """Where a reader that keeps its own live events can go on, at any server: it has read every event that ends
         before, for good.
         """
-        return format_token(self.merge, max(self.follower.since, self.stable_point))
+        return format_token(self.merge, max(self.follower.since, self.stable_point), self.epoch or 0)
 
     def checkpoint(self) -> bytes:
         """Where any reader can go on, at any server: the token and the live events as they were read."""
         stable_point, events = self.follower.reader.position()
-        return dump(self.merge, Known(stable_point, self.follower.since, events))
+        return dump(self.merge, Known(stable_point, self.follower.since, events), self.epoch or 0)
 
     @property
     def gaps(self) -> list[SubscriptionGap]:
@@ -240,8 +247,18 @@ class AsyncSubscriber(AsyncEnvelopes):
         # A merge that was there before the connection broke is waited for: its server may have been restarted.
         return pb.SubscribeRequest(
             merge=self.merge, subscriber=self.name, wait_for_merge=self.wait_for_merge or self._was_connected,
-            resume_token="" if begin is None else format_token(self.merge, begin),
+            resume_token="" if begin is None else format_token(self.merge, begin, self.epoch or 0),
             snapshot_if_too_old=not self._refuses_gaps,
+        )
+
+    def is_of(self, epoch: int, target: str) -> MergeReset | None:
+        if self.epoch is None:
+            self.epoch = epoch
+        if self.epoch == epoch:
+            return None
+        return MergeReset(
+            f"merge {self.merge!r} is in epoch {epoch} at server {target}, and this reader in epoch {self.epoch}: all "
+            "servers of a merge are to be reset together"
         )
 
     def has_begun(self, schema: pb.Schema | None) -> None:
@@ -325,7 +342,7 @@ class AsyncSubscriber(AsyncEnvelopes):
             return
         if is_retryable(code, was_let_in=source.has_answered):
             return
-        error = naming(error_of(code, details, source.target), source.target)
+        error = naming(error_of(code, details, source.target, trailing=problem.trailing_metadata()), source.target)
         if not isinstance(error, UnknownMerge | OutOfRange):
             raise error from None
         source.refusal = error

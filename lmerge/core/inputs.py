@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Final
 
 from lmerge.core import properties as props
 from lmerge.core.batch import Row
@@ -12,6 +13,9 @@ from lmerge.core.elements import NEG_INF
 ACTIVE = "active"
 OBSERVE = "observe"
 ROLES = (ACTIVE, OBSERVE)
+# Peers write incarnations in 64 bits, with 0 for "the next one". Those up to here are anybody's, times in microseconds
+# among them for 290,000 years; beyond there would be no next one for who asks for it.
+INCARNATION_MAX: Final = 2**63 - 1
 
 
 @dataclass(slots=True, eq=False)

@@ -19,7 +19,7 @@ from lmerge.core import properties as props
 from lmerge.core.batch import EMPTY, AnyBatch
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.core.engine import ALGORITHMS
-from lmerge.core.inputs import ACTIVE, OBSERVE, ROLES, Input
+from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, OBSERVE, ROLES, Input
 from lmerge.core.policy import LAZY, Closing, Policy, parse_closing, parse_policy
 from lmerge.core.properties import NEEDS, Case, Choice
 from lmerge.core.resume import Said, resumed
@@ -360,7 +360,16 @@ class Merge:
         if incarnation is None:
             if current is not None:
                 raise InputTaken(f"input {name!r} cannot attach: incarnation {current.incarnation} of it is attached")
+            if newest is not None and newest >= INCARNATION_MAX:
+                raise UsageError(
+                    f"input {name!r} cannot attach: no incarnation is newer than {newest}, which was seen; an "
+                    "administrator can let the name begin again: lmerge detach --forget"
+                )
             return 1 if newest is None else newest + 1
+        if not 0 < incarnation <= INCARNATION_MAX:
+            raise UsageError(
+                f"input {name!r} cannot attach: incarnation {incarnation} is not between 1 and {INCARNATION_MAX}"
+            )
         if current is not None and incarnation == current.incarnation:
             raise InputTaken(f"input {name!r} cannot attach: incarnation {incarnation} of it is attached")
         if newest is not None and incarnation <= newest:
@@ -368,6 +377,12 @@ class Merge:
                 f"input {name!r} cannot attach: incarnation {incarnation} is not newer than {newest}, which was seen"
             )
         return incarnation
+
+    def forget_fence(self, name: str) -> None:
+        """Let any incarnation of ``name`` attach, as if none had been seen. Raises UsageError while it is attached."""
+        if name in self._inputs:
+            raise UsageError(f"input {name!r} cannot be forgotten: it is attached")
+        self._incarnations.pop(name, None)
 
     def keep_fence(self, before: Merge) -> None:
         """Go on with the fence of a merge whose place this one takes: what it has refused is refused here too."""

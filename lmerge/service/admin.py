@@ -9,8 +9,10 @@ from lmerge.errors import UnknownInput, UsageError
 from lmerge.service.certify import DETACHED, counted, report_words
 from lmerge.service.cutover import Cutover, Progress
 from lmerge.service.hub import Hub
+from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.names import check_name
 
 # An answer stays below the limit of a message: 64 intervals of 16 differences with short payloads are some 100 KB.
 DIVERGENT_TOLD = 64
@@ -26,14 +28,20 @@ async def certify_merge(hub: Hub) -> pb.CertifyMergeResponse:
 
 
 async def detach_input(hub: Hub, request: pb.DetachInputRequest) -> pb.DetachInputResponse:
-    """End an input; with ``quarantine`` its name is refused from now on, whether it is attached or not.
+    """End an input; with ``quarantine`` its name is refused from now on, with ``forget`` it may begin again with any
+    incarnation, whether it is attached or not.
 
     Raises UnknownInput, UsageError.
     """
-    if len(request.reason.encode()) > REASON_BYTES_MAX or not (request.reason.isprintable() or not request.reason):
-        raise UsageError(f"the reason must be printable and have at most {REASON_BYTES_MAX} bytes")
+    _check_reason(request.reason)
     await hub.settled(lambda: _detach(hub, request))
     return pb.DetachInputResponse()
+
+
+async def reset_merge(registry: Registry, request: pb.ResetMergeRequest, caller: str) -> pb.ResetMergeResponse:
+    """Begin a new epoch of a merge, for ``caller``. Raises UnknownMerge, UsageError, Draining, StoreFull."""
+    _check_reason(request.reason)
+    return pb.ResetMergeResponse(epoch=await registry.reset(request.merge, request.epoch, request.reason, caller))
 
 
 async def release_input(hub: Hub, request: pb.ReleaseInputRequest) -> pb.ReleaseInputResponse:
@@ -48,6 +56,8 @@ async def cut_over(hub: Hub, request: pb.CutoverRequest, context: Any, settings:
     if not 0 < timeout_s < float("inf"):
         raise UsageError(f"the time-out of a cutover must be a number of seconds above 0, not {timeout_s}")
     leaves = getattr(request, "from")  # a word of Python
+    for name in (leaves, request.to):
+        check_name("replica", name)
     cutover = Cutover(hub, leaves, request.to, request.intervals or settings.cutover_intervals, timeout_s)
 
     async def tell(progress: Progress) -> None:
@@ -61,13 +71,20 @@ async def cut_over(hub: Hub, request: pb.CutoverRequest, context: Any, settings:
 def _detach(hub: Hub, request: pb.DetachInputRequest) -> None:
     name, why = request.replica, request.reason or "asked for by an administrator"
     is_attached = hub.attached(name) is not None
-    if not is_attached and not request.quarantine:
+    if not (is_attached or request.quarantine or request.forget):
         raise UnknownInput(f"input {name!r} of merge {hub.name!r} cannot be detached: it is not attached")
-    if not name:
-        raise UsageError("the name of a replica must not be empty")
+    if request.quarantine:
+        check_name("replica", name)
     reason = hub.certifier.quarantine(name, why) if request.quarantine else DETACHED + why
     if is_attached:
         hub.expel(name, reason)
+    if request.forget:
+        hub.forget(name)
+
+
+def _check_reason(reason: str) -> None:
+    if not reason.isprintable() or len(reason.encode()) > REASON_BYTES_MAX:
+        raise UsageError(f"the reason must be printable and have at most {REASON_BYTES_MAX} bytes")
 
 
 def _certified(hub: Hub) -> pb.CertifyMergeResponse:

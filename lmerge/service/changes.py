@@ -25,21 +25,34 @@ class NewSegment(NamedTuple):
 
 @dataclass
 class Changes:
-    """In one transaction. ``forgotten``: numbers of segments; ``facts``: by name, see ``store``; ``bytes``: about."""
+    """In one transaction. ``is_reset``: all that was there before goes first. ``forgotten``: numbers of
+    segments; ``facts``: by name, see ``store``; ``bytes``: about.
+    ``incarnations``: the newest of each replica; None: it is forgotten.
+    """
 
     segments: list[NewSegment] = field(default_factory=list)
     messages: list[NewMessage] = field(default_factory=list)
     forgotten: list[int] = field(default_factory=list)
-    incarnations: dict[str, int] = field(default_factory=dict)
+    incarnations: dict[str, int | None] = field(default_factory=dict)
     facts: dict[str, bytes] = field(default_factory=dict)
     bytes: int = 0
+    is_reset: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.segments or self.messages or self.forgotten or self.incarnations or self.facts)
+        return bool(
+            self.is_reset or self.segments or self.messages or self.forgotten or self.incarnations or self.facts
+        )
+
+    def reset(self) -> None:
+        """Nothing that was there, or was collected, is kept."""
+        self.take()
+        self.is_reset = True
 
     def take(self) -> Changes:
         """What was collected; nothing is left here."""
-        taken = Changes(self.segments, self.messages, self.forgotten, self.incarnations, self.facts, self.bytes)
+        taken = Changes(
+            self.segments, self.messages, self.forgotten, self.incarnations, self.facts, self.bytes, self.is_reset
+        )
         self.segments, self.messages, self.forgotten = [], [], []
-        self.incarnations, self.facts, self.bytes = {}, {}, 0
+        self.incarnations, self.facts, self.bytes, self.is_reset = {}, {}, 0, False
         return taken

@@ -7,6 +7,7 @@ from typing import Final
 import grpc
 
 from lmerge import errors
+from lmerge.wire.token import ERROR_KEY, MERGE_RESET
 
 _CODES: Final[tuple[tuple[type[Exception], grpc.StatusCode], ...]] = (  # the first that fits
     (errors.InputViolation, grpc.StatusCode.FAILED_PRECONDITION),
@@ -32,3 +33,8 @@ def code_of(error: Exception) -> grpc.StatusCode:
         if isinstance(error, kind):
             return code
     return grpc.StatusCode.INTERNAL
+
+
+def trailing_metadata(error: Exception) -> tuple[tuple[str, str], ...]:
+    """What tells errors apart that have the same status code."""
+    return ((ERROR_KEY, MERGE_RESET),) if isinstance(error, errors.MergeReset) else ()

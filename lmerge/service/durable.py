@@ -11,19 +11,22 @@ import fcntl
 import gc
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Executor
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from google.protobuf.message import DecodeError
+
 from lmerge.core.batch import AnyBatch
 from lmerge.core.engines import resolve
 from lmerge.core.merge import Merge
 from lmerge.core.policy import Show, parse_policy
 from lmerge.core.resume import Replay
-from lmerge.errors import StoreDamaged, StoreFull, StoreInUse, SubscriberTooSlow, UsageError
+from lmerge.errors import MergeSpoiled, StoreDamaged, StoreFull, StoreInUse, SubscriberTooSlow, UsageError
+from lmerge.files import PRIVATE_FILE, make_folder, sync_folder
 from lmerge.service import log
 from lmerge.service.changes import Changes
 from lmerge.service.facts import complete_from
@@ -34,6 +37,8 @@ from lmerge.service.store import Store
 from lmerge.wire.frames import Frames, frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import UNLIMITED
+from lmerge.wire.names import problem_of
+from lmerge.wire.schema import Schema
 
 SUFFIX: Final = ".lmerge"
 LOCK: Final = "lock"
@@ -118,8 +123,8 @@ class Folder:
         self.damaged: dict[Path, StoreDamaged] = {}
         self._settings = settings
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            make_folder(self.path)
+            self._lock = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
         except OSError as problem:
             raise UsageError(f"cannot use {str(self.path)!r} as a store: {problem.strerror}") from problem
         try:
@@ -143,10 +148,21 @@ class Folder:
         return Store(path, self._settings.store_sync)
 
     def check(self, name: str) -> None:
-        """Raises StoreDamaged if the file of this merge was found damaged."""
+        """Raises StoreDamaged if the file of this merge was found damaged, or spoiled."""
         problem = self.damaged.get(self.path_of(name))
         if problem is not None:
-            raise StoreDamaged(f"merge {name!r}: {problem}")
+            raise type(problem)(f"merge {name!r}: {problem}")
+
+    def remove(self, name: str) -> None:
+        """Delete the file of a merge, which nobody has open, and all that belongs to it. Raises StoreFull."""
+        path = self.path_of(name)
+        try:
+            for one in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")), Store(path).mark):
+                one.unlink(missing_ok=True)
+            sync_folder(self.path)
+        except OSError as problem:
+            raise StoreFull(f"cannot remove the store {path}: {problem.strerror}") from problem
+        self.damaged.pop(path, None)
 
     def _recovered(self, store: Store, found: list[tuple[Recovered, Store]]) -> Recovered | None:
         try:
@@ -171,8 +187,11 @@ class Folder:
             except StoreDamaged as problem:
                 self.damaged[path] = problem
                 store.close()
-                log.event(logging.ERROR, "store damaged", file=str(path), problem=str(problem))
+                what = "merge spoiled" if isinstance(problem, MergeSpoiled) else "store damaged"
+                log.event(logging.ERROR, what, file=str(path), problem=str(problem))
                 continue
+            if store.mark_problem is not None:
+                log.event(logging.ERROR, "store mark lost", file=str(store.mark), problem=store.mark_problem)
             if recovered is None:
                 store.close()
             else:
@@ -205,6 +224,12 @@ def _recovered(store: Store, settings: Settings) -> Recovered | None:
         live, stable_point = replay.live_events(), replay.stable_point
     except Exception as problem:  # checksums fit, so whoever wrote it was wrong
         raise StoreDamaged(f"the store {store.path} is damaged ({problem!r}) and was not opened") from problem
+    spoilt = spoilt_by(name, found.facts)
+    if spoilt is not None:
+        raise MergeSpoiled(
+            f"merge {name!r} of the store {store.path} is spoiled and was not opened: {spoilt}; "
+            "lmerge reset empties it"
+        )
     if parse_policy(settings.policy).show is Show.FINAL and parse_policy(policy).show is not Show.FINAL:
         raise UsageError(
             f"merge {name!r} of store {str(store.path)!r} ran with policy {policy}, and has shown events that are not "
@@ -212,6 +237,20 @@ def _recovered(store: Store, settings: Settings) -> Recovered | None:
         )
     merge = settings.resumed_merge(live, stable_point, running, found.incarnations, complete_from(found.facts))
     return Recovered(name, merge, found.facts, found.segments)
+
+
+def spoilt_by(name: str, facts: Mapping[str, bytes]) -> str | None:
+    """What is there that no publisher could declare today, and nobody could read; None: nothing."""
+    problem = problem_of(name)
+    if problem is not None:
+        return f"the name of a merge {problem}"
+    declared = facts.get("schema", b"")
+    try:
+        if declared:
+            Schema.from_message(pb.Schema.FromString(declared[1:]))
+    except (UsageError, DecodeError) as found:
+        return f"its schema cannot be: {found}"
+    return None
 
 
 def _batch(frames: Frames, data: bytes) -> AnyBatch:

@@ -21,6 +21,7 @@ class Remembered(Protocol):
     def merge(self) -> Merge: ...
 
     complete_from: int
+    epoch: int
     gaps: int
     schema: pb.Schema | None
 
@@ -40,12 +41,16 @@ class Facts:
         """Remember ``text`` from the end of this turn on."""
         self._kept = self._kept | {name: text}
 
+    def forget(self) -> None:
+        """A new epoch: nothing that was kept counts any more, and everything is to be noted."""
+        self._kept, self._told = {}, {}
+
     def note(self, changes: Changes, hub: Remembered) -> None:
         """At the end of a turn: what has changed."""
         merge = hub.merge
         now: dict[str, object] = {
             "name": hub.name, "algorithm": merge.algorithm, "policy": merge.policy, "complete_from": hub.complete_from,
-            "gaps": hub.gaps, "schema": hub.schema, "kept": self._kept,
+            "gaps": hub.gaps, "schema": hub.schema, "kept": self._kept, "epoch": hub.epoch,
         }
         for name, value in now.items():
             if name not in self._told or (self._told[name] is not value and self._told[name] != value):
@@ -56,6 +61,7 @@ class Facts:
         """Put back what was noted."""
         hub.complete_from = complete_from(facts)
         hub.gaps = int(facts.get("gaps", b"0"))
+        hub.epoch = int(facts.get("epoch", b"0"))
         schema = facts.get("schema", b"")
         hub.schema = pb.Schema.FromString(schema[1:]) if schema else None
         self._kept = json.loads(facts.get("kept", b"{}"))

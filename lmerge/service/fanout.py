@@ -29,7 +29,9 @@ class Subscriber:
     offered since the hub last looked. ``complete_from``: what it has been promised, or knew before.
     """
 
-    def __init__(self, name: str, peer: str, queue_bytes_max: int, *, wants_marks: bool = False) -> None:
+    def __init__(
+        self, name: str, peer: str, queue_bytes_max: int, *, wants_marks: bool = False, epoch: int | None = None
+    ) -> None:
         self.name = name
         self.peer = peer
         self.queued_bytes = 0
@@ -37,6 +39,7 @@ class Subscriber:
         self.quiet = False
         self.complete_from = NEG_INF
         self.wants_marks = wants_marks
+        self.epoch = epoch  # of the merge, as its token says
         self.cut: asyncio.Future[LmergeError] = asyncio.get_running_loop().create_future()
         self._queue_bytes_max = queue_bytes_max
         self._messages: deque[tuple[bytes, int]] = deque()

@@ -22,16 +22,18 @@ from pathlib import Path
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message import DecodeError
 
-from lmerge.errors import LimitExceeded, LmergeError, PermissionDenied, TooOften, Unauthenticated
+from lmerge.errors import LimitExceeded, LmergeError, PermissionDenied, TooOften, Unauthenticated, Undecodable
 from lmerge.service import log
 from lmerge.service.access_file import AccessFile
 from lmerge.service.auth import ADMIN, PUBLISH, STATUS, SUBSCRIBE, Certificate, Identity
-from lmerge.service.codes import code_of
+from lmerge.service.codes import code_of, trailing_metadata
 from lmerge.service.quota import Buckets, Connections, Places, peer_key
 from lmerge.service.settings import Settings
 from lmerge.service.tls import TlsFiles
 from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.shown import status_words
 
 _SERVICE: Final = pb.DESCRIPTOR.services_by_name["Lmerge"].full_name
 _HEALTH: Final = "grpc.health.v1.Health"
@@ -60,6 +62,7 @@ DOORS: Final[dict[str, Door]] = {
     f"/{_SERVICE}/DetachInput": Door("detach an input of", (ADMIN,)),
     f"/{_SERVICE}/ReleaseInput": Door("release an input of", (ADMIN,)),
     f"/{_SERVICE}/Cutover": Door("cut over", (ADMIN,)),
+    f"/{_SERVICE}/ResetMerge": Door("reset", (ADMIN,)),
     f"/{_HEALTH}/Check": Door("check the health", is_open=True),
     f"/{_HEALTH}/Watch": Door("watch the health", is_open=True),
     f"/{_HEALTH}/List": Door("list the health", is_open=True),
@@ -76,6 +79,7 @@ _WATCHERS: Final = (STATUS, ADMIN)
 # Why a call is refused, as metrics say it.
 REFUSALS: Final[dict[str, type[LmergeError]]] = {
     "unauthenticated": Unauthenticated, "denied": PermissionDenied, "limit": LimitExceeded, "rate": TooOften,
+    "undecodable": Undecodable,
 }
 
 
@@ -161,6 +165,13 @@ def may_see(merge: str) -> bool:
     """For what lists merges: whether this call's caller has business with ``merge``."""
     access = _ACCESS.get(None)
     return access is None or access.sees(merge)
+
+
+def caller_of(context: Any) -> str:
+    """For the log: who calls, as far as callers are identified, and from where."""
+    access = _ACCESS.get(None)
+    names = [identity.name for identity in access.identities] if access is not None else []
+    return " and ".join([*names, str(context.peer())])
 
 
 class Guard(grpc.aio.ServerInterceptor):
@@ -271,43 +282,47 @@ class Guard(grpc.aio.ServerInterceptor):
         }[handler.request_streaming, handler.response_streaming]
         serve = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
         is_stream = bool(handler.request_streaming or handler.response_streaming)
+        read = _reading(handler, method)
 
-        async def call(request: Any, context: Any) -> Any:
-            async with self._entered(door, method, request, context, is_stream):
+        async def call(raw: Any, context: Any) -> Any:
+            async with self._entered(door, method, read, raw, context, is_stream) as request:
                 return await serve(request, context)
 
-        async def generate(request: Any, context: Any) -> AsyncIterator[Any]:
-            async with self._entered(door, method, request, context, is_stream):
+        async def generate(raw: Any, context: Any) -> AsyncIterator[Any]:
+            async with self._entered(door, method, read, raw, context, is_stream) as request:
                 async for response in serve(request, context):
                     yield response
 
         behind = generate if inspect.isasyncgenfunction(serve) else call
-        return make(behind, handler.request_deserializer, handler.response_serializer)
+        return make(behind, None, handler.response_serializer)
 
     @asynccontextmanager
     async def _entered(
-        self, door: Door | None, method: str, request: Any, context: Any, is_stream: bool
-    ) -> AsyncIterator[None]:
+        self, door: Door | None, method: str, read: Callable[[Any], Any], raw: Any, context: Any, is_stream: bool
+    ) -> AsyncIterator[Any]:
+        """While a call is let in: what it asks for, decoded by ``read``."""
         access: Access | None = None
         try:
             with ExitStack() as places:
-                access = self._let_in(door, method, request, context, places)
+                access, request = self._let_in(door, method, read, raw, context, places)
                 _ACCESS.set(access)
                 if is_stream and access.identities:
                     self._streams.add(access)
                     places.callback(self._streams.discard, access)
-                yield
+                yield request
         except LmergeError as error:
             problem = self._tell(error, method, context.peer())
-            await context.abort(code_of(problem), str(problem))
+            await context.abort(code_of(problem), status_words(str(problem)), trailing_metadata(problem))
         except asyncio.CancelledError:
             if access is None or access.ended is None:
                 raise
             problem = self._tell(access.ended, method, context.peer())
-            await context.abort(code_of(problem), str(problem))
+            await context.abort(code_of(problem), status_words(str(problem)), trailing_metadata(problem))
 
-    def _let_in(self, door: Door | None, method: str, request: Any, context: Any, places: ExitStack) -> Access:
-        """Raises Unauthenticated, PermissionDenied, LimitExceeded."""
+    def _let_in(
+        self, door: Door | None, method: str, read: Callable[[Any], Any], raw: Any, context: Any, places: ExitStack
+    ) -> tuple[Access, Any]:
+        """Raises Unauthenticated, PermissionDenied, LimitExceeded; Undecodable to those who may call at all."""
         peer = context.peer()
         if door is None:
             raise PermissionDenied(f"{method} is closed: the server has no rule for it")
@@ -315,15 +330,16 @@ class Guard(grpc.aio.ServerInterceptor):
         if door.is_open:
             what = f"calls of {peer_key(peer)} that need no credentials"
             places.enter_context(self._open_calls.one(peer_key(peer), what))
-            return Access(self, Shown((), None), (), peer)
+            return Access(self, Shown((), None), (), peer), read(raw)
         shown = Shown(_authorization(context.invocation_metadata()), Certificate.of_call(context.auth_context()))
         access = Access(self, shown, self.identify(shown), peer)
+        request = read(raw)
         if door.roles:
             access.require(door.roles, f"{door.words} merge {_cut(request.merge)}", request.merge)
         if door.roles == (SUBSCRIBE,) and access.identities:
             name = access.identities[-1].name
             places.enter_context(self._subscriptions.one(name, f"subscriptions of {name}"))
-        return access
+        return access, request
 
     # HTTP.
 
@@ -348,6 +364,27 @@ class Guard(grpc.aio.ServerInterceptor):
         for access in list(self._streams):
             access.check_again()
         return renewed
+
+
+def _reading(handler: Any, method: str) -> Callable[[Any], Any]:
+    """What makes a request of what gRPC has read. It raises Undecodable, where gRPC itself would log a traceback and
+    answer UNKNOWN; of a stream, when the message in question is due.
+    """
+    decode = handler.request_deserializer
+
+    def one(data: bytes) -> Any:
+        try:
+            return decode(data)
+        except DecodeError:
+            raise Undecodable(f"{method}: a message of {len(data)} bytes is not what this method takes") from None
+
+    async def each(requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async for data in requests:
+            yield one(data)
+
+    if decode is None:  # Publish and Stage read bytes
+        return lambda raw: raw
+    return each if handler.request_streaming else one
 
 
 async def _no_method(_requests: Any, context: Any) -> None:

@@ -1,6 +1,7 @@
 """The HTTP port: ``/metrics`` for Prometheus, ``/healthz`` (alive) and ``/readyz`` (takes publishers) for probes.
 
-The probes are open to all; whatever else there is, is behind the guard. With certificates it is HTTPS.
+The probes are open to all; whatever else there is, is behind the guard. With certificates it is HTTPS. Who connects and
+brings no request takes nobody's place: see ``rooms``.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from typing import Any, Final, TypeAlias
 
 import grpc
 from aiohttp import web
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
 
 from lmerge.errors import LmergeError, Unauthenticated
 from lmerge.service.auth import Certificate
 from lmerge.service.codes import code_of
 from lmerge.service.guard import Guard
+from lmerge.service.page import Pages
 from lmerge.service.ports import cannot_listen
+from lmerge.service.rooms import Connection, Rooms
 from lmerge.service.settings import Settings
 
 # A probe or a scrape comes at least this often on the connection that it keeps.
@@ -35,11 +36,14 @@ class HttpServer:
     """Serves the pages. ``is_ready`` is asked on each probe."""
 
     def __init__(
-        self, settings: Settings, port: int, metrics: CollectorRegistry, guard: Guard, is_ready: Callable[[], bool]
+        self, settings: Settings, port: int, pages: Pages, guard: Guard, is_ready: Callable[[], bool]
     ) -> None:
         self.port = port
         self._settings = settings
-        self._metrics = metrics
+        self._pages = pages
+        self._rooms = Rooms(
+            settings.http_connections_max, settings.http_connections_per_peer, settings.http_header_timeout_s
+        )
         self._guard = guard
         self._is_ready = is_ready
         self._runner: web.AppRunner | None = None
@@ -95,15 +99,24 @@ class HttpServer:
         return guarded
 
     def _connection(self) -> asyncio.BaseProtocol:
-        """What serves a new connection: one too many is closed at once."""
+        """What serves a new connection."""
         assert self._runner is not None
-        server = self._runner.server
-        if server is None or len(server.connections) >= self._settings.http_connections_max:
-            return _Closed()
-        return server()
+        assert self._runner.server is not None
+        return Connection(self._rooms, self._runner.server())
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """A page, if the guard lets the caller in; also for a path that has none."""
+        transport = request.transport
+        connection = transport.get_protocol() if transport is not None else None
+        if isinstance(connection, Connection):
+            connection.begin()
+        try:
+            return await self._let_in(request, handler)
+        finally:
+            if isinstance(connection, Connection):
+                connection.end()
+
+    async def _let_in(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
         try:
             self._guard.let_in_http(
@@ -116,8 +129,8 @@ class HttpServer:
         return await handler(request)
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(self._metrics), headers={"Content-Type": content_type})
+        page = await self._pages.page(request.headers.get("Accept", ""))
+        return web.Response(body=page.body, headers={"Content-Type": page.content_type})
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -127,10 +140,3 @@ class HttpServer:
             return web.Response(text="ready\n")
         return web.Response(status=503, text="draining\n")
 
-
-class _Closed(asyncio.Protocol):
-    """A connection that is not served."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.abort()

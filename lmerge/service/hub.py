@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, TypeVar
@@ -29,13 +29,7 @@ from lmerge.core.elements import NEG_INF, show_time
 from lmerge.core.engines import NATIVE
 from lmerge.core.merge import InputDetached as Gone
 from lmerge.core.merge import InputStatus, Merge, Outcome, earliest_joining
-from lmerge.errors import (
-    Draining,
-    LimitExceeded,
-    LmergeError,
-    Unavailable,
-    UsageError,
-)
+from lmerge.errors import Draining, LimitExceeded, LmergeError, MergeReset, Unavailable, UsageError
 from lmerge.service import log
 from lmerge.service.acks import Acks
 from lmerge.service.attached import Accepted, Attached, AttachRequest, check_schema, ending, told
@@ -47,12 +41,12 @@ from lmerge.service.journal import History
 from lmerge.service.lifecycle import Life, survives_losses
 from lmerge.service.observed import Observed, observe
 from lmerge.service.output import Beginning, Output
+from lmerge.service.outward import Outward
 from lmerge.service.record import Recorder
 from lmerge.service.settings import Settings
 from lmerge.service.standstill import Standstill, gap_error
 from lmerge.wire.codec import split_batch
 from lmerge.wire.frames import frames_of
-from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
 
 __all__ = ["Accepted", "AttachRequest", "Attached", "Hub"]
@@ -63,7 +57,7 @@ T = TypeVar("T")
 THREAD_ELEMENTS_MIN: Final = 8192
 
 
-class Hub:
+class Hub(Outward):
     """Runs one merge. ``start`` makes its task; ``on_crash`` hears of a bug in it."""
 
     def __init__(
@@ -114,7 +108,7 @@ class Hub:
     async def drain(self) -> None:
         """Merge what was received, take nothing new, then end all publishers and subscribers: Draining."""
         self._draining = True
-        if not self._is_alive:  # it has failed, and its streams have been told
+        if not self.is_alive:  # it has failed, and its streams have been told
             return
         await self._inbox.emptied()
         error = Draining(f"merge {self.name!r}: {Draining.WORDS}")
@@ -164,43 +158,6 @@ class Hub:
         """How many inputs can be lost before the output stops."""
         return survives_losses(self.lives)
 
-    @property
-    def schema(self) -> pb.Schema | None:
-        return self._output.schema
-
-    @property
-    def subscribers(self) -> dict[int, Subscriber]:
-        return self._output.fanout.subscribers
-
-    @property
-    def cut_off_count(self) -> int:
-        return self._output.fanout.cut_off_count
-
-    @property
-    def complete_from(self) -> int:
-        """The output is right for every event with Ve >= this."""
-        return self._output.complete_from
-
-    @property
-    def retained_from(self) -> int:
-        """A subscriber can resume at any time from here on."""
-        return self._output.retained_from
-
-    @property
-    def gaps(self) -> int:
-        """How often a stretch of time was given up, as no input could tell it."""
-        return self._output.gaps
-
-    @property
-    def store_words(self) -> str:
-        """``memory``, ``durable``, or what is wrong with the store."""
-        return self._output.store_words
-
-    @property
-    def kept(self) -> Mapping[str, str]:
-        """What others have asked to ``keep``."""
-        return self._output.facts.kept
-
     def keep(self, name: str, text: str) -> None:
         """Let ``text`` outlive the server, under a name. To be called in a step (``call``)."""
         self._output.facts.keep(name, text)
@@ -238,7 +195,7 @@ class Hub:
 
     async def leave(self, session: Session, reason: str) -> None:
         """Detach the session's input after all of its batches, if it is still attached."""
-        if self._is_alive:
+        if self.is_alive:
             await self.settled(lambda: self._leave(session, reason))
 
     def leaving(self, session: Session) -> None:
@@ -249,7 +206,7 @@ class Hub:
 
     async def skip(self, session: Session, until: int) -> None:
         """After all of the session's batches: its input leaves out what ends before ``until``. Raises UsageError."""
-        if self._is_alive:
+        if self.is_alive:
             await self.call(lambda: self._skip(session, until))
 
     def gone(self, session: Session, reason: str) -> None:
@@ -302,7 +259,8 @@ class Hub:
         return future.result()
 
     @property
-    def _is_alive(self) -> bool:
+    def is_alive(self) -> bool:
+        """Whether it takes steps; False once it has failed."""
         return self._task is not None and not self._task.done()
 
     def _failed(self) -> LmergeError:
@@ -311,7 +269,7 @@ class Hub:
     def _check_open(self) -> None:
         if self._draining:
             raise Draining(f"merge {self.name!r}: {Draining.WORDS}")
-        if not self._is_alive:
+        if not self.is_alive:
             raise self._failed()
 
     def _queue(self, work: Work) -> None:
@@ -487,6 +445,11 @@ class Hub:
             self._recorder.detached(name)
         self._absorb(outcome)
 
+    def forget(self, name: str) -> None:
+        """In a step: let any incarnation of ``name`` attach. Raises UsageError while it is attached."""
+        self.merge.forget_fence(name)
+        self._output.forget(name)
+
     def _certify(self) -> None:
         """Compare the inputs, and do what the policy says."""
         if self.certifier.is_due:
@@ -562,12 +525,23 @@ class Hub:
         error = gap_error(self.name, self.merge.stable_point, first.join_at)
         merge = self._settings.new_merge()
         merge.keep_fence(self.merge)
+        self._begin_anew("gap", merge, error, partial(self._output.begin_anew, merge, first.join_at, error))
+
+    def reset(self, epoch: int, told: MergeReset, again: Unavailable) -> None:
+        """In a step: begin a new epoch. Subscribers are ``told``, and publishers end with ``again``."""
+        merge = self._settings.new_merge()
+        self._standstill.close()
+        self.certifier.quarantined.clear()
+        self._begin_anew("reset", merge, again, partial(self._output.reset, merge, epoch, told))
+
+    def _begin_anew(self, word: str, merge: Merge, error: Unavailable, put: Callable[[], None]) -> None:
+        """``merge`` takes the place of the present one, whose inputs end with ``error``; ``put``: into the output."""
         for name, inp in self._inputs.items():
             self.detached.appendleft(Gone(name, inp.incarnation, str(error)))
             self._output.then(partial(inp.session.end, error))
-        self.detached_counts["gap"] = self.detached_counts.get("gap", 0) + len(self._inputs)
+        self.detached_counts[word] = self.detached_counts.get(word, 0) + len(self._inputs)
         self._inputs.clear()
-        self._output.begin_anew(merge, first.join_at, error)
+        put()
         self.certifier.begin_anew(merge)
         self.merge = merge
         if self._recorder is not None:

@@ -7,6 +7,7 @@ of an input end when it detaches and start at 0 with its next incarnation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -28,6 +29,7 @@ class MergeCollector(Collector):
         """``engine``: the one that the merges run on, ``python`` or ``native``."""
         self._registry = registry
         self._engine = engine
+        self._is_left_out = False
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: the names are those that ``collect`` gives."""
@@ -36,11 +38,29 @@ class MergeCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield _fact("lmerge_build_info", "version", lmerge_version())
         yield _fact("lmerge_engine_info", "engine", self._engine)
-        hubs = [self._registry.hubs[name] for name in sorted(self._registry.hubs)]
+        if not self._is_left_out:
+            yield from self.of_merges(self.names())
+        yield from _staged(self._registry.staging)
+
+    def names(self) -> list[str]:
+        """The merges, in order of name."""
+        return sorted(self._registry.hubs)
+
+    def of_merges(self, names: Iterable[str]) -> Iterator[Metric]:
+        """The families that have samples for each merge, with those of these merges, as far as they are there."""
+        hubs = [self._registry.hubs[name] for name in names if name in self._registry.hubs]
         yield from _merge_counters(hubs)
         yield from _merge_gauges(hubs)
         yield from _inputs(hubs)
-        yield from _staged(self._registry.staging)
+
+    @contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Without ``of_merges``, for who asks that himself, in steps."""
+        self._is_left_out = True
+        try:
+            yield
+        finally:
+            self._is_left_out = False
 
 
 class AccessCollector(Collector):

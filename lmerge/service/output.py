@@ -17,7 +17,7 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.core.merge import Merge
 from lmerge.core.resume import said_events
-from lmerge.errors import OutOfRange, OutputGap, StoreFull
+from lmerge.errors import MergeReset, OutOfRange, OutputGap, StoreFull
 from lmerge.service import log
 from lmerge.service.durable import MEMORY, Durable
 from lmerge.service.facts import Facts
@@ -37,6 +37,7 @@ class Beginning(NamedTuple):
     stable_point: int
     complete_from: int
     schema: pb.Schema | None
+    epoch: int
 
     @property
     def events(self) -> int:
@@ -59,6 +60,7 @@ class Output:
         self.merge = merge
         self.complete_from = NEG_INF
         self.gaps = 0
+        self.epoch = 0  # of the merge: see ``reset``
         self.schema: pb.Schema | None = None
         self.facts = Facts()
         self.fanout = Fanout(name, settings.progress_interval_s, merge.stable_point)
@@ -156,6 +158,24 @@ class Output:
         self.journal.forget()
         self._begin_segment()
 
+    def reset(self, merge: Merge, epoch: int, error: MergeReset) -> None:
+        """``merge``, which has said nothing, begins a new epoch: nothing of the one before is kept, or goes on."""
+        self.flush()
+        self.then(partial(self.fanout.finish, error))
+        self.journal.forget()
+        if self.durable is not None:
+            self.release.changes.reset()
+        self.facts.forget()
+        self.merge, self.epoch = merge, epoch
+        self.complete_from, self.gaps, self.schema = NEG_INF, 0, None
+        self._is_used = True
+        self._begin_segment()
+
+    def forget(self, replica: str) -> None:
+        """The fence of this replica's incarnations is gone."""
+        if self.durable is not None:
+            self.release.changes.incarnations[replica] = None
+
     def _begin_segment(self) -> None:
         self.journal.begin(said_events(self.merge), self.merge.stable_point, self.complete_from)
 
@@ -168,7 +188,14 @@ class Output:
         return self.release.stable_point if retained is None else retained
 
     def subscribe(self, subscriber: Subscriber, resume_at: int | None, snapshot_if_too_old: bool) -> Beginning:
-        """Its place is here: what comes before is in the answer, what comes after in its queue. Raises OutOfRange."""
+        """Its place is here: what comes before is in the answer, what comes after in its queue. Raises OutOfRange,
+        MergeReset.
+        """
+        if subscriber.epoch not in (None, self.epoch):
+            raise MergeReset(
+                f"cannot resume merge {self.name!r} with a token of epoch {subscriber.epoch}: it is in epoch "
+                f"{self.epoch} here, as it was reset; what was read before does not go on, so subscribe without a token"
+            )
         self.flush()
         self._with_marks = self._with_marks or subscriber.wants_marks
         stable_point = self.merge.stable_point
@@ -182,7 +209,7 @@ class Output:
             complete_from = history.complete_from
         subscriber.complete_from = max(complete_from, NEG_INF if resume_at is None else resume_at)
         self.then(lambda: self.fanout.add(subscriber))
-        return Beginning(live, history, stable_point, complete_from, self.schema)
+        return Beginning(live, history, stable_point, complete_from, self.schema, self.epoch)
 
     def past(self, history: History) -> AsyncIterator[Message]:
         """The messages of a history that is in the store."""

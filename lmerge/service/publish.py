@@ -16,9 +16,9 @@ from grpc.aio import EOF
 
 from lmerge.core.batch import EMPTY, AnyBatch, Batch
 from lmerge.core.elements import Stable
-from lmerge.core.inputs import ACTIVE, OBSERVE
+from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, OBSERVE
 from lmerge.core.properties import parse_properties
-from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, Unavailable, UsageError
+from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, Unavailable, Undecodable, UsageError
 from lmerge.service.guard import attaching
 from lmerge.service.hub import Accepted, AttachRequest, Hub
 from lmerge.service.parts import Owner, Sizes
@@ -26,6 +26,8 @@ from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
 from lmerge.wire.frames import Received
 from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.names import check_name
+from lmerge.wire.schema import Schema
 
 M = TypeVar("M")
 
@@ -138,19 +140,29 @@ class PublishSession:
 
     def _request(self, attach: pb.Attach) -> AttachRequest:
         for what, name in (("merge", attach.merge), ("replica", attach.replica)):
-            check_name(what, name, self._settings.name_bytes)
+            check_name(what, name)
         self._owner = Owner(attach.merge, attach.replica)
         self._who = str(self._owner)
         if attach.role not in _ROLES:
             raise UsageError(f"{self._who} cannot attach: unknown role {attach.role}")
+        if attach.incarnation > INCARNATION_MAX:
+            raise UsageError(f"{self._who} cannot attach: incarnation {attach.incarnation} is above {INCARNATION_MAX}")
         return AttachRequest(
             name=attach.replica,
             incarnation=attach.incarnation or None,
             properties=parse_properties(attach.properties),
             join_at=attach.join_at if attach.HasField("join_at") else None,
             role=_ROLES[attach.role],
-            schema=attach.schema if attach.HasField("schema") else None,
+            schema=self._schema(attach.schema) if attach.HasField("schema") else None,
         )
+
+    def _schema(self, declared: pb.Schema) -> pb.Schema:
+        """What is declared, checked: subscribers and the store are handed it as it is."""
+        try:
+            Schema.from_message(declared)
+        except UsageError as problem:
+            raise UsageError(f"{self._who} cannot attach: the schema that it declares cannot be: {problem}") from None
+        return declared
 
     def _accepted(self, accepted: Accepted) -> pb.PublishResponse.Accepted:
         return pb.PublishResponse.Accepted(**accepted._asdict(), limits=self._settings.limits_message())
@@ -237,7 +249,7 @@ class PublishSession:
         try:
             return parse(data)
         except DecodeError:
-            raise InvalidBatch(f"{self._who}: a message of {len(data)} bytes is not a PublishRequest") from None
+            raise Undecodable(f"{self._who}: a message of {len(data)} bytes is not a PublishRequest") from None
 
     async def _write(self) -> None:
         """Send the latest ack, at most one per interval."""
@@ -272,13 +284,3 @@ class PublishSession:
         if role is not None:
             changed = pb.PublishResponse.ChangeRole(role=_ROLE_NUMBERS[role])
             await self._context.write(pb.PublishResponse(change_role=changed))
-
-
-def check_name(what: str, name: str, bytes_max: int) -> None:
-    """Raises UsageError if ``name`` cannot name a ``what``."""
-    if not name:
-        raise UsageError(f"the name of a {what} must not be empty")
-    if len(name.encode()) > bytes_max:
-        raise UsageError(f"the name of a {what} has {len(name.encode())} bytes, above the limit of {bytes_max}")
-    if not name.isprintable():
-        raise UsageError(f"the name of a {what} must be printable, not {name!r}")

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from lmerge.core.batch import AnyBatch
 from lmerge.core.session import format_admit, format_attach, format_detach, format_row
 from lmerge.errors import UsageError
+from lmerge.files import write_text
 
 
 def record_file(template: str, merge: str) -> Path:
@@ -33,7 +34,7 @@ class Recorder:
         self._path = path
         self._sessions = 1
         try:
-            self._file = path.open("w", encoding="utf-8")
+            self._file = write_text(path)
         except OSError as problem:
             raise UsageError(f"cannot record to {str(path)!r}: {problem.strerror}") from problem
 
@@ -42,7 +43,7 @@ class Recorder:
         self._file.close()
         path = self._path.with_name(f"{self._path.name}.{self._sessions}")
         self._sessions += 1
-        self._file = path.open("w", encoding="utf-8")
+        self._file = write_text(path)
 
     def attached(self, name: str, properties: Iterable[str], join_at: int | None, role: str) -> None:
         self._file.write(format_attach(name, properties, join_at, role) + "\n")

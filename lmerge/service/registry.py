@@ -13,6 +13,7 @@ from lmerge.service.durable import Durable, Folder, Recovered
 from lmerge.service.hub import Hub
 from lmerge.service.parts import Staging
 from lmerge.service.record import Recorder, record_file
+from lmerge.service.reset import begin_epoch
 from lmerge.service.settings import Settings
 
 
@@ -76,6 +77,26 @@ class Registry:
         elif hub.is_unused and hub.name not in self._settings.merges and self.hubs.get(hub.name) is hub:
             del self.hubs[hub.name]
             hub.abandon()
+
+    async def reset(self, name: str, epoch: int, reason: str, caller: str) -> int:
+        """Begin a new epoch of a merge, also of one whose store could not be opened, or that has failed; its number.
+
+        Raises UnknownMerge, UsageError, Draining, StoreFull.
+        """
+        if self.draining:
+            raise Draining(Draining.WORDS)
+        hub = self.hubs.get(name)
+        is_damaged = self._is_damaged(name)
+        if hub is not None and not hub.is_alive:
+            del self.hubs[name]
+            await hub.close()
+            hub, is_damaged = None, True
+        if is_damaged:
+            if self._folder is not None:
+                self._folder.remove(name)
+            hub = self._create(name)
+            hub.attached_ever = True  # it was there, and is
+        return await begin_epoch(self.get(name) if hub is None else hub, epoch, reason, caller)
 
     async def wait_for(self, name: str) -> Hub:
         """The merge, once it exists. Raises LimitExceeded, Draining."""

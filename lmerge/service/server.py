@@ -24,9 +24,10 @@ from prometheus_client import CollectorRegistry
 
 from lmerge import native_build
 from lmerge.service import admin, log, status
-from lmerge.service.guard import Guard, may_see
+from lmerge.service.guard import Guard, caller_of, may_see
 from lmerge.service.http import HttpServer
 from lmerge.service.metrics import AccessCollector, MergeCollector
+from lmerge.service.page import Pages
 from lmerge.service.ports import cannot_listen, why_not
 from lmerge.service.publish import PublishSession
 from lmerge.service.quota import GrowthWatch
@@ -71,11 +72,13 @@ class Server:
         try:
             self._registry.declare()
             self.port = self._bind()
+            merges = MergeCollector(self._registry, self.settings.resolved_engine)
             if self.settings.http_port is not None:
-                http = HttpServer(self.settings, self.settings.http_port, self.metrics, self._guard, self._is_ready)
+                pages = Pages(self.metrics, merges)
+                http = HttpServer(self.settings, self.settings.http_port, pages, self._guard, self._is_ready)
                 await http.start()
                 self._http, self.http_port = http, http.port
-            self.metrics.register(MergeCollector(self._registry, self.settings.resolved_engine))
+            self.metrics.register(merges)
             self.metrics.register(AccessCollector(self._guard))
             await self._grpc.start()
         except BaseException:
@@ -218,6 +221,9 @@ class Server:
             "ReleaseInput": grpc.unary_unary_rpc_method_handler(
                 self._release_input, pb.ReleaseInputRequest.FromString, pb.ReleaseInputResponse.SerializeToString
             ),
+            "ResetMerge": grpc.unary_unary_rpc_method_handler(
+                self._reset_merge, pb.ResetMergeRequest.FromString, pb.ResetMergeResponse.SerializeToString
+            ),
             "Cutover": grpc.unary_stream_rpc_method_handler(
                 self._cutover, pb.CutoverRequest.FromString, pb.CutoverProgress.SerializeToString
             ),
@@ -251,6 +257,9 @@ class Server:
 
     async def _release_input(self, request: pb.ReleaseInputRequest, _context: Any) -> pb.ReleaseInputResponse:
         return await admin.release_input(self._registry.get(request.merge), request)
+
+    async def _reset_merge(self, request: pb.ResetMergeRequest, context: Any) -> pb.ResetMergeResponse:
+        return await admin.reset_merge(self._registry, request, caller_of(context))
 
     async def _cutover(self, request: pb.CutoverRequest, context: Any) -> None:
         await admin.cut_over(self._registry.get(request.merge), request, context, self.settings)

@@ -59,8 +59,6 @@ class Settings:
     payload_bytes: int = limits.PAYLOAD_BYTES
     batch_elements: int = limits.BATCH_ELEMENTS
 
-    # Names are labels of metrics and parts of messages, not documents.
-    name_bytes: int = 200
     # More than any replica set; status pages and the index's columns stay readable.
     inputs_per_merge: int = 64
     # Each merge is a task with an index; names come from publishers, so their number must end somewhere.
@@ -144,7 +142,11 @@ class Settings:
     calls_per_connection: int = 1024
     # All connections of the gRPC port, but at most what the process may open: newcomers are dropped, not those inside.
     connections_max: int = 8192
+    # Of the HTTP port: a scraper and some probes need one each. Beyond either number the longest waiting one is closed.
     http_connections_max: int = 256
+    http_connections_per_peer: int = 64
+    # From the first byte of a request, or the connection, to the end of its header: probes send it at once.
+    http_header_timeout_s: float = 5.0
     # A peer that connects and does not finish its greeting, or is done with its calls, holds a place for nothing.
     handshake_timeout_s: float = 10.0
     idle_connection_s: float = 300.0

@@ -15,15 +15,15 @@ from google.protobuf.message import DecodeError
 from grpc.aio import EOF
 
 from lmerge.core.batch import AnyBatch
-from lmerge.errors import InvalidBatch, LimitExceeded, Unavailable, UsageError
+from lmerge.errors import InvalidBatch, LimitExceeded, Unavailable, Undecodable, UsageError
 from lmerge.service.guard import staging
 from lmerge.service.parts import Arriving, Owner, PartKey
-from lmerge.service.publish import check_name
 from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
 from lmerge.wire.frames import Received, frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import UNLIMITED
+from lmerge.wire.names import check_name
 
 # How a worker tells a payload that nobody could publish from a part that only cannot be kept here.
 LIMIT_KEY: Final = "lmerge-limit"
@@ -59,7 +59,7 @@ class StageCall:
         opened = await self._read_open()
         owner = Owner(opened.merge, opened.replica)
         for what, name in (("merge", opened.merge), ("replica", opened.replica), ("query", opened.query)):
-            check_name(what, name, self._settings.name_bytes)
+            check_name(what, name)
         key = PartKey(opened.query, opened.batch, opened.partition, opened.attempt)
         self._who = f"{key} of {owner}"
         loop = asyncio.get_running_loop()
@@ -84,7 +84,7 @@ class StageCall:
         try:
             request = pb.StageRequest.FromString(data)
         except DecodeError:
-            raise InvalidBatch(f"{self._who}: a message of {len(data)} bytes is not a StageRequest") from None
+            raise Undecodable(f"{self._who}: a message of {len(data)} bytes is not a StageRequest") from None
         if request.WhichOneof("message") != "open":
             came = request.WhichOneof("message") or "nothing known"
             raise UsageError(f"nothing can be staged: {came} came where open was due")
@@ -98,7 +98,7 @@ class StageCall:
             try:
                 received = self._frames.read_publish(data)  # the same field in both requests
             except DecodeError:
-                raise InvalidBatch(f"{self._who}: a message of {len(data)} bytes is not a StageRequest") from None
+                raise Undecodable(f"{self._who}: a message of {len(data)} bytes is not a StageRequest") from None
             if isinstance(received, pb.PublishRequest):
                 raise InvalidBatch(f"{self._who}: a message came that is no batch, where batch {expected} was due")
             if received.sequence != expected:

@@ -71,6 +71,7 @@ def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
         switches=hub.switches,
         staged_commits=hub.staged_commits,
         missed_commits=hub.missed_commits,
+        epoch=hub.epoch,
     )
 
 

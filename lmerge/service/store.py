@@ -3,7 +3,8 @@
 WAL, ``synchronous`` full unless told otherwise, one transaction a commit. One connection, in exclusive mode, used by
 one thread at a time. What it holds is checked when it is opened: SQLite's ``quick_check``, a checksum in every row,
 message numbers without holes, and the number of commits against a mark beside the file. SQLite takes a torn tail of its
-log for a transaction that was never finished; the mark tells that it was.
+log for a transaction that was never finished; the mark tells that it was. It is there from the first commit on: one
+that is gone, or empty, is a problem to be reported (``mark_problem``), as then nothing proves that no end was lost.
 
 Everything here blocks: ``durable`` calls it in a thread.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lmerge.errors import StoreDamaged, StoreFull, StoreInUse
+from lmerge.files import make_file, replace
 from lmerge.service.changes import Changes
 from lmerge.service.fanout import Message, encoded
 from lmerge.service.journal import Segment
@@ -30,6 +33,9 @@ _APPLICATION: Final = 0x6C6D7267  # "lmrg"
 # Messages are up to a megabyte where it matters: with pages of 8 KiB, writing and forgetting them took twice the CPU
 # (5.6 ms a megabyte, and 2.7 with these); small ones cost the same.
 _PAGE_BYTES: Final = 32_768
+# The mark is replaced after every commit, and need not reach the disk with each: it has to survive a kill, as SQLite's
+# log survives everything else. Once in so many seconds it is synced, so that a power failure leaves a whole one.
+_MARK_SYNC_S: Final = 1.0
 # Free pages are used again; only when so many more than used ones are free, the file shrinks.
 _FREE_FACTOR: Final = 2
 
@@ -65,6 +71,8 @@ class Store:
         self._connection: sqlite3.Connection | None = None
         self._is_closed = False
         self._commits = 0
+        self._mark_synced_s = -_MARK_SYNC_S
+        self.mark_problem: str | None = None  # found by ``load``
 
     @property
     def mark(self) -> Path:
@@ -87,7 +95,7 @@ class Store:
                 raise
             self._commits += 1
             self._mark()
-            if any(one.forgotten for one in changes):
+            if any(one.forgotten or one.is_reset for one in changes):
                 self._shrink(connection)
 
     def read(self, segment: int | None, start: int, end: int, bytes_max: int) -> list[Message]:
@@ -168,6 +176,8 @@ class Store:
         if self._is_closed:
             raise StoreInUse(f"cannot use the store {self.path}: it was closed, and others may have it")
         if self._connection is None:
+            if make:
+                make_file(self.path)  # SQLite gives its own files beside it the same mode
             connection = sqlite3.connect(self.path, timeout=1.0, isolation_level=None, check_same_thread=False)
             try:
                 self._prepare(connection, make)
@@ -198,6 +208,7 @@ class Store:
             run(f"PRAGMA application_id = {_APPLICATION}")
             run(f"PRAGMA user_version = {VERSION}")
             run("COMMIT")
+            self._mark()  # of no commit: from here on there is always one
         elif version != VERSION or run("PRAGMA application_id").fetchone()[0] != _APPLICATION:
             raise self._damaged(f"it is not a store of version {VERSION}")
 
@@ -213,7 +224,8 @@ class Store:
     def _damaged(self, problem: str) -> StoreDamaged:
         return StoreDamaged(
             f"the store {self.path} is damaged ({problem}) and was not opened; put a copy back that is whole, or move "
-            f"{self.path.name} and what else begins with {self.path.stem} away, and the merge begins anew"
+            f"{self.path.name} and what else begins with {self.path.stem} away, and the merge begins anew; so it does "
+            "after lmerge reset"
         )
 
     def _check_row(self, what: str, crc: object, data: object, *values: object) -> None:
@@ -221,14 +233,29 @@ class Store:
             raise self._damaged(f"{what}: wrong checksum")
 
     def _mark(self) -> None:
-        """Not synced: it needs to survive a kill only, as SQLite's log survives everything else."""
+        """Replaced as a whole: a kill in the middle leaves the one before."""
+        now_s = time.monotonic()
+        sync = now_s - self._mark_synced_s >= _MARK_SYNC_S
         with suppress(OSError):
-            self.mark.write_bytes(b"%d\n" % self._commits)
+            replace(self.mark, b"%d\n" % self._commits, sync=sync)
+            self._mark_synced_s = now_s if sync else self._mark_synced_s
 
     def _check_mark(self) -> None:
+        """Raises StoreDamaged if the mark counts more commits. ``mark_problem``: why it counts none at all."""
         try:
-            marked = int(self.mark.read_bytes() or b"0")
-        except (OSError, ValueError):
+            marked = int(self.mark.read_bytes())
+        except FileNotFoundError:
+            self.mark_problem = "it is gone"
+        except OSError as problem:
+            self.mark_problem = f"it cannot be read ({problem.strerror})"
+        except ValueError:
+            self.mark_problem = "it holds no number"
+        if self.mark_problem is not None:
+            if self._commits:
+                self.mark_problem += f"; whether commits after the {self._commits} that are here are lost is unknown"
+                self._mark()
+            else:
+                self.mark_problem = None  # nothing was ever committed
             return
         if marked > self._commits:
             raise self._damaged(f"{marked} commits were made, and only {self._commits} are in it: its end is lost")
@@ -294,9 +321,15 @@ class Store:
 
 def _write(connection: sqlite3.Connection, changes: Changes, frames: Frames, limits: BatchLimits) -> None:
     run = connection.execute
+    if changes.is_reset:
+        for table in ("fact", "incarnation", "segment", "snapshot", "message"):
+            run(f"DELETE FROM {table}")
     for name, value in changes.facts.items():
         _put_fact(connection, name, value)
     for replica, incarnation in changes.incarnations.items():
+        if incarnation is None:
+            run("DELETE FROM incarnation WHERE replica = ?", (replica,))
+            continue
         row = (replica, str(incarnation))
         run("INSERT OR REPLACE INTO incarnation VALUES (?, ?, ?)", (*row, _crc(b"", *row)))
     for segment in changes.segments:

@@ -13,23 +13,27 @@ from typing import Any
 from lmerge.service.fanout import Message, Subscriber, encoded
 from lmerge.service.hub import Hub
 from lmerge.service.output import Beginning
-from lmerge.service.publish import check_name
 from lmerge.service.registry import Registry
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
-from lmerge.wire.token import parse_token
+from lmerge.wire.names import check_name
+from lmerge.wire.token import read_token
 
 
 async def serve_subscriber(
     request: pb.SubscribeRequest, context: Any, registry: Registry, settings: Settings
 ) -> None:
     """Serve one call of Subscribe; ends by raising the LmergeError that ended it."""
-    check_name("merge", request.merge, settings.name_bytes)
+    check_name("merge", request.merge)
     name = request.subscriber or f"anonymous at {context.peer()}"
-    check_name("subscriber", name, settings.name_bytes)
+    check_name("subscriber", name)
     hub = await registry.wait_for(request.merge) if request.wait_for_merge else registry.get(request.merge)
-    resume_at = parse_token(request.resume_token, request.merge) if request.resume_token else None
-    subscriber = Subscriber(name, context.peer(), settings.subscriber_queue_bytes, wants_marks=request.marks)
+    token = read_token(request.resume_token, request.merge) if request.resume_token else None
+    subscriber = Subscriber(
+        name, context.peer(), settings.subscriber_queue_bytes, wants_marks=request.marks,
+        epoch=None if token is None else token.epoch,
+    )
+    resume_at = None if token is None else token.time
     try:
         beginning = await hub.subscribe(subscriber, resume_at, snapshot_if_too_old=request.snapshot_if_too_old)
         # First: one that is cut off at once knows that it was let in, and may subscribe again.
@@ -61,7 +65,8 @@ async def _send(context: Any, subscriber: Subscriber, beginning: Beginning, hub:
 
 def _begin(beginning: Beginning) -> pb.SubscribeResponse.SnapshotBegin:
     begin = pb.SubscribeResponse.SnapshotBegin(
-        stable_point=beginning.stable_point, events=beginning.events, complete_from=beginning.complete_from
+        stable_point=beginning.stable_point, events=beginning.events, complete_from=beginning.complete_from,
+        epoch=beginning.epoch,
     )
     if beginning.schema is not None:
         begin.schema.CopyFrom(beginning.schema)

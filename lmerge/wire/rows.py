@@ -32,8 +32,9 @@ from typing import Any, Final, TypeAlias
 
 import msgpack
 
-from lmerge.core.elements import INF, NEG_INF
-from lmerge.errors import InvalidRow
+from lmerge.core.elements import INF, NEG_INF, show_payload
+from lmerge.errors import InvalidRow, UsageError
+from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.schema import DECIMAL_DIGITS_MAX, Column, Schema, SchemaLike, parse_schema
 
 Row: TypeAlias = Mapping[str, Any]
@@ -374,3 +375,27 @@ _DECODERS: Final[dict[str, Convert]] = {
     "bool": _bool, "int": _int, "float": _wire_float, "string": _string, "bytes": _bytes,
     "timestamp": _wire_timestamp, "date": _wire_date,
 }
+
+
+# A row that is shown to be recognized.
+_WORDS_MAX: Final = 200
+
+
+def row_words(declared: pb.Schema | None) -> Callable[[bytes], str]:
+    """What puts payloads into words for people: the columns of a row that fits the schema, else the payload itself."""
+    try:
+        codec = None if declared is None else RowCodec(Schema.from_message(declared))
+    except UsageError:  # of a server that took what cannot be
+        codec = None
+
+    def words(payload: bytes) -> str:
+        if codec is None:
+            return show_payload(payload)
+        try:
+            row = codec.decode(payload)
+        except InvalidRow:
+            return show_payload(payload)
+        text = ", ".join(f"{name}={value}" for name, value in row.items())
+        return text if len(text) <= _WORDS_MAX else f"{text[:_WORDS_MAX]}..."
+
+    return words

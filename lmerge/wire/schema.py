@@ -28,12 +28,18 @@ from typing import Final, TypeAlias
 
 from lmerge.errors import UsageError
 from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.names import check_name
 
 SIMPLE_TYPES: Final = ("bool", "int", "float", "string", "bytes", "timestamp", "date", "decimal")
 TYPES: Final = (*SIMPLE_TYPES, "list", "struct")
 
 # More columns than any table people keep; a hostile schema stays small.
 COLUMNS_MAX: Final = 2000
+# With those inside other columns, elements of lists among them: as many again in lists, and some structs. Each of them
+# costs memory and time wherever a codec is made.
+COLUMNS_TOTAL_MAX: Final = 5 * COLUMNS_MAX
+# A schema travels in the first message of every subscription, and must leave room in it; as many columns of 100 bytes.
+SCHEMA_BYTES_MAX: Final = 2**20
 # Deeper rows are documents; also keeps recursion shallow.
 DEPTH_MAX: Final = 16
 # As in SQL engines and Arrow's decimal128.
@@ -78,7 +84,9 @@ class Schema:
     columns: tuple[Column, ...]
 
     def __post_init__(self) -> None:
-        _check_fields(self.columns, "a schema", 0)
+        total = _check_fields(self.columns, "a schema", 0)
+        if total > COLUMNS_TOTAL_MAX:
+            raise _too_many(total)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,6 +103,10 @@ class Schema:
     @classmethod
     def from_message(cls, message: pb.Schema) -> Schema:
         """The schema that ``message`` declares. Raises UsageError if it makes no sense."""
+        size = message.ByteSize()
+        if size > SCHEMA_BYTES_MAX:
+            raise UsageError(f"a schema has {size} bytes, above the limit of {SCHEMA_BYTES_MAX}")
+        _check_total(message)  # before objects are made of them
         return cls(tuple(_column_of(column, 0) for column in message.columns))
 
 
@@ -115,12 +127,12 @@ def _parse_fields(declared: Mapping[str, object], depth: int) -> tuple[Column, .
 
 def _parse_field(name: str, word: object, depth: int) -> Column:
     if depth > DEPTH_MAX:
-        raise UsageError(f"column {name!r} is nested deeper than {DEPTH_MAX}")
+        raise UsageError(f"column {name!r:.64} is nested deeper than {DEPTH_MAX}")
     if isinstance(word, Mapping):
         nullable = name.endswith("?")
         return Column(name.removesuffix("?"), "struct", nullable, children=_parse_fields(word, depth + 1))
     if not isinstance(word, str):
-        raise UsageError(f"column {name!r}: a type is a word or a mapping, not {word!r:.64}")
+        raise UsageError(f"column {name!r:.64}: a type is a word or a mapping, not {word!r:.64}")
     text = word.strip()
     nullable = text.endswith("?")
     text = text.removesuffix("?").strip()
@@ -130,27 +142,28 @@ def _parse_field(name: str, word: object, depth: int) -> Column:
     match = _WORD.fullmatch(text)
     known = match is not None and match["type"] in (("float", "decimal") if match["number"] else SIMPLE_TYPES)
     if match is None or not known:
-        raise UsageError(f"column {name!r}: unknown type {word!r:.64}; the types are {', '.join(TYPES)}")
+        raise UsageError(f"column {name!r:.64}: unknown type {word!r:.64}; the types are {', '.join(TYPES)}")
     number = None if match["number"] is None else int(match["number"])
     if match["type"] == "decimal":
         return Column(name, "decimal", nullable, scale=number or 0)
     return Column(name, match["type"], nullable, round_digits=number)
 
 
-def _check_fields(columns: tuple[Column, ...], what: str, depth: int) -> None:
+def _check_fields(columns: tuple[Column, ...], what: str, depth: int) -> int:
+    """The number of columns, those inside others included."""
     if not 1 <= len(columns) <= COLUMNS_MAX:
         raise UsageError(f"{what} has {len(columns)} columns; it needs 1 to {COLUMNS_MAX}")
-    names = [column.name for column in columns]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"{what} has two columns named {twice!r}")
+    seen: set[str] = set()
     for column in columns:
-        _check_column(column, depth)
+        if column.name in seen:
+            raise UsageError(f"{what} has two columns named {column.name!r:.64}")
+        seen.add(column.name)
+    return sum(_check_column(column, depth) for column in columns)
 
 
-def _check_column(column: Column, depth: int) -> None:
-    if not column.name:
-        raise UsageError("a column of a schema has no name")
+def _check_column(column: Column, depth: int) -> int:
+    """The number of columns in it, itself included."""
+    check_name("column", column.name)
     what = f"column {column.name!r}"
     if depth > DEPTH_MAX:
         raise UsageError(f"{what} is nested deeper than {DEPTH_MAX}")
@@ -168,11 +181,29 @@ def _check_column(column: Column, depth: int) -> None:
     if column.type == "list":
         if len(column.children) != 1:
             raise UsageError(f"{what}: a list has one type of element, not {len(column.children)}")
-        _check_column(column.children[0], depth + 1)
-    elif column.type == "struct":
-        _check_fields(column.children, what, depth + 1)
-    elif column.children:
+        return 1 + _check_column(column.children[0], depth + 1)
+    if column.type == "struct":
+        return 1 + _check_fields(column.children, what, depth + 1)
+    if column.children:
         raise UsageError(f"{what}: {column.type} has no children")
+    return 1
+
+
+def _check_total(message: pb.Schema) -> None:
+    """Raise UsageError if there are too many columns, without looking at more of them than may be."""
+    if len(message.columns) > COLUMNS_MAX:
+        raise UsageError(f"a schema has {len(message.columns)} columns; it needs 1 to {COLUMNS_MAX}")
+    total, left = 0, list(message.columns)
+    while left:
+        column = left.pop()
+        total += 1
+        if total + len(left) + len(column.children) > COLUMNS_TOTAL_MAX:
+            raise _too_many(total + len(left) + len(column.children))
+        left += column.children
+
+
+def _too_many(total: int) -> UsageError:
+    return UsageError(f"a schema has {total} columns or more, nested ones included; the limit is {COLUMNS_TOTAL_MAX}")
 
 
 def _column_message(column: Column) -> pb.Schema.Column:
@@ -184,7 +215,7 @@ def _column_message(column: Column) -> pb.Schema.Column:
 
 def _column_of(message: pb.Schema.Column, depth: int) -> Column:
     if depth > DEPTH_MAX:
-        raise UsageError(f"column {message.name!r} is nested deeper than {DEPTH_MAX}")
+        raise UsageError(f"column {message.name!r:.64} is nested deeper than {DEPTH_MAX}")
     return Column(
         message.name, message.type, message.nullable,
         message.round_digits if message.HasField("round_digits") else None, message.scale,

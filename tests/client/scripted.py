@@ -33,6 +33,7 @@ class Scripted:
     ) -> None:
         self.schema = schema
         self.gaps = list(gaps)
+        self.epoch: int | None = 0
         self._elements = elements
         self._random = random or Random(1)
         self._before_batch = before_batch

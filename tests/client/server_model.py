@@ -282,7 +282,7 @@ class Model:
         self.resumes += 1
         if self.random.random() < 0.5:
             data = dump("m", Known(stable_point, self.follower.since, events))
-            self.follow(load(data, "m"))
+            self.follow(load(data, "m")[0])
             return
         self.before = [e for e in self.before + self.told.events() if e.ve < t]
         self.told = Tdb("told")

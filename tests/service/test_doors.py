@@ -72,6 +72,7 @@ KNOCKS: dict[str, tuple[Call, tuple[str, ...]]] = {
     "DetachInput": (unary("DetachInput", pb.DetachInputRequest(merge=MERGE, replica="nobody")), (ADMIN,)),
     "ReleaseInput": (unary("ReleaseInput", pb.ReleaseInputRequest(merge=MERGE, replica="nobody")), (ADMIN,)),
     "Cutover": (cut_over, (ADMIN,)),
+    "ResetMerge": (unary("ResetMerge", pb.ResetMergeRequest(merge=MERGE)), (ADMIN,)),
 }
 NOT_OF_ONE_MERGE = ("ListMerges", "DescribeServer")
 

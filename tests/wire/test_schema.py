@@ -47,7 +47,7 @@ def test_rounding_to_no_digits_is_not_no_rounding() -> None:
     ({"a": "decimal(-1)"}, "a scale of -1"),
     ({"a": "float(16)"}, "rounding to 16 digits is beyond 15"),
     ({"a": {}}, "column 'a' has 0 columns"),
-    ({"": "int"}, "has no name"),
+    ({"": "int"}, "the name of a column must not be empty"),
     ({"a?": {"b": "int"}, "a": "int"}, "two columns named 'a'"),
     ({"a": "list<" * (DEPTH_MAX + 2) + "int" + ">" * (DEPTH_MAX + 2)}, "nested deeper than"),
 ])
@@ -65,7 +65,7 @@ COLUMN = pb.Schema.Column
     ([COLUMN(name="a", type="int")] * 2, "two columns named 'a'"),
     ([COLUMN(name=str(at), type="int") for at in range(COLUMNS_MAX + 1)], "it needs 1 to"),
     ([COLUMN(name="a", type="map")], "unknown type 'map'"),
-    ([COLUMN(type="int")], "has no name"),
+    ([COLUMN(type="int")], "the name of a column must not be empty"),
     ([COLUMN(name="a", type="int", scale=1)], "only a decimal has a scale"),
     ([COLUMN(name="a", type="int", round_digits=1)], "only a float is rounded"),
     ([COLUMN(name="a", type="list")], "a list has one type of element, not 0"),

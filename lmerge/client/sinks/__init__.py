@@ -20,6 +20,9 @@ class Source(AnySubscriber, Protocol):
 
     @property
     def schema(self) -> Schema | None: ...
+    @property
+    def epoch(self) -> int | None:
+        """Of the merge, once something has come."""
     def close(self) -> None: ...
 
 

@@ -27,8 +27,9 @@ from lmerge.client.sinks import Progress, Source, Subscribe, nobody
 from lmerge.client.tabular import event_table, import_pyarrow
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.errors import UsageError
+from lmerge.files import PRIVATE_FILE, make_folder
 from lmerge.wire.schema import Schema
-from lmerge.wire.token import format_token, parse_token
+from lmerge.wire.token import format_token, parse_token, read_token
 
 FILE_EVENTS_MAX: Final = 1_000_000
 FILE_BYTES_MAX: Final = 256 * 2**20  # of payloads: what engines like to read as one piece
@@ -71,6 +72,7 @@ class ParquetSink:
         self._subscriber: Source | None = None
         self._file: _File | None = None
         self._from = NEG_INF  # the end of the newest complete file
+        self._epoch = 0  # of the merge, as that file has it
         self._stopped = False
 
     async def run(self, subscribe: Subscribe) -> Progress:
@@ -78,7 +80,7 @@ class ParquetSink:
         lock = self._lock()
         try:
             self._from = self._recover()
-            token = None if self._from == NEG_INF else format_token(self.merge, self._from)
+            token = None if self._from == NEG_INF else format_token(self.merge, self._from, self._epoch)
             if token is not None:
                 self.progress.token = token
             if self._from < INF and not self._stopped:
@@ -99,6 +101,7 @@ class ParquetSink:
         self._subscriber = subscriber
         try:
             async for delivery in deliveries(subscriber, Finals(self.merge, since=self._from)):
+                self._epoch = subscriber.epoch or 0
                 await self._take(delivery, subscriber.schema)
         finally:
             subscriber.close()
@@ -139,10 +142,10 @@ class ParquetSink:
     async def _complete(self) -> None:
         file, self._file = self._file, None
         assert file is not None
-        await asyncio.get_running_loop().run_in_executor(None, file.complete)
+        await asyncio.get_running_loop().run_in_executor(None, file.complete, self._epoch)
         self._from = file.end
         progress = self.progress
-        progress.token = format_token(self.merge, file.end)
+        progress.token = format_token(self.merge, file.end, self._epoch)
         progress.written += file.events
         progress.steps += 1
         progress.gaps += file.gaps
@@ -151,8 +154,8 @@ class ParquetSink:
     def _lock(self) -> int:
         """Raises UsageError if another sink writes this merge here."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.folder / f".{quote(self.merge, safe='')}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+            make_folder(self.folder)
+            lock = os.open(self.folder / f".{quote(self.merge, safe='')}.lock", os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
         except OSError as problem:
             raise UsageError(f"cannot write to folder {str(self.folder)!r}: {problem.strerror}") from None
         try:
@@ -176,6 +179,7 @@ class ParquetSink:
         if token is None or parse_token(token, self.merge) != newest.end:
             raise UsageError(f"{str(newest.path)!r} was not written by a sink of merge {self.merge!r}: it holds "
                              f"{'no token' if token is None else repr(token)}")
+        self._epoch = read_token(token, self.merge).epoch or 0
         return newest.end
 
 
@@ -216,11 +220,11 @@ class _File:
         self._writer.write_table(table)
         self.held = []
 
-    def complete(self) -> None:
-        """Make it whole, durable and visible, in this order."""
+    def complete(self, epoch: int) -> None:
+        """Make it whole, durable and visible, in this order. ``epoch``: of the merge, for the token."""
         self.flush()
         self._writer.add_key_value_metadata({
-            "lmerge.merge": self._merge, "lmerge.token": format_token(self._merge, self.end),
+            "lmerge.merge": self._merge, "lmerge.token": format_token(self._merge, self.end, epoch),
             "lmerge.start": show_time(self.start), "lmerge.end": show_time(self.end),
             "lmerge.gaps": ",".join(f"{show_time(gap.start)}..{show_time(gap.end)}" for gap in self.gaps),
         })

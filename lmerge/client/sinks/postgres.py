@@ -97,7 +97,8 @@ class PostgresSink:
                 return self.progress
             token = None if since == NEG_INF else self.progress.token
             self._subscriber = subscriber = subscribe(token)
-            reading = asyncio.create_task(self._read(subscriber, Upserts(self.merge, since=since)))
+            envelope = Upserts(self.merge, since=since, epoch=lambda: subscriber.epoch or 0)
+            reading = asyncio.create_task(self._read(subscriber, envelope))
             try:
                 await self._write(subscriber)
             finally:

@@ -81,6 +81,11 @@ SUBSCRIBE, stages
     server of the merge, whichever wrote it. The answer is a snapshot that holds every event with Ve >= T, frozen
     ones among them (in place of the live events as of now), then deltas as always. Where T is older than what the server
     retains: OUT_OF_RANGE, with the retained range, or, if the request allows it, a snapshot that begins later.
+  * An administrator can RESET a merge: it begins a new EPOCH, empty. Its number is in snapshot_begin, and in tokens as
+    `MERGE@EPOCH/T`; without one it is 0, as before the first reset. Subscriptions of the epoch that has ended end with
+    OUT_OF_RANGE, and so does one with a token of another epoch than the merge's, whatever else the request allows: what
+    was read does not go on. The trailing metadata `lmerge-error` is `merge-reset` then. Publishers end with UNAVAILABLE and
+    attach anew. Servers know nothing of each other: all of a merge are reset, to the same epoch.
   * When complete_from changes, because the merge could not be told everything, subscriptions end with UNAVAILABLE: the
     next snapshot says where it is complete from.
   * A subscriber may read several servers at once and merge their streams, each an input that joins at its
@@ -92,12 +97,13 @@ SUBSCRIBE, stages
 
 STATUS CODES (the message says what was attempted, what was wrong and where)
 
-    INVALID_ARGUMENT     a malformed batch or attach: column lengths, unknown kinds or properties, times
+    INVALID_ARGUMENT     a malformed batch or attach: column lengths, unknown kinds or properties, times, names, a schema
+                         that cannot be; bytes that are no message of the method
     FAILED_PRECONDITION  the input broke a promise (details repeat `detached`); properties too weak
     NOT_FOUND            no such merge, or no such input
     ALREADY_EXISTS       a live replica has that name and this is not a newer incarnation
     ABORTED              fenced: a newer incarnation of this replica has attached
-    OUT_OF_RANGE         a resume token is older than what is retained
+    OUT_OF_RANGE         a resume token is older than what is retained, or of another epoch of the merge
     RESOURCE_EXHAUSTED   a limit: batch or payload size, number of inputs, subscribers, slow subscriber; a part that alone
                          is larger than the room for staged parts, or more calls of Stage at a time than are allowed
     UNAVAILABLE          the server drains; a commit whose parts are not staged; calls that come too often; try another
@@ -108,6 +114,8 @@ STATUS CODES (the message says what was attempted, what was wrong and where)
 
 LIMITS (defaults; a server can be started with others, and says so in DescribeServer)
 
+    names 200 bytes in UTF-8, printable, without blanks at their ends; incarnations up to 2^63-1
+    schema 2,000 columns, 10,000 with nested ones, 1 MiB
     message 4 MiB, payload 1 MiB, 65,536 elements per batch, 64 inputs per merge, 1,024 merges
     staged parts 128 MiB of one replica and 512 MiB in all, 10 minutes without use, 30 s for a call of Stage
 
@@ -776,12 +784,15 @@ class SubscribeResponse(_message.Message):
         EVENTS_FIELD_NUMBER: _builtins.int
         SCHEMA_FIELD_NUMBER: _builtins.int
         COMPLETE_FROM_FIELD_NUMBER: _builtins.int
+        EPOCH_FIELD_NUMBER: _builtins.int
         stable_point: _builtins.int
         events: _builtins.int
         complete_from: _builtins.int
         """What follows is right for every event with Ve >= complete_from; minus infinity: for every event. Absent: the
         server does not know resume tokens, and it is right from stable_point on.
         """
+        epoch: _builtins.int
+        """Of the merge; 0: it was never reset."""
         @_builtins.property
         def schema(self) -> Global___Schema: ...
         def __init__(
@@ -791,10 +802,11 @@ class SubscribeResponse(_message.Message):
             events: _builtins.int = ...,
             schema: Global___Schema | None = ...,
             complete_from: _builtins.int | None = ...,
+            epoch: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "complete_from", b"complete_from", "schema", b"schema"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "complete_from", b"complete_from", "events", b"events", "schema", b"schema", "stable_point", b"stable_point"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "complete_from", b"complete_from", "epoch", b"epoch", "events", b"events", "schema", b"schema", "stable_point", b"stable_point"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__complete_from: _TypeAlias = _typing.Literal["complete_from"]  # noqa: Y015
         _WhichOneofArgType__complete_from: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from"]  # noqa: Y015
@@ -1154,6 +1166,7 @@ class DescribeMergeResponse(_message.Message):
     STAGED_BYTES_FIELD_NUMBER: _builtins.int
     STAGED_COMMITS_FIELD_NUMBER: _builtins.int
     MISSED_COMMITS_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
     algorithm_reason: _builtins.str
     policy: _builtins.str
     engine: _builtins.str
@@ -1180,6 +1193,8 @@ class DescribeMergeResponse(_message.Message):
     staged_commits: _builtins.int
     """Commits whose parts were there, and those that missed some."""
     missed_commits: _builtins.int
+    epoch: _builtins.int
+    """0: it was never reset. (Numbers from 25 to 39 are left free.)"""
     @_builtins.property
     def summary(self) -> Global___MergeSummary: ...
     @_builtins.property
@@ -1229,10 +1244,11 @@ class DescribeMergeResponse(_message.Message):
         staged_bytes: _builtins.int = ...,
         staged_commits: _builtins.int = ...,
         missed_commits: _builtins.int = ...,
+        epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "_retained_from", b"_retained_from", "complete_from", b"complete_from", "emitted", b"emitted", "retained_from", b"retained_from", "schema", b"schema", "summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "_retained_from", b"_retained_from", "algorithm_reason", b"algorithm_reason", "complete_from", b"complete_from", "detached", b"detached", "divergence_policy", b"divergence_policy", "divergences", b"divergences", "emitted", b"emitted", "engine", b"engine", "gaps", b"gaps", "inputs", b"inputs", "live_events", b"live_events", "missed_commits", b"missed_commits", "policy", b"policy", "quarantined", b"quarantined", "refused", b"refused", "retained_from", b"retained_from", "schema", b"schema", "staged_bytes", b"staged_bytes", "staged_commits", b"staged_commits", "staged_parts", b"staged_parts", "store", b"store", "subscribers", b"subscribers", "summary", b"summary", "survives_losses", b"survives_losses", "switches", b"switches"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "_retained_from", b"_retained_from", "algorithm_reason", b"algorithm_reason", "complete_from", b"complete_from", "detached", b"detached", "divergence_policy", b"divergence_policy", "divergences", b"divergences", "emitted", b"emitted", "engine", b"engine", "epoch", b"epoch", "gaps", b"gaps", "inputs", b"inputs", "live_events", b"live_events", "missed_commits", b"missed_commits", "policy", b"policy", "quarantined", b"quarantined", "refused", b"refused", "retained_from", b"retained_from", "schema", b"schema", "staged_bytes", b"staged_bytes", "staged_commits", b"staged_commits", "staged_parts", b"staged_parts", "store", b"store", "subscribers", b"subscribers", "summary", b"summary", "survives_losses", b"survives_losses", "switches", b"switches"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__complete_from: _TypeAlias = _typing.Literal["complete_from"]  # noqa: Y015
     _WhichOneofArgType__complete_from: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from"]  # noqa: Y015
@@ -1433,10 +1449,13 @@ class DetachInputRequest(_message.Message):
     REPLICA_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     QUARANTINE_FIELD_NUMBER: _builtins.int
+    FORGET_FIELD_NUMBER: _builtins.int
     merge: _builtins.str
     replica: _builtins.str
     reason: _builtins.str
     quarantine: _builtins.bool
+    forget: _builtins.bool
+    """Forget its incarnations as well: the name may begin again with any."""
     def __init__(
         self,
         *,
@@ -1444,10 +1463,11 @@ class DetachInputRequest(_message.Message):
         replica: _builtins.str = ...,
         reason: _builtins.str = ...,
         quarantine: _builtins.bool = ...,
+        forget: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["merge", b"merge", "quarantine", b"quarantine", "reason", b"reason", "replica", b"replica"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forget", b"forget", "merge", b"merge", "quarantine", b"quarantine", "reason", b"reason", "replica", b"replica"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1467,6 +1487,54 @@ class DetachInputResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DetachInputResponse: _TypeAlias = DetachInputResponse  # noqa: Y015
+
+@_typing.final
+class ResetMergeRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MERGE_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    merge: _builtins.str
+    epoch: _builtins.int
+    """The number of the new epoch, which must be above the present one. All servers of a merge are given the same. 0: the
+    server's clock, in seconds since 1970.
+    """
+    reason: _builtins.str
+    """For the log, and for the errors that publishers and subscribers end with."""
+    def __init__(
+        self,
+        *,
+        merge: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "merge", b"merge", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetMergeRequest: _TypeAlias = ResetMergeRequest  # noqa: Y015
+
+@_typing.final
+class ResetMergeResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetMergeResponse: _TypeAlias = ResetMergeResponse  # noqa: Y015
 
 @_typing.final
 class ReleaseInputRequest(_message.Message):

@@ -58,6 +58,11 @@ class LmergeStub:
                 request_serializer=lmerge_dot_v1_dot_lmerge__pb2.ReleaseInputRequest.SerializeToString,
                 response_deserializer=lmerge_dot_v1_dot_lmerge__pb2.ReleaseInputResponse.FromString,
                 _registered_method=True)
+        self.ResetMerge = channel.unary_unary(
+                '/lmerge.v1.Lmerge/ResetMerge',
+                request_serializer=lmerge_dot_v1_dot_lmerge__pb2.ResetMergeRequest.SerializeToString,
+                response_deserializer=lmerge_dot_v1_dot_lmerge__pb2.ResetMergeResponse.FromString,
+                _registered_method=True)
         self.Cutover = channel.unary_stream(
                 '/lmerge.v1.Lmerge/Cutover',
                 request_serializer=lmerge_dot_v1_dot_lmerge__pb2.CutoverRequest.SerializeToString,
@@ -131,6 +136,13 @@ class LmergeServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResetMerge(self, request, context):
+        """Begin a new epoch of a merge, empty: for one that is spoiled.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cutover(self, request, context):
         """Replace one input by another: it joins, is certified, is promoted, and the old one leaves; or nothing has changed.
         """
@@ -185,6 +197,11 @@ def add_LmergeServicer_to_server(servicer, server):
                     servicer.ReleaseInput,
                     request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.ReleaseInputRequest.FromString,
                     response_serializer=lmerge_dot_v1_dot_lmerge__pb2.ReleaseInputResponse.SerializeToString,
+            ),
+            'ResetMerge': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetMerge,
+                    request_deserializer=lmerge_dot_v1_dot_lmerge__pb2.ResetMergeRequest.FromString,
+                    response_serializer=lmerge_dot_v1_dot_lmerge__pb2.ResetMergeResponse.SerializeToString,
             ),
             'Cutover': grpc.unary_stream_rpc_method_handler(
                     servicer.Cutover,
@@ -435,6 +452,33 @@ class Lmerge:
             '/lmerge.v1.Lmerge/ReleaseInput',
             lmerge_dot_v1_dot_lmerge__pb2.ReleaseInputRequest.SerializeToString,
             lmerge_dot_v1_dot_lmerge__pb2.ReleaseInputResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetMerge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/lmerge.v1.Lmerge/ResetMerge',
+            lmerge_dot_v1_dot_lmerge__pb2.ResetMergeRequest.SerializeToString,
+            lmerge_dot_v1_dot_lmerge__pb2.ResetMergeResponse.FromString,
             options,
             channel_credentials,
             insecure,

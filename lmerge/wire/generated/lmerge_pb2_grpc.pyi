@@ -81,6 +81,11 @@ SUBSCRIBE, stages
     server of the merge, whichever wrote it. The answer is a snapshot that holds every event with Ve >= T, frozen
     ones among them (in place of the live events as of now), then deltas as always. Where T is older than what the server
     retains: OUT_OF_RANGE, with the retained range, or, if the request allows it, a snapshot that begins later.
+  * An administrator can RESET a merge: it begins a new EPOCH, empty. Its number is in snapshot_begin, and in tokens as
+    `MERGE@EPOCH/T`; without one it is 0, as before the first reset. Subscriptions of the epoch that has ended end with
+    OUT_OF_RANGE, and so does one with a token of another epoch than the merge's, whatever else the request allows: what
+    was read does not go on. The trailing metadata `lmerge-error` is `merge-reset` then. Publishers end with UNAVAILABLE and
+    attach anew. Servers know nothing of each other: all of a merge are reset, to the same epoch.
   * When complete_from changes, because the merge could not be told everything, subscriptions end with UNAVAILABLE: the
     next snapshot says where it is complete from.
   * A subscriber may read several servers at once and merge their streams, each an input that joins at its
@@ -92,12 +97,13 @@ SUBSCRIBE, stages
 
 STATUS CODES (the message says what was attempted, what was wrong and where)
 
-    INVALID_ARGUMENT     a malformed batch or attach: column lengths, unknown kinds or properties, times
+    INVALID_ARGUMENT     a malformed batch or attach: column lengths, unknown kinds or properties, times, names, a schema
+                         that cannot be; bytes that are no message of the method
     FAILED_PRECONDITION  the input broke a promise (details repeat `detached`); properties too weak
     NOT_FOUND            no such merge, or no such input
     ALREADY_EXISTS       a live replica has that name and this is not a newer incarnation
     ABORTED              fenced: a newer incarnation of this replica has attached
-    OUT_OF_RANGE         a resume token is older than what is retained
+    OUT_OF_RANGE         a resume token is older than what is retained, or of another epoch of the merge
     RESOURCE_EXHAUSTED   a limit: batch or payload size, number of inputs, subscribers, slow subscriber; a part that alone
                          is larger than the room for staged parts, or more calls of Stage at a time than are allowed
     UNAVAILABLE          the server drains; a commit whose parts are not staged; calls that come too often; try another
@@ -108,6 +114,8 @@ STATUS CODES (the message says what was attempted, what was wrong and where)
 
 LIMITS (defaults; a server can be started with others, and says so in DescribeServer)
 
+    names 200 bytes in UTF-8, printable, without blanks at their ends; incarnations up to 2^63-1
+    schema 2,000 columns, 10,000 with nested ones, 1 MiB
     message 4 MiB, payload 1 MiB, 65,536 elements per batch, 64 inputs per merge, 1,024 merges
     staged parts 128 MiB of one replica and 512 MiB in all, 10 minutes without use, 30 s for a call of Stage
 
@@ -160,6 +168,8 @@ class LmergeStub:
     """End an input. With `quarantine` its name may not attach until it is released."""
     ReleaseInput: _grpc.UnaryUnaryMultiCallable[_lmerge_pb2.ReleaseInputRequest, _lmerge_pb2.ReleaseInputResponse]
     """Let a quarantined name attach again."""
+    ResetMerge: _grpc.UnaryUnaryMultiCallable[_lmerge_pb2.ResetMergeRequest, _lmerge_pb2.ResetMergeResponse]
+    """Begin a new epoch of a merge, empty: for one that is spoiled."""
     Cutover: _grpc.UnaryStreamMultiCallable[_lmerge_pb2.CutoverRequest, _lmerge_pb2.CutoverProgress]
     """Replace one input by another: it joins, is certified, is promoted, and the old one leaves; or nothing has changed."""
 
@@ -184,6 +194,8 @@ class LmergeAsyncStub(LmergeStub):
     """End an input. With `quarantine` its name may not attach until it is released."""
     ReleaseInput: _aio.UnaryUnaryMultiCallable[_lmerge_pb2.ReleaseInputRequest, _lmerge_pb2.ReleaseInputResponse]  # type: ignore[assignment]
     """Let a quarantined name attach again."""
+    ResetMerge: _aio.UnaryUnaryMultiCallable[_lmerge_pb2.ResetMergeRequest, _lmerge_pb2.ResetMergeResponse]  # type: ignore[assignment]
+    """Begin a new epoch of a merge, empty: for one that is spoiled."""
     Cutover: _aio.UnaryStreamMultiCallable[_lmerge_pb2.CutoverRequest, _lmerge_pb2.CutoverProgress]  # type: ignore[assignment]
     """Replace one input by another: it joins, is certified, is promoted, and the old one leaves; or nothing has changed."""
 
@@ -259,6 +271,14 @@ class LmergeServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_lmerge_pb2.ReleaseInputResponse, _abc.Awaitable[_lmerge_pb2.ReleaseInputResponse]]:
         """Let a quarantined name attach again."""
+
+    @_abc_1.abstractmethod
+    def ResetMerge(
+        self,
+        request: _lmerge_pb2.ResetMergeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lmerge_pb2.ResetMergeResponse, _abc.Awaitable[_lmerge_pb2.ResetMergeResponse]]:
+        """Begin a new epoch of a merge, empty: for one that is spoiled."""
 
     @_abc_1.abstractmethod
     def Cutover(
