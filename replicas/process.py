@@ -1,8 +1,8 @@
 """What the process of any replica has: options, and a parent that may drive it.
 
 Called by the ``__main__`` of each. With ``--supervised`` a parent drives it by lines of JSON: it writes ``loaded``,
-reads ``{"start": SECONDS}`` from standard input, writes ``joined`` and ``done``, and leaves when standard input ends,
-so it never outlives its parent.
+reads ``{"start": SECONDS}`` from standard input (with ``--clock`` the file is there by then, and counts), writes
+``joined`` and ``done``, and leaves when standard input ends, so it never outlives its parent.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterable
 from datetime import date
+from pathlib import Path
 from typing import Any, NoReturn
 
 from replicas.flights.source import FIRST_DAY, LAST_DAY
@@ -46,6 +47,7 @@ def options_parser(prog: str, description: str, kind: str, kinds: Iterable[str])
     parser.add_argument("--last", type=date.fromisoformat, default=LAST_DAY, help="last day of departure, in 2013")
     parser.add_argument("--speed", type=float, default=DAYS_PER_SECOND, help="days a second")
     parser.add_argument("--start", type=float, help="when the replay began, in seconds since the epoch; default: now")
+    parser.add_argument("--clock", type=Path, metavar="FILE", help="follow the clock in this file instead")
     parser.add_argument("--supervised", action="store_true", help="driven by a parent: see the module's documentation")
     shown = parser.add_argument_group("security", "what is not said here is taken from LMERGE_TOKEN and its like")
     for name, help_text in SECURITY_FILES.items():

@@ -1,8 +1,8 @@
 """`lmerge demo`: a merged stream of real flights survives the death of replicas and servers, and a judge says so.
 
 Mounted by `main`. Exit code 0: the merged table is what DuckDB computes from the raw one, nothing is lost, twice or
-contradicted, and every replica that was killed came back. 1: it is not so, or something did not work. 2: a usage
-error, such as a missing package.
+contradicted, and all that was killed came back. 1: the table is wrong, or something did not work. 2: a usage error,
+such as a missing package. 3: the table is right, but what was killed was not back in time, so that less was shown.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from lmerge.cli.demo_capacity import fitted, measure
 from lmerge.cli.demo_judge import require_packages
 from lmerge.cli.demo_run import Options, run_demo
 from lmerge.cli.demo_spark import Spark, without_spark
@@ -31,9 +32,13 @@ PICTURE_COLUMNS = 116
 
 
 def demo(
-    months: Annotated[str, typer.Option(help="Months of 2013, such as 2 or 1-3.", metavar="M[-N]")] = "1-12",
+    months: Annotated[
+        str | None, typer.Option(help="Months of 2013, such as 2 or 1-3; all of them, or what the machine carries.",
+                                 metavar="M[-N]")
+    ] = None,
     days: Annotated[int | None, typer.Option(help="Only the first so many days of those months.", min=1)] = None,
-    seconds: Annotated[float, typer.Option(help="How long the replay takes.", min=2.0, max=3600.0)] = REPLAY_S,
+    seconds: Annotated[float, typer.Option(
+        help="How long the replay takes; longer where the machine cannot carry that.", min=2.0, max=3600.0)] = REPLAY_S,
     kills: Annotated[int, typer.Option(help="How often the winning replica is killed.", min=0, max=2)] = 2,
     server_kills: Annotated[int, typer.Option(help="How often one of the two servers is killed.", min=0, max=1)] = 1,
     spark: Annotated[Spark, typer.Option(help="A fourth replica, in PySpark; auto: if it can start in time.")
@@ -48,12 +53,20 @@ def demo(
 
     Three replicas are plain Python; a fourth is a query of PySpark.
 
-    Exit code 0: nothing is lost, twice or wrong, and all that was killed came back.
+    The pace, and without --months and --days how much of the year, are what the machine carries, measured first.
+    The replay waits for whoever is away: nothing is killed before all are back, and it ends when all are.
+
+    Exit code 0: nothing is lost, twice or wrong, and all that was killed came back. 1: the table is wrong, or something
+    did not work. 3: the table is right, but what was killed was not back in time.
     """
     console = Console(stderr=as_json)
     view = View(console, is_live=console.is_terminal and not plain)
     require_packages()
-    options = Options(parse_days(months, days), seconds, kills, server_kills, without_spark(spark), spark is Spark.YES)
+    why_no_spark = without_spark(spark)
+    capacity = measure(has_spark=not why_no_spark)
+    wanted = parse_days(months or "1-12", days)
+    fit = fitted(wanted, seconds, capacity.days_per_s, may_shorten=months is None and days is None)
+    options = Options(fit.days, fit.seconds, kills, server_kills, why_no_spark, spark is Spark.YES, str(capacity))
     with view:
         verdict = run_demo(options, view)
     _show(verdict, console, view)
@@ -61,7 +74,7 @@ def demo(
         typer.echo(json.dumps(verdict.as_json()))
     if picture is not None:
         save_picture(picture, view, verdict)
-    raise typer.Exit(0 if verdict.is_good else 1)
+    raise typer.Exit(verdict.exit_code)
 
 
 def parse_days(months: str, days: int | None) -> Days:

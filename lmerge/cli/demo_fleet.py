@@ -36,6 +36,7 @@ class Replica:
         self.name = name
         self.gone = ""
         self.state = "starting"
+        self.has_attached = False  # in this life, by its own account
         self.child: Child | None = None
         self.life = 0
         self.seen: Seen | None = None  # of the present life
@@ -62,10 +63,10 @@ class Replica:
         return end - start, ReplicaTotals(*(b - a for a, b in zip(first, last, strict=True)))
 
     def observe(self, seen: Seen | None, now: float) -> None:
-        """Note what the server says, at monotonic time ``now``."""
+        """Note what the server says, at monotonic time ``now``. It has joined if it and the server say so."""
         if seen is not None and self.state in ("joining", "joined"):
             self.seen = seen
-            self.state = seen.state
+            self.state = seen.state if self.has_attached else "joining"
         self._window.append((now, self.totals))
         while now - self._window[0][0] > WINDOW_S:
             self._window.popleft()
@@ -78,14 +79,16 @@ class Replica:
 
 
 class Fleet:
-    """The replicas, publishing ``days`` at ``speed`` days a second to the server at ``address``; ``spark``: with one
-    in Spark.
+    """The replicas, publishing ``days`` to the server at ``address``, at ``speed`` days a second by the clock in the
+    file ``clock``; ``spark``: with one in Spark.
     """
 
-    def __init__(self, address: str, days: Days, speed: float, folder: Path, *, spark: bool = False) -> None:
+    def __init__(
+        self, address: str, days: Days, speed: float, folder: Path, clock: Path, *, spark: bool = False,
+    ) -> None:
         self._arguments = [
             "--server", address, "--merge", MERGE, "--first", days.first.isoformat(), "--last", days.last.isoformat(),
-            "--speed", repr(speed), "--supervised",
+            "--clock", str(clock), "--supervised",
         ]
         self._folder = folder
         self._speed = speed
@@ -112,7 +115,7 @@ class Fleet:
         """Start a process for ``name``: it loads the table, and waits for the start."""
         replica = self.replicas[name]
         replica.life += 1
-        replica.state = "loading"
+        replica.state, replica.has_attached = "loading", False
         module, own = "replicas.flights", [name]
         if replica.is_spark:
             module, own = "replicas.spark", [SPARK_PLAN, "--replica", name, "--checkpoint", str(self._folder / name)]
@@ -121,18 +124,14 @@ class Fleet:
         )
 
     def begin(self, start: float) -> None:
-        """The replay clock starts at wall time ``start``, for those that wait and for those that come later."""
+        """The replay clock, which is set, starts at wall time ``start``, for those that wait or come later."""
         self._start = start
         for replica in self.replicas.values():
             if replica.state == "loaded":
                 self._let_go(replica)
 
-    def listen(self) -> list[str]:
-        """Take in what the processes say; gives the names of those that have just joined.
-
-        Raises Unavailable if one has gone by itself that the demo depends on.
-        """
-        joined = []
+    def listen(self) -> None:
+        """Take in what the processes say. Raises Unavailable if one has gone by itself that the demo depends on."""
         for replica in self.replicas.values():
             child = replica.child
             if child is None:
@@ -146,19 +145,17 @@ class Fleet:
                 replica.bury("gone")
                 continue
             while not child.messages.empty():
-                if self._hear(replica, child.messages.get()):
-                    joined.append(replica.name)
+                self._hear(replica, child.messages.get())
             if replica.state == "loaded" and self._start is not None:
                 self._let_go(replica)
-        return joined
 
-    def _hear(self, replica: Replica, message: Mapping[str, Any]) -> bool:
-        """Take in a message; whether the replica has joined."""
+    def _hear(self, replica: Replica, message: Mapping[str, Any]) -> None:
+        """Take in a message."""
         event = message["event"]
-        if event in ("loaded", "joined", "done"):
+        if event in ("loaded", "done"):
             replica.state = event
+        replica.has_attached |= event == "joined"
         self.flights = message.get("flights", self.flights)
-        return bool(event == "joined")
 
     def observe(self, inputs: Mapping[str, Seen]) -> None:
         """Take in what the server says of its inputs."""

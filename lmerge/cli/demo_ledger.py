@@ -7,6 +7,7 @@ kept and counted.
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left
 from itertools import pairwise
@@ -45,6 +46,7 @@ class Ledger:
         self._vs, self._ve = array("q"), array("q")
         self._payloads: list[bytes] = []
         self._arrivals: list[float] = []
+        self._stops: list[tuple[float, float]] = []  # when the replay itself stood still
 
     @property
     def elements(self) -> int:
@@ -65,7 +67,7 @@ class Ledger:
         """Apply one output batch that arrived at ``at_s``."""
         if not batch.count:
             return
-        if self._arrivals:
+        if self._arrivals and not self._was_stopped(self._arrivals[-1], at_s):
             self.longest_gap_s = max(self.longest_gap_s, at_s - self._arrivals[-1])
         self._arrivals.append(at_s)
         kinds = batch.kinds
@@ -84,21 +86,41 @@ class Ledger:
             self._ve.append(event.ve)
             self._payloads.append(event.payload)
 
+    def replay_stops(self, at_s: float) -> None:
+        """Nothing is to come for a while: gaps from here on are not the stream's."""
+        self._stops.append((at_s, math.inf))
+
+    def replay_goes_on(self, at_s: float) -> None:
+        """It has begun to come again."""
+        self._stops[-1] = (self._stops[-1][0], at_s)
+
     def idle_s(self, now_s: float) -> float:
-        """Time since the last output batch; 0 before the first and after the last."""
-        return now_s - self._arrivals[-1] if self._arrivals and not self.is_complete else 0.0
+        """Time since the last output batch, or the last stop of the replay; 0 before the first batch, in a stop, and
+        after the last batch.
+        """
+        if not self._arrivals or self.is_complete:
+            return 0.0
+        return max(now_s - max(self._arrivals[-1], self._stops[-1][1] if self._stops else -math.inf), 0.0)
 
     def events(self) -> list[Event]:
         """The merged table: all events, frozen and live."""
         return sorted([*map(Event, self._vs, self._payloads, self._ve), *self.tdb.events()])
 
     def stall(self, since_s: float = float("-inf"), until_s: float = float("inf")) -> Stall:
-        """The gaps between consecutive output batches that touch ``[since_s, until_s]``."""
+        """The gaps between consecutive output batches that touch ``[since_s, until_s]``, but for those in which the
+        replay stood still.
+        """
         arrivals = self._arrivals
         first = max(bisect_left(arrivals, since_s) - 1, 0)
         last = min(bisect_left(arrivals, until_s) + 1, len(arrivals))
-        gaps = [(after - before, before) for before, after in pairwise(arrivals[first:last])]
+        gaps = [
+            (after - before, before) for before, after in pairwise(arrivals[first:last])
+            if not self._was_stopped(before, after)
+        ]
         if not gaps:
             return Stall(0.0, 0.0, 0.0)
         longest, at_s = max(gaps)
         return Stall(longest * 1000, median(gap for gap, _ in gaps) * 1000, at_s)
+
+    def _was_stopped(self, since_s: float, until_s: float) -> bool:
+        return any(stop < until_s and since_s < end for stop, end in self._stops)

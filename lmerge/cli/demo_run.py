@@ -21,10 +21,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from lmerge.cli.demo_clock import Clockmaker
 from lmerge.cli.demo_fleet import MERGE, Fleet
 from lmerge.cli.demo_judge import Judge
 from lmerge.cli.demo_ledger import Ledger
 from lmerge.cli.demo_observe import Observation, observe
+from lmerge.cli.demo_pace import BACK_S_MAX, KILL, REPLICA, START, Conductor, Look, acts_of
 from lmerge.cli.demo_processes import END_S_MAX, READY_S_MAX
 from lmerge.cli.demo_servers import SERVERS, Servers
 from lmerge.cli.demo_verdict import Kill, Output, Verdict
@@ -34,7 +36,7 @@ from lmerge.client.follower import JOINED
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import Unavailable
 from replicas.flights.flight import DAY
-from replicas.flights.replay import first_instant
+from replicas.flights.replay import ReplayClock, first_instant
 from replicas.flights.source import Days
 from replicas.flights.style import STYLES
 
@@ -46,39 +48,54 @@ LOAD_S_MAX = 60.0  # the year takes 3 s on a free core
 SPARK_NEEDED_S_MAX = 600.0  # whoever says that it must be there has a reason to wait
 SPARK_S_MAX = 30.0  # a JVM, a session and a first batch take half of it on two free cores
 KILL_WINDOW_S = 2.0  # the stall "around a kill" is looked for in this time after it
-# At these parts of the way the winner is killed, and its next life starts: on a slow machine it loads for a while.
-KILLS = ((0.20, 0.34), (0.55, 0.68))
-# And one of the two servers.
-SERVER_KILL = (0.40, 0.48)
 VICTIM = SERVERS - 1  # the first is asked how the merge fares
 
 
 class Options(NamedTuple):
     """What to run. ``seconds``: of the replay, if the machine keeps up. ``without_spark``: why there is no replica in
-    Spark; empty if there is one. ``needs_spark``: it is waited for, and the demo fails without.
+    Spark; empty if there is one. ``needs_spark``: it is waited for, and the demo fails without. ``capacity``: what was
+    measured, in words.
     """
 
     days: Days
     seconds: float
-    kills: int = len(KILLS)
+    kills: int = 2
     server_kills: int = 1
     without_spark: str = ""
     needs_spark: bool = False
+    capacity: str = ""
+
+    @property
+    def day_count(self) -> int:
+        """How many days."""
+        return (self.days.last - self.days.first).days + 1
 
     @property
     def speed(self) -> float:
         """Days a second. The last arrivals come a day after the last departures."""
-        return ((self.days.last - self.days.first).days + 2) / self.seconds
+        return (self.day_count + 1) / self.seconds
+
+    @property
+    def way(self) -> int:
+        """From the first instant to where little is left to say, in microseconds of application time."""
+        return self.day_count * DAY + DAY // 2
 
 
 class Race:
     """One replay in progress: the acts of the play, and what the view and the verdict need to know."""
 
-    def __init__(self, options: Options, servers: Servers, fleet: Fleet, ledger: Ledger) -> None:
-        self.options, self.servers, self.fleet, self.ledger = options, servers, fleet, ledger
+    def __init__(self, options: Options, servers: Servers, fleet: Fleet, ledger: Ledger, clock: Clockmaker) -> None:
+        self.options, self.servers, self.fleet, self.ledger, self.clock = options, servers, fleet, ledger, clock
+        # The last mark lies before the last arrivals, so that the stream cannot end there.
+        self.conductor = Conductor(acts_of(options.kills, options.server_kills), options.day_count * DAY / options.way)
         self.kills: list[Kill] = []
         self.server_kills: list[Kill] = []
+        self.subscriber: Subscriber | None = None
         self.joined_servers = 0  # that the subscriber counts on
+        self.is_over = threading.Event()
+        self.stood_s = 0.0  # for so long the replay stood still
+        self._stands_since_s: float | None = None
+        self._has_given_up = False
         self.news: list[tuple[float, str]] = []
         self.began_s = time.monotonic()
         self.observation = Observation()
@@ -98,8 +115,7 @@ class Race:
         point = self.ledger.stable_point
         if point in (INF, NEG_INF):
             return 1.0 if point == INF else 0.0
-        way = ((self.options.days.last - self.options.days.first).days + 1.5) * DAY
-        return min(max((point - self._first) / way, 0.0), 1.0)
+        return min(max((point - self._first) / self.options.way, 0.0), 1.0)
 
     def tell(self, text: str) -> None:
         """A line of news."""
@@ -107,21 +123,22 @@ class Race:
 
     def tick(self) -> None:
         """Look, and act where it is time to."""
-        for name in self.fleet.listen():
-            self._joined(name)
+        self.fleet.listen()
         self.servers.check()
-        self._look_for_server()
         now = time.monotonic()
         if now >= self._next_observation_s:
             self._next_observation_s = now + OBSERVE_S
             self.look()
-        self._act()
+        self._note_returns()
+        self._act(now)
         self._look_after_spark()
         if self.ledger.idle_s(now) > STUCK_S_MAX:
             raise Unavailable(f"no output for {STUCK_S_MAX:.0f} s at {self.progress:.0%} of the way")
 
     def look(self) -> None:
-        """Ask the server."""
+        """Ask the server, and the subscriber."""
+        if self.subscriber is not None:
+            self.joined_servers = sum(source.state == JOINED for source in self.subscriber.sources)
         self.observation = observe(self.servers.first, MERGE)
         self.fleet.observe(self.observation.inputs)
 
@@ -148,28 +165,53 @@ class Race:
             for kill in kills for since in [self.began_s + kill.at_s]
         )
 
-    def _act(self) -> None:
-        done = len(self.kills)
-        if done < self.options.kills and self.progress >= KILLS[done][0] and self.fleet.is_complete:
-            self._kill()
-            return
-        for kill, (_, back_at) in zip(self.kills, KILLS, strict=False):
-            if self.fleet.replicas[kill.replica].state == "killed" and self.progress >= back_at:
-                self.tell(f"{kill.replica} starts again: a new process, with nothing but the raw table")
-                self.fleet.launch(kill.replica)
-        self._act_on_server()
+    def _act(self, now: float) -> None:
+        """Do what the plot demands, and let the clock run as far as it allows."""
+        is_whole = self.fleet.is_complete and self.servers.up == SERVERS == self.joined_servers
+        order = self.conductor.next(Look(now, self.progress, is_whole))
+        if order.deed == KILL:
+            (self._kill if order.victim == REPLICA else self._kill_server)()
+        elif order.deed == START:
+            (self._start_again if order.victim == REPLICA else self._start_server)()
+        self.clock.stop_at(INF if order.until is None else self._first + int(order.until * self.options.way))
+        self.clock.wait_for(self.ledger.stable_point)
+        self._note_standing(now)
+        if self.conductor.has_given_up and not self._has_given_up:
+            self._has_given_up = True
+            self.tell(f"not all are back after {BACK_S_MAX:.0f} s: the replay goes to its end without them")
 
-    def _act_on_server(self) -> None:
-        if not self.server_kills and self.options.server_kills and self.progress >= SERVER_KILL[0]:
-            pid = self.servers.kill(VICTIM)
-            self.server_kills.append(Kill(f"server {VICTIM + 1}", pid, self.elapsed_s, 0.0))
-            self.tell(f"SIGKILL to server {VICTIM + 1} (process {pid}), one of the {SERVERS} that everybody talks to")
-        elif self.server_kills and self.servers.up < SERVERS and self.progress >= SERVER_KILL[1]:
-            self.tell(f"server {VICTIM + 1} starts again, with nothing but its port")
-            self.servers.start(VICTIM)
+    def _note_standing(self, now: float) -> None:
+        """The clock stands, or goes on: the ledger must know, for that is no stall of the stream."""
+        if self.clock.is_standing and self._stands_since_s is None:
+            self._stands_since_s = now
+            self.ledger.replay_stops(now)
+            self.tell("the replay waits until all are back")
+        elif self._stands_since_s is not None and not self.clock.is_standing:
+            self.ledger.replay_goes_on(now)
+            self.stood_s += now - self._stands_since_s
+            self._stands_since_s = None
 
-    def _look_for_server(self) -> None:
-        """Whether the server that was killed counts again for the subscriber."""
+    def _start_again(self) -> None:
+        name = self.kills[-1].replica
+        self.tell(f"{name} starts again: a new process, with nothing but the raw table")
+        self.fleet.launch(name)
+
+    def _kill_server(self) -> None:
+        pid = self.servers.kill(VICTIM)
+        self.joined_servers = SERVERS - 1
+        self.server_kills.append(Kill(f"server {VICTIM + 1}", pid, self.elapsed_s, 0.0))
+        self.tell(f"SIGKILL to server {VICTIM + 1} (process {pid}), one of the {SERVERS} that everybody talks to")
+
+    def _start_server(self) -> None:
+        self.tell(f"server {VICTIM + 1} starts again, with nothing but its port")
+        self.servers.start(VICTIM)
+
+    def _note_returns(self) -> None:
+        """Whether a replica that was killed is in the merge again, and a server counts again for the subscriber."""
+        for i, kill in enumerate(self.kills):
+            if kill.rejoined_s is None and self.fleet.replicas[kill.replica].state == "joined":
+                self.kills[i] = kill._replace(rejoined_s=self.elapsed_s)
+                self.tell(f"{kill.replica} has joined again")
         for i, kill in enumerate(self.server_kills):
             if kill.rejoined_s is None and self.servers.up == SERVERS and self.joined_servers == SERVERS:
                 self.server_kills[i] = kill._replace(rejoined_s=self.elapsed_s)
@@ -195,12 +237,6 @@ class Race:
         self.kills.append(Kill(name, pid, self.elapsed_s, share))
         self.tell(f"SIGKILL to {name} (process {pid}), which was making {share:.0%} of the output")
 
-    def _joined(self, name: str) -> None:
-        for i, kill in enumerate(self.kills):
-            if kill.replica == name and kill.rejoined_s is None:
-                self.kills[i] = kill._replace(rejoined_s=self.elapsed_s)
-                self.tell(f"{name} has joined again")
-
 
 def run_demo(options: Options, view: View) -> Verdict:
     """Run it all. Raises LmergeError if something does not work; what is merely wrong is in the verdict."""
@@ -208,16 +244,20 @@ def run_demo(options: Options, view: View) -> Verdict:
     with _signals_as_exceptions(), tempfile.TemporaryDirectory(prefix="lmerge-demo-") as scratch:
         folder = Path(scratch)
         servers = Servers(folder, closing=f"quorum:{len(STYLES)}")
-        fleet = Fleet(servers.addresses, options.days, options.speed, folder, spark=not options.without_spark)
+        clock = Clockmaker(folder / "clock.json")
+        fleet = Fleet(
+            servers.addresses, options.days, options.speed, folder, clock.path, spark=not options.without_spark
+        )
         ledger = Ledger()
         gc.freeze()  # what is loaded by now stays: looking through it again and again would only pause the reader
         try:
-            race = Race(options, servers, fleet, ledger)
+            race = Race(options, servers, fleet, ledger, clock)
             failures = _subscribe(race)
             _load(race, view)
             _replay(race, view, failures)
             replay_s = race.elapsed_s
             race.look()
+            race.is_over.set()
         finally:
             gc.unfreeze()
             with _deaf():
@@ -234,13 +274,16 @@ def run_demo(options: Options, view: View) -> Verdict:
         options.server_kills,
         {name: replica.totals for name, replica in fleet.replicas.items()},
         seen.algorithm, seen.algorithm_reason, seen.policy, seen.engine, replay_s, time.monotonic() - total_began_s,
-        race.spark_fared(),
+        race.spark_fared(), race.stood_s,
     )
 
 
 def _load(race: Race, view: View) -> None:
     """All replicas load the table, and Spark starts; then the clock starts."""
     spark = race.fleet.spark
+    options = race.options
+    if options.capacity:
+        race.tell(f"{options.capacity}: {options.days.first} to {options.days.last} in {options.seconds:.0f} s")
     race.tell(f"{count_of(race.fleet.essential)} replicas read the raw table"
               + ("; Spark starts for a fourth" if spark else ""))
     if race.spark_words:
@@ -262,7 +305,9 @@ def _load(race: Race, view: View) -> None:
     if race.options.needs_spark and spark is not None and spark.state != "loaded":
         raise Unavailable(spark.gone or f"Spark has not started within {patience_s:.0f} s")
     loading_s = race.elapsed_s
-    race.fleet.begin(time.time() + START_S)
+    start = time.time() + START_S
+    race.clock.start(ReplayClock(start, first_instant(race.options.days), race.options.speed * 86_400))
+    race.fleet.begin(start)
     race.began_s = time.monotonic() + START_S
     if spark is not None and spark.state == "loading":
         race.tell(f"Spark has not started within {SPARK_S_MAX:.0f} s: its replica joins when it can")
@@ -290,15 +335,12 @@ def _subscribe(race: Race) -> list[BaseException]:
         try:
             with Subscriber(race.servers.addresses, MERGE, name="demo") as subscriber:
                 attached.set()
-                next_look_s = 0.0
+                race.subscriber = subscriber
                 for batch in subscriber.batches():
-                    now = time.monotonic()
-                    ledger.take(batch, now)
-                    if now >= next_look_s:
-                        next_look_s = now + OBSERVE_S
-                        race.joined_servers = sum(source.state == JOINED for source in subscriber.sources)
+                    ledger.take(batch, time.monotonic())
                     if ledger.is_complete:
-                        return
+                        break
+                race.is_over.wait()  # until then it can be asked
         except BaseException as error:
             failures.append(error)
 

@@ -11,6 +11,10 @@ from typing import Any, NamedTuple
 from lmerge.cli.demo_judge import Comparison, RawCounts
 from lmerge.cli.demo_ledger import Ledger, Stall
 
+RIGHT = 0
+WRONG = 1  # also the exit code of the command when something did not work
+NOT_IN_TIME = 3  # 2 is a usage error
+
 
 class ReplicaTotals(NamedTuple):
     """What one replica did in all of its incarnations.
@@ -73,7 +77,9 @@ class Output(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Everything that the demo found out. ``spark``: what there is to say of the replica in Spark, if anything."""
+    """Everything that the demo found out. ``spark``: what there is to say of the replica in Spark, if anything.
+    ``stood_s``: for so long the replay stood still until somebody was back.
+    """
 
     days: tuple[str, str]
     raw: RawCounts
@@ -92,29 +98,50 @@ class Verdict(NamedTuple):
     replay_s: float
     total_s: float
     spark: str = ""
+    stood_s: float = 0.0
 
-    def problems(self) -> list[str]:
-        """What is not right; nothing if the verdict is good."""
+    def wrong(self) -> list[str]:
+        """What is wrong with the merged table or the stream that it came in; nothing if both are right."""
         c = self.comparison
         found = [
             (c.lost, "events lost"), (c.duplicates, "events twice"), (c.unexpected, "events that never were"),
             (c.wrong_end, "events with a wrong end"), (self.output.contradictions, "contradictions in the output"),
         ]
-        problems = [f"{count:,} {what}" for count, what in found if count]
-        if not problems and not c.is_equal:
-            problems.append(f"{c.merged:,} events merged, {c.expected:,} expected")
+        wrong = [f"{count:,} {what}" for count, what in found if count]
+        if not wrong and not c.is_equal:
+            wrong.append(f"{c.merged:,} events merged, {c.expected:,} expected")
         if c.expected == 0:
-            problems.append("no flights on those days: nothing was shown")
+            wrong.append("no flights on those days: nothing was shown")
+        return wrong
+
+    def not_in_time(self) -> list[str]:
+        """Which redundancy was not back when the demo ended, and what was therefore not tried."""
+        away = [f"{kill.replica} did not join again" for kill in self.all_kills if kill.rejoined_s is None]
         done, planned = len(self.all_kills), self.kills_planned + self.server_kills_planned
-        if done < planned:
-            problems.append(f"only {done} of {planned} kills took place")
-        problems += [f"{kill.replica} did not join again" for kill in self.all_kills if kill.rejoined_s is None]
-        return problems
+        return [*away, *([f"only {done} of {planned} kills took place"] if done < planned else [])]
+
+    def problems(self) -> list[str]:
+        """What is not as it should be; nothing if the verdict is good."""
+        return [*self.wrong(), *self.not_in_time()]
 
     @property
     def is_good(self) -> bool:
-        """The exit code says the same."""
+        """Nothing is wrong and all came back in time."""
         return not self.problems()
+
+    @property
+    def exit_code(self) -> int:
+        """RIGHT, WRONG or NOT_IN_TIME; a wrong table counts for more."""
+        return WRONG if self.wrong() else NOT_IN_TIME if self.not_in_time() else RIGHT
+
+    @property
+    def words(self) -> str:
+        """The verdict in one line."""
+        if self.wrong():
+            return "WRONG: " + "; ".join(self.problems())
+        if self.not_in_time():
+            return "NOT IN TIME: the table is right, but " + "; ".join(self.not_in_time())
+        return "right: nothing lost, nothing twice"
 
     @property
     def all_kills(self) -> tuple[Kill, ...]:
@@ -141,6 +168,8 @@ class Verdict(NamedTuple):
         return {
             "ok": self.is_good,
             "problems": self.problems(),
+            "wrong": self.wrong(),
+            "not_in_time": self.not_in_time(),
             "first_day": self.days[0],
             "last_day": self.days[1],
             "raw": self.raw._asdict(),
@@ -170,6 +199,7 @@ class Verdict(NamedTuple):
             "engine": self.engine,
             "replay_s": round(self.replay_s, 2),
             "total_s": round(self.total_s, 2),
+            "stood_s": round(self.stood_s, 2),
         }
 
 

@@ -20,7 +20,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from lmerge.cli.demo_verdict import Kill, Verdict
+from lmerge.cli.demo_verdict import RIGHT, WRONG, Kill, Verdict
 from lmerge.core.elements import INF, NEG_INF
 
 STATE_STYLES = {
@@ -192,17 +192,16 @@ def draw_verdict(verdict: Verdict) -> RenderableType:
         (f"{v.contradictions:,}", "contradictions"),
         (f"{v.stall.longest_ms:.0f} ms", f"longest output stall (median gap {v.stall.median_ms:.0f} ms)"),
         *((f"{kill.stall_ms:.0f} ms", _kill_text(kill)) for kill in v.all_kills),
-        (f"{v.elements_in:,}", f"elements in, {v.output.elements:,} out, in {v.replay_s:.0f} s of replay"),
+        (f"{v.elements_in:,}", f"elements in, {v.output.elements:,} out, in {v.replay_s:.0f} s{_stood_text(v)}"),
         *([("", v.spark)] if v.spark else []),
     ):
         facts.add_row(number, text)
-    problems = v.problems()
-    mark = Text("right: nothing lost, nothing twice", style="bold green") if not problems else Text(
-        "WRONG: " + "; ".join(problems), style="bold red")
+    color = {RIGHT: "green", WRONG: "red"}.get(v.exit_code, "yellow")
+    mark = Text(v.words, style=f"bold {color}")
     details = Text("\n").join(Text(text, style="red") for text in v.output.first_contradictions)
     return Panel(
-        Group(facts, Text(), _totals_table(v), Text(), mark, *([details] if problems and details else [])),
-        title="verdict", title_align="left", border_style="green" if not problems else "red", padding=(1, 2),
+        Group(facts, Text(), _totals_table(v), Text(), mark, *([details] if details else [])),
+        title="verdict", title_align="left", border_style=color, padding=(1, 2),
     )
 
 
@@ -215,6 +214,10 @@ def _kill_text(kill: Kill) -> str:
     back = "never came back" if kill.rejoined_s is None else f"back at {kill.rejoined_s:.1f} s"
     made = f", which made {kill.share:.0%} of the output" if kill.share else ""
     return f"around the kill of {kill.replica} at {kill.at_s:.1f} s{made}; {back}"
+
+
+def _stood_text(verdict: Verdict) -> str:
+    return f"; it stood still for {verdict.stood_s:.0f} s until somebody was back" if verdict.stood_s >= 1 else ""
 
 
 def _totals_table(verdict: Verdict) -> Table:
@@ -243,12 +246,11 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         *(f"longest output stall {kill.stall_ms:.0f} ms {_kill_text(kill)}" for kill in v.all_kills),
         *(f"{name}: {t.elements:,} elements in, {t.late:,} late, {v.share(name):.0%} of the output"
           for name, t in v.replicas.items()),
-        f"output: {v.output.elements:,} elements in {v.replay_s:.0f} s",
+        f"output: {v.output.elements:,} elements in {v.replay_s:.0f} s{_stood_text(v)}",
         *([v.spark] if v.spark else []),
         *v.output.first_contradictions,
     ]
-    problems = v.problems()
-    return [*lines, "WRONG: " + "; ".join(problems) if problems else "right: nothing lost, nothing twice"]
+    return [*lines, v.words]
 
 
 def day(t: int) -> str:

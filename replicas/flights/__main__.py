@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import sys
 import threading
 import time
@@ -19,11 +18,11 @@ from lmerge.client import Publisher, describe_merge
 from lmerge.client.security import Security
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import LmergeError, ServerGone, UnknownMerge
-from replicas.flights.flight import Flight, read_flights
-from replicas.flights.replay import ReplayClock, first_instant, replay
+from replicas.flights.replay import FileClock, ReplayClock, first_instant, replay
 from replicas.flights.source import Days
 from replicas.flights.stream import FlightStream
 from replicas.flights.style import STYLES, Style
+from replicas.flights.timetable import Timetable
 from replicas.process import leave, options_parser, security_of, stop_on_signals, tell, told_to_start
 
 
@@ -40,29 +39,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace, stop: threading.Event) -> int:
     days = Days(options.first, options.last)
-    gc.disable()  # loading makes 300,000 objects and no garbage
-    flights = read_flights(days)
-    gc.freeze()
-    gc.enable()
+    timetable = Timetable(days)
     start = time.time() if options.start is None else options.start
     if options.supervised:
-        tell(event="loaded", flights=len(flights))
+        tell(event="loaded", flights=timetable.count)
         told = told_to_start(stop)
         if told is None:
             return 1
         start = told
-    clock = ReplayClock(start, first_instant(days), options.speed * 86_400)
-    is_complete = _publish(options, flights, STYLES[options.style], clock, stop)
+    clock = FileClock(options.clock) if options.clock is not None else ReplayClock(
+        start, first_instant(days), options.speed * 86_400
+    )
+    is_complete = _publish(options, timetable, STYLES[options.style], clock, stop)
     return 0 if is_complete or options.supervised else 1
 
 
 def _publish(
-    options: argparse.Namespace, flights: Sequence[Flight], style: Style, clock: ReplayClock, stop: threading.Event,
+    options: argparse.Namespace, timetable: Timetable, style: Style, clock: ReplayClock | FileClock,
+    stop: threading.Event,
 ) -> bool:
     security = Security.from_environment(**security_of(options))
     merged_to = _stable_point(options.server, options.merge, security)
     join_at = None if merged_to == NEG_INF else merged_to
-    stream = FlightStream(flights, style)
+    stream = FlightStream(timetable, style)
     with Publisher(
         options.server, options.merge, options.replica, properties=style.properties, join_at=join_at,
         security=security,

@@ -18,7 +18,7 @@ Called by `stream`. The rules, each checked against DuckDB in the tests:
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -67,8 +67,7 @@ def to_flight(row: Row, zone: str, clock: Clock) -> Flight:
     """``row`` as a flight to an airport in time zone ``zone``."""
     identity = f"{row.year}-{row.month:02}-{row.day:02} {row.carrier} {row.flight} {row.origin} {row.dest}"
     payload = identity.encode("ascii")
-    midnight = (datetime(row.year, row.month, row.day) - EPOCH) // timedelta(microseconds=1)
-    vs = clock.to_utc(midnight + clock_reading(row.sched_dep_time), NEW_YORK)
+    vs = clock.to_utc(midnight(date(row.year, row.month, row.day)) + clock_reading(row.sched_dep_time), NEW_YORK)
     planned = clock.next_reading(vs, row.sched_arr_time, zone)
     if row.dep_delay is None:
         return Flight(vs, payload, planned, None, vs)
@@ -77,6 +76,11 @@ def to_flight(row: Row, zone: str, clock: Clock) -> Flight:
         return Flight(vs, payload, planned, departed, INF)
     ve = planned + row.arr_delay * MINUTE
     return Flight(vs, payload, planned, departed, max(ve, vs + MINUTE), is_clamped=ve <= vs)
+
+
+def midnight(day: date) -> int:
+    """The wall clock's reading at the beginning of ``day``, in microseconds since 1970."""
+    return (day - EPOCH.date()).days * DAY
 
 
 def clock_reading(hhmm: int) -> int:

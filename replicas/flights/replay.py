@@ -1,65 +1,125 @@
 """Replay: a stream of flights told at the pace of a clock that all replicas share.
 
 Called by `__main__`. Application time runs ``speed`` times as fast as wall time, from a start instant that every
-replica gets. So replicas keep step without talking to each other, one that was away finds its place from the
-clock alone, and one that the machine slows down simply has more to say when its turn comes.
+replica gets, or as a file says that whoever conducts the replay writes again and again (`FileClock`). So replicas keep
+step without talking to each other, one that was away finds its place from the clock alone, and one that the machine
+slows down simply has more to say when its turn comes.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
+from pathlib import Path
 from typing import NamedTuple
 
 from lmerge.core.batch import Batch, BatchBuilder
-from replicas.flights.flight import EPOCH, NEW_YORK, SECOND, Clock
+from lmerge.core.elements import INF
+from lmerge.errors import UsageError
+from replicas.flights.flight import NEW_YORK, SECOND, Clock, midnight
 from replicas.flights.source import Days
 from replicas.flights.stream import Step
 from replicas.flights.style import LEAD_MAX
 
 TICK_S = 0.02  # steps nearer together than this go out as one batch: 50 messages a second cost nothing
+LOOK_S = 0.1  # a clock in a file may have changed: a look costs some ten microseconds
 BATCH_ELEMENTS_MAX = 8_192  # a replica that has fallen behind sends batches of about 1 MB, well below the wire's limit
 
 
 class ReplayClock(NamedTuple):
-    """Application time ``first`` is at wall time ``start`` (epoch seconds) and runs ``speed`` times as fast."""
+    """Application time ``first`` is at wall time ``start`` (epoch seconds) and runs ``speed`` times as fast, but stands
+    still at ``until``.
+    """
 
     start: float
     first: int
     speed: float
+    until: int = INF
 
     def now(self) -> int:
         """Application time, in microseconds."""
-        return self.first + int((time.time() - self.start) * self.speed * SECOND)
+        return min(self.first + int((time.time() - self.start) * self.speed * SECOND), self.until)
 
     def seconds_until(self, instant: int) -> float:
-        """Wall seconds until application time ``instant``; negative if it has passed."""
+        """Wall seconds until application time ``instant``; negative if it has passed, infinite if it does not come."""
+        if instant > self.until:
+            return math.inf
         return self.start + (instant - self.first) / SECOND / self.speed - time.time()
+
+
+class FileClock:
+    """The clock in a file, as it is now."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises UsageError if there is none."""
+        self._path = path
+        self._clock = self._read()
+        self._read_at_s = time.monotonic()
+
+    def now(self) -> int:
+        """As `ReplayClock`."""
+        return self._current().now()
+
+    def seconds_until(self, instant: int) -> float:
+        """As `ReplayClock`."""
+        return self._current().seconds_until(instant)
+
+    def _current(self) -> ReplayClock:
+        now_s = time.monotonic()
+        if now_s - self._read_at_s >= LOOK_S:
+            self._clock, self._read_at_s = self._read(), now_s
+        return self._clock
+
+    def _read(self) -> ReplayClock:
+        clock = read_clock(self._path)
+        if clock is None:
+            raise UsageError(f"there is no replay clock in {self._path}")
+        return clock
+
+
+def read_clock(path: Path) -> ReplayClock | None:
+    """The clock in the file; None: it is not set yet."""
+    try:
+        return ReplayClock(**json.loads(path.read_text()))
+    except FileNotFoundError:
+        return None
+
+
+def write_clock(path: Path, clock: ReplayClock) -> None:
+    """Set the clock, at once for all who look."""
+    unseen = path.with_name(f".{path.name}")
+    unseen.write_text(json.dumps(clock._asdict()))
+    os.replace(unseen, path)
 
 
 def first_instant(days: Days) -> int:
     """The application time at which the replay of ``days`` starts: before anything is announced."""
-    midnight = datetime(days.first.year, days.first.month, days.first.day) - EPOCH
-    return Clock().to_utc(midnight // timedelta(microseconds=1), NEW_YORK) - LEAD_MAX
+    return Clock().to_utc(midnight(days.first), NEW_YORK) - LEAD_MAX
 
 
-def replay(steps: Iterable[Step], clock: ReplayClock, publish: Callable[[Batch], None], stop: threading.Event) -> bool:
+def replay(
+    steps: Iterable[Step], clock: ReplayClock | FileClock, publish: Callable[[Batch], None], stop: threading.Event
+) -> bool:
     """Publish each step once its time has come, as few batches as the tick allows. False if ``stop`` ended it early."""
     for batch in _paced(iter(steps), clock, stop):
         publish(batch)
     return not stop.is_set()
 
 
-def _paced(steps: Iterator[Step], clock: ReplayClock, stop: threading.Event) -> Iterator[Batch]:
+def _paced(steps: Iterator[Step], clock: ReplayClock | FileClock, stop: threading.Event) -> Iterator[Batch]:
     builder = BatchBuilder()
     for step in steps:
         wait_s = clock.seconds_until(step.until)
         if len(builder) and (wait_s > 0 or len(builder) >= BATCH_ELEMENTS_MAX):
             yield builder.build()
             builder = BatchBuilder()
-        if stop.wait(max(wait_s, TICK_S)) if wait_s > 0 else stop.is_set():
+        while wait_s > 0 and not stop.wait(min(max(wait_s, TICK_S), LOOK_S)):
+            wait_s = clock.seconds_until(step.until)
+        if stop.is_set():
             return
         builder.extend(step.batch)
     yield builder.build()

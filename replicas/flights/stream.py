@@ -2,7 +2,7 @@
 
 Called by `replay` and by the tests. Time advances by one hour of application time a step: a batch holds what
 becomes known in that hour in order of time, and ends with the stable point that is then exact. Streams are made
-as they are read: memory is that of the flights known but not final.
+as they are read.
 
 Law of a join (V.B): a replica that joins at ``join_at`` is correct for every event with ``Ve >= join_at``. It
 inserts those that are known by then with their end as known by then, and goes on from there.
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 from lmerge.core.batch import Batch, BatchBuilder
 from lmerge.core.elements import INF, INSERT, NEG_INF
 from replicas.flights.flight import HOUR, Flight
 from replicas.flights.style import LEAD_MAX, Move, Style, final_at
+from replicas.flights.timetable import Timetable
 
 
 class Step(NamedTuple):
@@ -29,23 +30,26 @@ class Step(NamedTuple):
 
 
 class FlightStream:
-    """``flights`` (in order of vs and payload) as ``style`` tells them. Read it once, by `steps`."""
+    """``flights`` as ``style`` tells them: a timetable, or all of them in order of vs and payload. Read it once, by
+    `steps`.
+    """
 
-    def __init__(self, flights: Sequence[Flight], style: Style) -> None:
-        self._flights = flights
+    def __init__(self, flights: Timetable | Sequence[Flight], style: Style) -> None:
+        self._parts = flights.since if isinstance(flights, Timetable) else lambda _since=None: iter([flights])
         self._style = style
-        # When each flight and all before it are final: known to the conservative style in hindsight only.
-        self._settled = list(accumulate((final_at(flight) for flight in flights), max))
         self._due: dict[int, list[tuple[Flight, Move]]] = defaultdict(list)
         self._scheduled = 0  # flights whose moves are in _due or past
         self._waiting = 0  # the first flight that is not settled
         self._stable_point = NEG_INF
-        self._now = (flights[0].vs - LEAD_MAX) // HOUR * HOUR if flights else 0
+        self._read_from(None)
+        self._now = (self._flights[0].vs - LEAD_MAX) // HOUR * HOUR if self._flights else 0
 
     def join(self, now: int, join_at: int) -> Batch:
         """Skip what is known before ``now`` (rounded down to an hour) but for the events with ``Ve >= join_at``."""
         builder = BatchBuilder()
         self._now = max(self._now, now // HOUR * HOUR)
+        self._read_from(min(self._now, join_at))
+        self._read_until(self._now)
         for flight, settled in zip(self._flights, self._settled, strict=True):
             if flight.vs - LEAD_MAX >= self._now:
                 break
@@ -66,7 +70,7 @@ class FlightStream:
 
     def steps(self) -> Iterator[Step]:
         """Hour by hour what becomes known; the last step says ``stable(INF)``."""
-        while self._due or self._scheduled < len(self._flights):
+        while self._due or self._scheduled < len(self._flights) or not self._is_whole:
             self._schedule(self._now + HOUR)
             builder = BatchBuilder()
             moves = self._due.pop(self._now // HOUR, [])
@@ -81,8 +85,33 @@ class FlightStream:
             yield Step(self._now, builder.build())
         yield Step(self._now, _closing())
 
+    def _read_from(self, since: int | None) -> None:
+        """Begin with the flights that matter at ``since``; the first of them are there."""
+        self._rest = self._parts(since)
+        self._flights: list[Flight] = []
+        # When each flight and all before it are final: known to the conservative style in hindsight only.
+        self._settled: list[int] = []
+        self._is_whole = False
+        while not self._flights and not self._is_whole:
+            self._read_part()
+
+    def _read_until(self, until: int) -> None:
+        """Have all flights that can be told before ``until``."""
+        while not self._is_whole and (not self._flights or self._flights[-1].vs - LEAD_MAX < until):
+            self._read_part()
+
+    def _read_part(self) -> None:
+        part = next(self._rest, None)
+        if part is None:
+            self._is_whole = True
+            return
+        latest = self._settled[-1] if self._settled else NEG_INF
+        self._settled += islice(accumulate(map(final_at, part), max, initial=latest), 1, None)
+        self._flights += part
+
     def _schedule(self, until: int) -> None:
         """Enter the moves of all flights that can be told before ``until``."""
+        self._read_until(until)
         flights, settled = self._flights, self._settled
         i = self._scheduled
         while i < len(flights) and flights[i].vs - LEAD_MAX < until:
@@ -99,7 +128,7 @@ class FlightStream:
             while i < len(self._settled) and self._settled[i] < self._now:
                 i += 1
             self._waiting = i
-            if i < len(self._flights):
+            if i < len(self._flights):  # those not yet read depart later than LEAD_MAX from now
                 point = min(point, self._flights[i].vs)
         if point > self._stable_point:
             self._stable_point = point

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 from lmerge.errors import LmergeError, Unavailable, UsageError
 from lmerge.spark.watermark import batch_watermark_us
-from replicas.flights.replay import ReplayClock, first_instant
+from replicas.flights.replay import ReplayClock, first_instant, write_clock
 from replicas.flights.source import Days, data_folder
 from replicas.process import leave, options_parser, security_of, stop_on_signals, tell, told_to_start
 from replicas.spark.news import final_watermark, read_log, write_log
@@ -97,11 +97,11 @@ def _replay(
     options: argparse.Namespace, spark: Any, folder: Path, log: Path, days: Days, stop: threading.Event,
     progress: Progress,
 ) -> int:
-    clock = folder / "clock.json"
+    clock = options.clock or folder / "clock.json"
     stream = news(spark, log, clock)
     plan = PLANS[options.plan]
     writer = publish(plan, stream, options.server, options.merge, options.replica, **security_of(options))
-    if not options.supervised:
+    if not options.supervised and options.clock is None:
         _set_clock(clock, options, days)
     query = writer.option("checkpointLocation", str(folder / "query")).queryName(options.replica).start()
     if options.supervised:
@@ -111,7 +111,8 @@ def _replay(
         start = told_to_start(stop)
         if start is None:
             return FAILED
-        _set_clock(clock, argparse.Namespace(start=start, speed=options.speed), days)
+        if options.clock is None:
+            _set_clock(clock, argparse.Namespace(start=start, speed=options.speed), days)
         tell(event="joined")
     is_done = follow(query, stop, final_watermark(read_log(log)), progress)
     stop_query(query)
@@ -205,8 +206,6 @@ def _log(folder: Path, days: Days) -> Path:
 
 def _set_clock(path: Path, options: argparse.Namespace, days: Days) -> None:
     """A clock that runs already goes on, unless another start is told: a replica that was away catches up."""
-    from replicas.spark.source import write_clock
-
     if options.start is not None or not path.exists():
         start = time.time() if options.start is None else options.start
         write_clock(path, ReplayClock(start, first_instant(days), options.speed * 86_400))

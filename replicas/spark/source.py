@@ -10,8 +10,6 @@ before the replay is all that there is.
 
 from __future__ import annotations
 
-import json
-import os
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from replicas.flights.replay import ReplayClock
+from replicas.flights.replay import read_clock
 from replicas.spark.news import read_log
 
 if TYPE_CHECKING:
@@ -95,18 +93,3 @@ class _Times:
 
     def __getitem__(self, row: int) -> int:
         return int(self._column[row].value)
-
-
-def read_clock(path: Path) -> ReplayClock | None:
-    """The clock in the file; None: it is not set yet."""
-    try:
-        return ReplayClock(**json.loads(path.read_text()))
-    except FileNotFoundError:
-        return None
-
-
-def write_clock(path: Path, clock: ReplayClock) -> None:
-    """Set the clock, at once for all who look."""
-    unseen = path.with_name(f".{path.name}")
-    unseen.write_text(json.dumps(clock._asdict()))
-    os.replace(unseen, path)
