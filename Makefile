@@ -3,7 +3,8 @@
 #   make test   checks everything
 # PYTHON=python3.12 chooses the interpreter of the virtual environment. With cargo and Rust >= 1.88 the native core is
 # built, and `make test` demands that it passes; `make test HAS_RUST=` does not. Without, lmerge runs on Python. In CI
-# (CI or LMERGE_REQUIRE_NATIVE set) it must be built.
+# (CI or LMERGE_REQUIRE_NATIVE set) it must be built. `make test TESTS=tests/core SPARK_TESTS=tests/spark/test_docs.py`
+# checks a part. `make demo-bare` and `make test-bare` do the same as where there is neither Rust nor Java.
 
 SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
@@ -11,6 +12,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEFECT_JOBS ?= 2
+TESTS ?= tests
+SPARK_TESTS ?= tests/spark
 
 HAS_RUST := $(shell command -v cargo >/dev/null && rustc --version 2>/dev/null | \
 	awk '{ split($$2, v, "."); if (v[1] > 1 || v[2] >= 88) print "yes" }')
@@ -20,11 +23,17 @@ NATIVE_SOURCES := setup.py $(shell find native -name target -prune -o \( -name '
 # pip, setup.py and clippy name the same interpreter in the same way: otherwise each compiles pyo3 again.
 export PYO3_PYTHON := $(abspath $(BIN)/python)
 
-.PHONY: demo test spark-test test-long lint types wire defects bench soak native native-check missing clean help
+# Run a command; what it prints is shown if it fails. pip warns of much that is no concern of a user of this file.
+quietly = log=$$(mktemp) && { $(1) >"$$log" 2>&1 || { status=$$?; cat "$$log" >&2; rm -f "$$log"; (exit $$status); } && \
+	rm -f "$$log"; }
+pip_install = $(call quietly,$(BIN)/python -m pip install $(1))
+
+.PHONY: demo test demo-bare test-bare spark-test test-long lint types wire defects bench soak native native-check missing clean help
 
 help:
 	@echo "make demo       replicas of a year of flights, one in Spark, the winner killed: a verdict"; \
 	echo "make test       lint, types, architecture, generated code, the native core, tests, tests with Spark"; \
+	echo "make demo-bare  the demo, as where there is only Python, git and a C toolchain; make test-bare: the tests"; \
 	echo "make test-long  the long tests: many seeds (LMERGE_SEEDS=1000), kills, seeded defects"; \
 	echo "make bench      every benchmark; tables in bench/results"; \
 	echo "make soak       an hour under load, with kills: is memory flat, is anything lost"; \
@@ -36,24 +45,24 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "lmerge needs Python 3.10 or newer; none was found. Say PYTHON=/path/to/python3"; exit 1; }
 	@echo "==> virtual environment in $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@$(call pip_install,--upgrade pip)
 
 $(VENV)/.demo: pyproject.toml $(NATIVE_SOURCES) | $(BIN)/python
 	@echo "==> installing lmerge and what the demo needs"
-	@$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	@$(call pip_install,--editable '.[demo]')
 	@touch $@
 
 # Spark and a Java are large, so the demo does without where they cannot be had, or by SPARK=no.
 finds_java = $(BIN)/python -c 'from lmerge.spark.java import use_java; use_java()' 2>/dev/null
 $(VENV)/.spark: pyproject.toml | $(VENV)/.demo
 	@echo "==> installing what the demo's replica in Spark needs (without: make demo SPARK=no)"
-	@$(BIN)/python -m pip install --quiet 'lmerge[spark]' && \
-		{ $(finds_java) || $(BIN)/python -m pip install --quiet 'lmerge[java]'; } && $(finds_java) && touch $@ || \
+	@$(call pip_install,'lmerge[spark]') && { $(finds_java) || $(call pip_install,'lmerge[java]'); } && \
+		$(finds_java) && touch $@ || \
 		echo "    it cannot be installed; the demo goes on without"
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "==> installing lmerge and what the tests need"
-	@$(REQUIRE_NATIVE) $(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@export $(REQUIRE_NATIVE); $(call pip_install,--editable '.[dev]')
 	@touch $@ $(VENV)/.native $(VENV)/.demo
 
 $(VENV)/.native: $(NATIVE_SOURCES) $(VENV)/.dev
@@ -68,22 +77,34 @@ endif
 
 native: $(VENV)/.dev
 	@echo "==> native core"
-	@$(REQUIRE_NATIVE) $(BIN)/python setup.py --quiet build_ext --inplace
+	@export $(REQUIRE_NATIVE); $(call quietly,$(BIN)/python setup.py --quiet build_ext --inplace)
 	@touch $(VENV)/.native $(VENV)/.demo
 
 demo: $(VENV)/.demo $(if $(filter no,$(SPARK)),,$(VENV)/.spark)
 	@$(BIN)/lmerge demo $(if $(SPARK),--spark $(SPARK)) $(ARGS)
 
+# Both parts run, and both verdicts are printed, whatever became of the first; pytest's 2 is Ctrl-C.
 test: $(VENV)/.native lint types wire-check native-check
 	@echo "==> tests"
-	$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" --ignore tests/spark $(ARGS)
-	@$(MAKE) --no-print-directory spark-test
+	@$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" --ignore tests/spark $(TESTS) $(ARGS); \
+	first=$$?; test $$first -ne 2 || exit 2; \
+	$(MAKE) --no-print-directory spark-test; second=$$?; \
+	word() { test $$1 -eq 0 && echo passed || echo FAILED; }; \
+	echo "==> tests: $$(word $$first); tests with Spark: $$(word $$second)"; \
+	test $$first -eq 0 -a $$second -eq 0
+
+# In a copy of this folder, with nothing on the PATH but what README asks for: see scripts/bare.sh.
+demo-bare:
+	@scripts/bare.sh make --no-print-directory demo SPARK='$(SPARK)' ARGS='$(ARGS)'
+
+test-bare:
+	@scripts/bare.sh make --no-print-directory test TESTS='$(TESTS)' SPARK_TESTS='$(SPARK_TESTS)' ARGS='$(ARGS)'
 
 # A session each for two processes, as starting and waiting is most of it. Where there is no Java, one comes as a package.
 spark-test: $(VENV)/.native
 	@echo "==> tests with Spark"
-	@$(finds_java) || $(BIN)/python -m pip install --quiet 'lmerge[java]'
-	$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist loadfile tests/spark -m "not long" $(ARGS)
+	@$(finds_java) || $(call pip_install,'lmerge[java]')
+	@$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist loadfile $(SPARK_TESTS) -m "not long" $(ARGS)
 
 test-long: $(VENV)/.native
 	$(REQUIRE_NATIVE) LMERGE_SEEDS=$${LMERGE_SEEDS:-1000} $(BIN)/python -m pytest -n 2 --dist worksteal -m long --timeout 3000 $(ARGS)

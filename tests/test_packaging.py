@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from lmerge.core.engines import native_problem
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -25,30 +27,49 @@ def test_the_arrows_between_packages_hold() -> None:
     assert result.returncode == 0, result.stdout
 
 
-def loaded_by(module: str) -> set[str]:
-    """Top-level packages outside the standard library that are loaded with ``module`` and all modules below it."""
-    return set(printed(
+# Where there is no Rust; so that every machine tests it.
+NO_NATIVE = "import sys; sys.modules['lmerge._native'] = None\n"
+
+
+def loaded_by(module: str, *, without_native: bool = False) -> tuple[set[str], set[str]]:
+    """Top-level packages outside the standard library that are loaded with ``module`` and all modules below it, and the
+    modules that cannot be loaded because there is no native core.
+    """
+    loaded, _, missing = printed(
+        (NO_NATIVE if without_native else "") +
         "import importlib, pkgutil, sys\n"
-        "before = set(sys.modules)\n"
+        "before, missing = set(sys.modules), set()\n"
         f"package = importlib.import_module({module!r})\n"
         f"for found in pkgutil.walk_packages(getattr(package, '__path__', []), {module + '.'!r}):\n"
         "    try:\n"
         "        importlib.import_module(found.name)\n"
-        "    except ModuleNotFoundError as problem:\n"
-        "        if problem.name != 'lmerge._native':  # where there is no Rust, what binds it cannot be loaded\n"
+        "    except ImportError as problem:\n"  # `from lmerge import _native` names lmerge, and the rest in words
+        "        if '_native' not in str(problem):\n"
         "            raise\n"
+        "        missing.add(found.name)\n"
         "loaded = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
-        "print(*sorted(loaded - sys.stdlib_module_names))"
-    ).split())
+        "print(*sorted(loaded - sys.stdlib_module_names), '|', *sorted(missing))"
+    ).partition("|")
+    return set(loaded.split()), set(missing.split())
 
 
-def test_the_core_loads_nothing_but_itself_and_sortedcontainers() -> None:
-    assert loaded_by("lmerge.core") == {"lmerge", "sortedcontainers"}
+@pytest.mark.parametrize("without_native", [False, True], ids=["as-it-is", "without-native"])
+def test_the_core_loads_nothing_but_itself_and_sortedcontainers(without_native: bool) -> None:
+    loaded, missing = loaded_by("lmerge.core", without_native=without_native)
+    assert loaded == {"lmerge", "sortedcontainers"}
+    assert all(name.startswith("lmerge.core.native") for name in missing)
+    assert bool(missing) == (without_native or native_problem() is not None)
+
+
+@pytest.mark.parametrize("package", ["lmerge.client", "lmerge.service", "lmerge.wire", "lmerge.testing", "lmerge.cli"])
+def test_without_the_native_core_only_what_binds_it_is_missing(package: str) -> None:
+    _, missing = loaded_by(package, without_native=True)
+    assert all(name.rpartition(".")[2].startswith("native") for name in missing)
 
 
 def test_what_a_package_loads_is_seen() -> None:
-    assert {"grpc", "google", "lmerge"} <= loaded_by("lmerge.client")
-    assert "rich" in loaded_by("lmerge.cli.top")
+    assert {"grpc", "google", "lmerge"} <= loaded_by("lmerge.client")[0]
+    assert "rich" in loaded_by("lmerge.cli.top")[0]
 
 
 @pytest.mark.parametrize("module", ["lmerge", "lmerge.cli.main", "lmerge.cli.replay", "lmerge.cli.tdb"])
