@@ -137,6 +137,9 @@ class Tdb:
         """Bytes allocated; bytes of the payloads in them."""
     def __len__(self) -> int:
         """Number of live events."""
+    @property
+    def at_most(self) -> int:
+        """No fewer than there are live events, in O(1): ``len`` indexes all that waits, this counts it whole."""
     def apply(self, columns: Columns) -> Violation | None:
         """Notice a batch; elements before an offender have been noticed. It may be kept as it is, and indexed later."""
     def apply_row(self, kind: int, vs: int, ve: int, vold: int, payload: bytes) -> Violation | None: ...

@@ -59,6 +59,11 @@ class LiveEvents:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def at_most(self) -> int:
+        """No fewer than there are live events, in O(1)."""
+        return self._count
+
     def say(self, row: Row, index: int = 0) -> None:
         """Notice one element. Raises InputViolation, changing nothing, if no stream may say it here."""
         kind, vs, ve, _, payload = row

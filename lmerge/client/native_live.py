@@ -37,6 +37,11 @@ class NativeLiveEvents:
         """The merge's stable point, as last heard."""
         return self._tdb.trimmed
 
+    @property
+    def at_most(self) -> int:
+        """No fewer than there are live events, in O(1): batches that wait unindexed are counted whole."""
+        return self._tdb.at_most
+
     def say(self, row: Row, index: int = 0) -> None:
         """Notice one element. Raises InputViolation, changing nothing, if no stream may say it here."""
         broken = self._tdb.apply_row(*row)

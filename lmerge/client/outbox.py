@@ -253,6 +253,11 @@ class Outbox:
         return self.waiting_bytes >= self.bytes_max
 
     @property
+    def has_room(self) -> bool:
+        """Whether one that waits because it is full may go on. Not at once: each wait costs a change of threads."""
+        return self.waiting_bytes <= self.bytes_max // 2
+
+    @property
     def has_rows(self) -> bool:
         return bool(self._rows)
 
@@ -361,9 +366,10 @@ class Outbox:
         away = [lane for lane in self.lanes if not lane.is_up and lane.counts]
         present = min((lane.needs for lane in self.lanes if lane.is_up), default=NEG_INF)
         self.live.trim(min([present, *(lane.needs for lane in away)]))
+        # ``len`` puts every batch that waits into the index, event by event: never where all servers are there.
         if not any(lane.needs < present for lane in away):
-            self._count_at = len(self.live) + self.behind_events_max
-        elif len(self.live) > self._count_at:
+            self._count_at = self.live.at_most + self.behind_events_max
+        elif self.live.at_most > self._count_at:
             wanted = min(present, self.live.stable)
             needed = sum(map(wanted.__le__, self.live.prelude().ve))
             room = needed + self.behind_events_max - len(self.live)

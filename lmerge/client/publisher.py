@@ -249,7 +249,7 @@ class AsyncPublisher:
             raise UsageError(f"{self._who()} infers its schema: the first that it says must be a row")
         self.start()
         if self.outbox.is_full:
-            await self._until(lambda: not self.outbox.is_full)
+            await self._until(lambda: self.outbox.has_room)
 
     def nudge(self) -> None:
         """There may be something to send."""

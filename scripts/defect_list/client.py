@@ -27,4 +27,11 @@ DEFECTS = (
         "            (vs, vs, ve, payload)\n",
         LIVE_TESTS + "test_the_prelude_keeps_the_order_of_insertion[python]",
     ),
+    Defect(
+        "each ack indexes what waits",
+        "lmerge/client/outbox.py",
+        "            self._count_at = self.live.at_most + self.behind_events_max",
+        "            self._count_at = len(self.live) + self.behind_events_max",
+        "tests/client/test_outbox.py::test_an_ack_looks_at_no_event_that_waits[here]",
+    ),
 )

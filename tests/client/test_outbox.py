@@ -9,6 +9,7 @@ import pytest
 from lmerge.client.outbox import ROW_BYTES, Lane, Outbox, Skip, Taken
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, INSERT, NEG_INF, Element, Insert, Stable
+from lmerge.core.engines import native_problem
 from lmerge.errors import UsageError
 
 KILO = b"x" * (1000 - ROW_BYTES)
@@ -227,6 +228,32 @@ def test_what_the_others_need_does_not_count_against_a_server_that_is_away(engin
         here.heard(4)
     assert len(outbox.live) == 490
     assert away.join_at() == 3
+
+
+@pytest.mark.parametrize("other", ["none", "here", "away"])
+def test_an_ack_looks_at_no_event_that_waits(other: str) -> None:
+    """Batches wait whole for the stable point that ends them; an ack that indexed them would cost as much as the merge.
+
+    What waits is counted with its stables, what is indexed without: so ``at_most`` shows which of the two was done.
+    """
+    if native_problem():
+        pytest.skip(native_problem())
+    outbox = Outbox("a")
+    lanes = [outbox.lane(), *([] if other == "none" else [outbox.lane()])]
+    for lane in lanes:
+        connect(lane)
+    if other == "away":
+        lanes[1].down()
+    rows, batches = 64, 50
+    for number in range(batches):
+        start = number * rows
+        inserts = [Insert(b"p%d" % at, at, at + 1_000_000) for at in range(start, start + rows)]
+        outbox.put_batch(Batch.of([*inserts, Stable(start)]))
+        for lane in lanes:
+            lane.take()
+        lanes[0].heard(start)
+    assert outbox.live.at_most == batches * (rows + 1)
+    assert len(outbox.live) == batches * rows
 
 
 def test_while_a_server_takes_its_time_to_accept_nothing_is_forgotten_that_it_was_promised(engine: str) -> None:

@@ -102,6 +102,11 @@ impl Tdb {
         self.count
     }
 
+    /// No fewer than there are live events: what waits is counted whole, without a look at it.
+    pub fn at_most(&self) -> usize {
+        self.count + self.waiting_elements
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -40,6 +40,11 @@ impl Tdb {
         self.0.len()
     }
 
+    #[getter]
+    fn at_most(&self) -> usize {
+        self.0.at_most()
+    }
+
     fn apply(&mut self, py: Python<'_>, columns: &Columns) -> PyResult<Option<Violation>> {
         let (tdb, batch) = (&mut self.0, Box::new(columns.kept()));
         let said = guarded(py, move || tdb.hear(batch))?;
