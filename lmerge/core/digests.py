@@ -15,6 +15,7 @@ one merge only.
 from __future__ import annotations
 
 from hashlib import blake2b
+from struct import Struct
 from typing import Final, NamedTuple, Protocol
 
 from lmerge.core import engines
@@ -26,6 +27,7 @@ INF_INTERVAL: Final = INF
 # Above every interval: what an input has completed that has said stable(+inf).
 ALL: Final = INF + 1
 _MODULUS: Final = 2**128
+_TIMES: Final = Struct("<qq")  # Vs and Ve as they are hashed
 
 
 class Digest(NamedTuple):
@@ -128,36 +130,52 @@ class PythonDigests:
         return max(len(self._ends), len(self._starts or ()))
 
     def add(self, batch: AnyBatch, stop: int) -> Heard:
-        low, high = INF, NEG_INF
-        offender = None
+        # The costliest loop of a merge in Python beside the merge itself (bench/divergence.py). Neighbours mostly fall
+        # into one interval, from ``start`` to before ``end``: it is kept at hand, and put back when another is met.
+        low, high, offender = INF, NEG_INF, None
+        stable_point, interval, counts = self.stable_point, self._interval, not self.overflowed
+        is_plain, pack, from_bytes = self._starts is None, _TIMES.pack, int.from_bytes
+        start, end, index, events, total = 0, 0, 0, 0, 0
         for at, (kind, vs, ve, vold, payload) in enumerate(batch.rows()):
             if at >= stop:
                 break
             if kind not in (INSERT, ADJUST):
-                if vs < self.stable_point:
+                if vs < stable_point:
                     offender = at
                     break
-                self.stable_point = vs
+                stable_point = vs
                 continue
-            if ve < vs or (vs if kind == INSERT else min(ve, vold)) < self.stable_point:
+            if ve < vs or (vs if kind == INSERT else min(ve, vold)) < stable_point:
                 offender = at
                 break
-            if self.overflowed:
+            if not counts:
                 continue
-            times = [ve] if kind == INSERT else [ve, vold]
-            if self._starts is not None:
-                times.append(vs)
-            for t in times:
-                if t < INF:
-                    low, high = min(low, t), max(high, t)
-            self._count(kind, vs, ve, vold, payload)
+            if not (is_plain and kind == INSERT and vs < ve < INF):
+                times = (ve, *((vold,) if kind == ADJUST else ()), *(() if is_plain else (vs,)))
+                for t in times:
+                    if t < INF:
+                        low, high = min(low, t), max(high, t)
+                self._count(kind, vs, ve, vold, payload)
+                continue
+            if not start <= ve < end:
+                _add(self._ends, index, events, total)
+                index, events, total = ve // interval, 0, 0
+                start, end = index * interval, (index + 1) * interval
+            if ve < low:
+                low = ve
+            if ve > high:
+                high = ve
+            events += 1
+            total += from_bytes(blake2b(pack(vs, ve) + payload, digest_size=16).digest(), "little")
+        _add(self._ends, index, events, total)
+        self.stable_point = stable_point
         if self.open > self._open_max:
             self.overflowed = True
             self._ends.clear()
             (self._starts or {}).clear()
         if low > high:
             return Heard(offender, None)
-        return Heard(offender, (interval_of(low, self._interval), interval_of(high, self._interval)))
+        return Heard(offender, (interval_of(low, interval), interval_of(high, interval)))
 
     def take_below(self, bound: int) -> dict[int, Digest]:
         taken = {index: Digest(*self._ends.pop(index)) for index in sorted(self._ends) if index < bound}
@@ -174,19 +192,20 @@ class PythonDigests:
         if now:
             _add(self._ends, interval_of(ve, self._interval), 1, _hash(vs, ve, payload))
         if was:
-            _add(self._ends, interval_of(vold, self._interval), -1, _hash(vs, vold, payload))
+            _add(self._ends, interval_of(vold, self._interval), -1, -_hash(vs, vold, payload))
         if self._starts is not None and was != now:
-            _add(self._starts, interval_of(vs, self._interval), 1 if now else -1, _hash(vs, vs, payload))
+            times = 1 if now else -1
+            _add(self._starts, interval_of(vs, self._interval), times, times * _hash(vs, vs, payload))
 
 
 def _hash(vs: int, ve: int, payload: bytes) -> int:
-    head = vs.to_bytes(8, "little", signed=True) + ve.to_bytes(8, "little", signed=True)
-    return int.from_bytes(blake2b(head + payload, digest_size=16).digest(), "little")
+    return int.from_bytes(blake2b(_TIMES.pack(vs, ve) + payload, digest_size=16).digest(), "little")
 
 
-def _add(sums: dict[int, tuple[int, int]], index: int, times: int, value: int) -> None:
+def _add(sums: dict[int, tuple[int, int]], index: int, events: int, value: int) -> None:
+    """Add so many events, whose hashes come to ``value``, to an interval."""
     count, total = sums.get(index, (0, 0))
-    now = (count + times, (total + times * value) % _MODULUS)
+    now = (count + events, (total + value) % _MODULUS)
     if now == (0, 0):
         sums.pop(index, None)
     else:
