@@ -163,7 +163,7 @@ class Core:
 
     def __init__(
         self, algorithm: str, show: str, reflects_adjusts: bool, quorum: int, lag: int, closing: int, track_live: bool,
-        shards: int = 1,
+        shards: int = 1, lead_max: int | None = None,
     ) -> None:
         """``algorithm``: r0 .. r4, r3-. ``show``: the values of policy.Show. ``closing``: 0 means all."""
     @property
@@ -196,6 +196,8 @@ class Core:
     def after_detach(self) -> None:
         """Those that remain may agree on closing."""
     def admit(self, slot: int) -> None: ...
+    def excuse(self, slot: int) -> None:
+        """Nobody's lead is measured by the input until it has a new stable point."""
     def apply(self, slot: int, columns: Columns, start: int) -> Violation | None:
         """Merge the elements from ``start`` on; a violation has the index of the offender, and those before it are
         merged."""
@@ -227,7 +229,7 @@ class Core:
         """The reverse of ``state`` and ``live_state``, parsed; the inputs are attached already. Raises KeyError,
         TypeError
         or ValueError if the state is damaged."""
-    def load_input(self, slot: int, fields: dict[str, object]) -> None:
+    def load_input(self, slot: int, fields: dict[str, object], excused: bool = False) -> None:
         """The dynamic fields of a snapshot's input, parsed: joined, stable, last_vs, tie_count, late, at_last_vs,
         passed_over, waiting."""
 

@@ -34,12 +34,12 @@ def make_file(path: Path) -> None:
 
 def write_text(path: Path) -> IO[str]:
     """Open ``path`` for UTF-8 text; made for its owner only, emptied if it is there. Raises OSError."""
-    return open(_opened(path), "w", encoding="utf-8")
+    return open(opened(path), "w", encoding="utf-8")
 
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write ``data`` to ``path``, which may be a device, and is made for its owner only. Raises OSError."""
-    with open(_opened(path), "wb") as file:
+    with open(opened(path), "wb") as file:
         file.write(data)
 
 
@@ -67,5 +67,6 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _opened(path: Path) -> int:
+def opened(path: Path) -> int:
+    """Return a descriptor of ``path`` for writing; made for its owner only, emptied if it is there. Raises OSError."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE)

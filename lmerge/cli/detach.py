@@ -39,11 +39,11 @@ def detach(
 
 @secured
 def release(merge: Merge, replica: Replica, server: Server = DEFAULT_SERVER, *, security: Any) -> None:
-    """Let a quarantined replica attach again.
+    """Let a quarantined replica attach again, or one go on whose stable is held or whose version is disputed.
 
     Example: lmerge release flights b
     """
     from lmerge.client.admin import release_input
 
-    release_input(server, merge, replica, security=security)
-    terminal.line(f"{replica} may attach to {merge} again")
+    words = release_input(server, merge, replica, security=security)
+    terminal.line(f"{merge}: {words}" if words else f"{replica} may attach to {merge} again")

@@ -8,21 +8,37 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from lmerge.core.session import Line, parse_line
-from lmerge.errors import UsageError
+from lmerge.errors import MalformedLine, UsageError
+from lmerge.wire.limits import PAYLOAD_BYTES
+
+# A payload of ten times the wire's limit, written in the longest way, six bytes for one.
+LINE_BYTES_MAX: Final = 64 * PAYLOAD_BYTES
 
 
 def read_lines(source: Iterable[bytes]) -> Iterator[tuple[int, Line]]:
     """The lines of a session or stream with their numbers, from 1; blank lines are counted and skipped.
 
-    Raises MalformedLine.
+    Raises MalformedLine, also for a line above ``LINE_BYTES_MAX``, of which no more than that is read.
     """
-    for number, text in enumerate(source, 1):
+    for number, text in enumerate(_bounded(source), 1):
+        if len(text) > LINE_BYTES_MAX:
+            raise MalformedLine(number, f"longer than {LINE_BYTES_MAX} bytes, the limit of a line")
         line = parse_line(text, number)
         if line is not None:
             yield number, line
+
+
+def _bounded(source: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines; of one that is too long, its beginning, which is one byte too long."""
+    readline = getattr(source, "readline", None)
+    if readline is None:
+        yield from source
+        return
+    while text := readline(LINE_BYTES_MAX + 1):
+        yield text
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.inputs import OBSERVE
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.properties import Case
-from lmerge.core.session import AdmitLine, AttachLine, DetachLine, ElementLine, format_detached, format_row
+from lmerge.core.session import AdmitLine, AttachLine, DetachLine, ElementLine, ExcuseLine, format_detached, format_row
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError, MalformedLine, UsageError
 
@@ -65,7 +65,8 @@ def replay(
     policy: Annotated[
         str,
         typer.Option(
-            help="lazy, eager, half-frozen-only, final-only, quorum:K or leading-input-only; each can end in +lag:T."
+            help="lazy, eager, half-frozen-only, final-only, quorum:K or leading-input-only; each can end in +lag:T, "
+            "+lead:T."
         ),
     ] = "lazy",
     closing: Annotated[str, typer.Option(help="Who must say stable(inf): all, any or quorum:K inputs.")] = "all",
@@ -188,11 +189,14 @@ class Replay:
             self.checker.attached(item)
         self._print(outcome)
 
-    def _let_in_or_out(self, item: AdmitLine | DetachLine) -> None:
+    def _let_in_or_out(self, item: AdmitLine | ExcuseLine | DetachLine) -> None:
         if item.input in self._ended:
             return  # it has ended already, by breaking a promise
         try:
-            outcome = self._admit(item) if isinstance(item, AdmitLine) else self.merge.detach(item.input)
+            if isinstance(item, ExcuseLine):
+                outcome = self.merge.excuse(item.input)
+            else:
+                outcome = self._admit(item) if isinstance(item, AdmitLine) else self.merge.detach(item.input)
         except UsageError as problem:
             raise MalformedLine(self.line, str(problem)) from None
         self._print(outcome)
@@ -245,6 +249,8 @@ class Checker:
         self.inputs: list[InputPrefix] = []  # of every life of every input: what it delivered stays delivered
         self.current: dict[str, Tdb] = {}
         self.right_from = NEG_INF
+        self.held: set[str] = set()  # inputs whose stables are held (``core.lead``)
+        self.is_believing = True  # C1-C3 believe every stable; of one that was never released they say nothing
 
     def attached(self, item: AttachLine) -> None:
         """An input begins a new life."""
@@ -269,6 +275,10 @@ class Checker:
         if outcome.switched:
             self._believe()
         multiset = self.merge.algorithm in (Case.R1.word, Case.R4.word)
+        self.is_believing = self.is_believing and not any(gone.input in self.held for gone in outcome.detached)
+        self.held = {status.name for status in self.merge.inputs() if status.held}
+        if self.held or not self.is_believing:
+            return
         problems = incompatibilities(self.output, self.inputs, multiset=multiset, right_from=self.right_from)
         if not problems:
             return

@@ -11,8 +11,12 @@ import typer
 from lmerge.cli.options import Option, with_options
 
 RETAIN_BYTES: Final = 32 * 2**20
+LIVE_BYTES: Final = 2**30
 CERTIFY_INTERVAL: Final = 60_000_000
 EVIDENCE_BYTES: Final = 64 * 2**20
+LEAD_WAIT_S: Final = 10.0
+COMPARE_WAIT_S: Final = 10.0
+REDUNDANCY_LAG_S: Final = 30.0
 STAGED_BYTES: Final = 512 * 2**20
 STAGED_BYTES_PER_REPLICA: Final = 128 * 2**20
 STAGED_KEEP_S: Final = 600.0
@@ -52,6 +56,9 @@ _KEEPING: Final[tuple[Option, ...]] = (
     ("store_sync", _kept(StoreSync, "normal: faster, but a power failure may take back what was shown."),
      StoreSync.FULL),
     ("retain_bytes", _kept(int, "Output kept of each merge, in which subscribers can resume.", None, 1), RETAIN_BYTES),
+    ("live_bytes_max", _kept(int, "Payload bytes that one merge holds; above it an input is ended.", "BYTES", 1),
+     LIVE_BYTES),
+    ("live_bytes_per_input", _kept(int, "The same of what one input has brought.", "BYTES", 1), LIVE_BYTES),
     ("retain_time", _kept(int | None, "The same in units of time; the smaller of the two holds.", "T", 1), None),
 )
 _COMPARING: Final[tuple[Option, ...]] = (
@@ -59,6 +66,19 @@ _COMPARING: Final[tuple[Option, ...]] = (
      OnDivergence.ALARM),
     ("certify_interval", _compared(int, "Units of time (of event ends) that are compared at once.", "T", 1),
      CERTIFY_INTERVAL),
+    ("lead_max", _compared(
+        int | None, "Hold a stable that is further ahead of the next input than this; none: any lead.", "T", 1
+    ), None),
+    ("lead_wait_s", _compared(
+        float, "Seconds for which a held stable waits for inputs that have delivered none, at the beginning.", "S", 0
+    ), LEAD_WAIT_S),
+    ("compare_wait_s", _compared(float, "Under quarantine: seconds for which a late input is waited for.", "S", 0),
+     COMPARE_WAIT_S),
+    ("hold_survivor_wins", _compared(bool, "Under hold: a disputed interval is decided by the death of all others."),
+     False),
+    ("redundancy_lag_s", _compared(
+        float, "An input counts as redundant if it has reached where the output was so many seconds ago.", "S", 0
+    ), REDUNDANCY_LAG_S),
     ("evidence_bytes", _compared(int, "Recent input kept of each merge, to name events that differ; 0: none.", None, 0),
      EVIDENCE_BYTES),
 )

@@ -82,10 +82,17 @@ def merge_view(described: Any, rates: dict[str, float] | None = None) -> Group:
         ("resume", _resume_words(described)),
         ("comparison", _comparison_words(described)),
         ("subscribers", ", ".join(s.subscriber for s in described.subscribers) or "none"),
+        *([("recording", described.recording)] if described.recording else []),
+        *([("lead", f"at most {described.lead_max}, then it is held")] if described.HasField("lead_max") else []),
         *([("staged", _staged_words(described))] if described.staged_parts or described.staged_commits else []),
     ):
         head.add_row(Text(label, "dim"), text)
     parts: list[Any] = [head, inputs_table(described, rates)]
+    for item in described.inputs:
+        if item.lacks:
+            parts.append(f"[dim]no redundancy by[/dim] {item.replica}: {item.lacks}")
+    for interval in described.disputed:
+        parts.append(f"[bold red]disputed[/bold red] {interval}: detach an input, or release the one that is right")
     for switch in list(described.switches)[-3:]:
         parts.append(Text.assemble(("switched", "dim"), f" {switch}"))
     for gone in list(described.detached)[:3]:

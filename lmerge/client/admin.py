@@ -44,12 +44,13 @@ def detach_input(
 
 def release_input(
     target: str, merge: str, replica: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
-) -> None:
-    """Let a quarantined name attach again."""
+) -> str:
+    """Let a quarantined name attach again, or an input go on that is held or disputed; what it was, in words."""
     for what, name in (("merge", merge), ("replica", replica)):
         check_sendable(what, name)
     with stub_of(target, security) as stub:
-        stub.ReleaseInput(pb.ReleaseInputRequest(merge=merge, replica=replica), timeout=timeout_s)
+        answer = stub.ReleaseInput(pb.ReleaseInputRequest(merge=merge, replica=replica), timeout=timeout_s)
+        return str(answer.words)
 
 
 def reset_merge(

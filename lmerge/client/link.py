@@ -50,7 +50,7 @@ from lmerge.wire.limits import BatchLimits
 LINGER_S: Final = 0.002
 # What one message holds at most: large enough to amortise gRPC, small enough for the server's turns.
 BATCH_LIMITS: Final = BatchLimits(elements=8192)
-# What a server may take to say its last words, or to take the publisher's.
+# What a server may take to accept, to say its last words, or to take the publisher's.
 CLOSE_S: Final = 30.0
 # Staged batches that are said to a server that has lost several in a row, before it is asked to commit the next one.
 DISTRUST_MAX: Final = 64
@@ -228,7 +228,10 @@ class Link:
         self._sequence = 0
         self._in_flight.clear()
         await call.write(pb.PublishRequest(attach=attach).SerializeToString())
-        response = await call.read()
+        try:
+            response = await asyncio.wait_for(call.read(), CLOSE_S)
+        except asyncio.TimeoutError:
+            return None
         if response is grpc.aio.EOF:
             raise asyncio.InvalidStateError
         accepted = response.accepted

@@ -15,6 +15,7 @@ from lmerge.core import violations
 from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE, Event
 from lmerge.core.inputs import Input
+from lmerge.core.lead import by_lead, mark_held
 from lmerge.core.policy import Closing, Policy
 from lmerge.core.properties import Case
 from lmerge.errors import InputViolation
@@ -68,6 +69,10 @@ class Algorithm:
         """Size of the index: (Vs, payload) pairs."""
         return 0
 
+    def payload_bytes(self) -> int:
+        """Bytes of the payloads in it."""
+        return 0
+
     def check(self) -> None:
         """Assert every invariant."""
         assert self.announced <= self.max_stable
@@ -95,8 +100,26 @@ class Algorithm:
 
     def advance(self, inp: Input, out: BatchBuilder) -> None:
         """``inp`` has a new stable point, or has just begun to count."""
+        if self.policy.lead_max is None:
+            self._move_to(inp, out)
+        else:
+            self.follow_unheld(out)
+
+    def follow_unheld(self, out: BatchBuilder) -> None:
+        """With a bound of the lead: follow whoever may lead now. What one input does can release another's stable."""
+        before = None
+        while before != self.max_stable:
+            before = self.max_stable
+            mark_held(self.inputs.values(), before, self.policy)
+            for inp in by_lead(self.inputs.values()):
+                self._move_to(inp, out)
+                if self.max_stable > before:
+                    break
+
+    def _move_to(self, inp: Input, out: BatchBuilder) -> None:
+        """Bring the output's stable point to that of ``inp`` if it counts, and is ahead."""
         if not inp.counts:
-            return  # law 1
+            return  # law 1, or its stable is held
         t = self.policy.held_back(inp.stable)
         if t <= self.max_stable or (t == INF and not self.may_close()):
             return
@@ -117,7 +140,10 @@ class Algorithm:
         return self.closing.agreed(sum(inp.stable == INF for inp in counting), len(counting))
 
     def after_detach(self, out: BatchBuilder) -> None:
-        """The inputs that remain may agree on closing now that one has left."""
+        """The inputs that remain may agree on closing now that one has left, or lead less than they did."""
+        if self.policy.lead_max is not None:
+            self.follow_unheld(out)
+            return
         for inp in list(self.inputs.values()):
             if inp.stable == INF:
                 self.advance(inp, out)
@@ -153,6 +179,7 @@ class Algorithm:
         vc = row[1]
         if vc < inp.stable:
             raise violations.stable_backwards(inp.name, row, index, inp.stable)
+        inp.excused = inp.excused and vc == inp.stable
         inp.stable = vc
         self.advance(inp, out)
 

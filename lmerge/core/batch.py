@@ -148,3 +148,9 @@ def element_of(row: Row) -> Element:
     if kind == ADJUST:
         return Adjust(payload, vs, vold, ve)
     return Stable(vs)
+
+
+def payload_bytes(batch: AnyBatch) -> int:
+    """Bytes of all payloads together; at once where the columns are the native core's."""
+    known: int | None = getattr(batch, "payload_bytes", None)
+    return sum(map(len, batch.payloads)) if known is None else known

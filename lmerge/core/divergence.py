@@ -60,6 +60,17 @@ class Divergence(NamedTuple):
     findings: Findings
 
 
+class Verdict(NamedTuple):
+    """When an interval is decided on. ``all_of_them``: all who are able must agree; otherwise more than half.
+    ``excused``: inputs that are not waited for: when all others have completed the interval it is decided on as well,
+    whatever they deliver; None: everybody is waited for. ``disputed``: intervals that one input alone cannot decide on.
+    """
+
+    all_of_them: bool = False
+    excused: Collection[str] | None = None
+    disputed: Collection[int] = ()
+
+
 class Report(NamedTuple):
     """One input: compared intervals, those in which it was equal (to the majority, or to all others where there is
     none), equal ones in a row up to the last compared. ``problem``: why it is not compared; empty: it is."""
@@ -248,26 +259,47 @@ class DivergenceMonitor:
                     found.setdefault(name, divergence or self._divergent[index])
         return found
 
-    def agreed(self, index: int, counting: Collection[str], *, all_of_them: bool) -> bool:
-        """Whether more than half of the inputs that count and are right for the interval (or all of them) have
-        completed it and say the same. True as well if there are none: then nobody can ever say anything about it."""
+    def agreed(self, index: int, counting: Collection[str], verdict: Verdict) -> bool:
+        """Whether the inputs that count and are right for the interval have decided on it, as ``verdict`` says. True as
+        well if there are none, and it is not disputed: then nobody can ever say anything about it."""
         able = self._able(index, counting)
+        if index in verdict.disputed and len(able) < 2:
+            return False
         if not able:
             return True
         spoken = [said.digest(index) for said in able if said.covers(index)]
         most = max(map(spoken.count, set(spoken)), default=0)
-        return most == len(able) if all_of_them else 2 * most > len(able)
+        if verdict.all_of_them:
+            return most == len(able)
+        return 2 * most > len(able) or (
+            verdict.excused is not None
+            and all(said.covers(index) or said.name in verdict.excused for said in able)
+        )
 
-    def agreed_below(self, start: int, counting: Collection[str], *, all_of_them: bool) -> int:
+    def differing(self, index: int, counting: Iterable[str]) -> bool:
+        """Whether two inputs that count have completed the interval and differ there."""
+        return len({said.digest(index) for said in self._able(index, counting) if said.covers(index)}) > 1
+
+    def differing_from(self, start: int, counting: Collection[str]) -> list[int]:
+        """The remembered intervals from ``start`` on in which inputs that count differ."""
+        return [index for index in sorted(self._divergent) if index >= start and self.differing(index, counting)]
+
+    def late_for(self, index: int, counting: Iterable[str]) -> list[str]:
+        """The inputs that count, are right for the interval, and have not completed it, if another one has."""
+        able = self._able(index, counting)
+        late = [said.name for said in able if not said.covers(index)]
+        return late if len(late) < len(able) else []
+
+    def agreed_below(self, start: int, counting: Collection[str], verdict: Verdict) -> int:
         """The first interval from ``start`` on that is not ``agreed``; between turning points nothing changes."""
-        turns = {NEG_INF, *self._indices}
+        turns = {NEG_INF, *self._indices, *verdict.disputed}
         for name in counting:
             said = self._inputs.get(name)
             if said is not None and said.attached:
                 turns |= {said.first, said.completed, *(t for span in said.spans for t in span[:2])}
         following = sorted({t for turn in turns for t in (turn, turn + 1) if start < t <= ALL})
         for turn in following:
-            if not self.agreed(start, counting, all_of_them=all_of_them):
+            if not self.agreed(start, counting, verdict):
                 return start
             start = turn
         return start

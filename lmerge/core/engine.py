@@ -19,6 +19,7 @@ from lmerge.core.elements import INSERT, NEG_INF, STABLE, Event
 from lmerge.core.index import Indexed
 from lmerge.core.inputs import Input
 from lmerge.core.insert_only import R0, R1, R2
+from lmerge.core.lead import mark_held
 from lmerge.core.policy import Closing, Policy
 from lmerge.core.r3 import R3
 from lmerge.core.r3minus import R3Minus
@@ -62,6 +63,10 @@ class Engine(Protocol):
         """Number of (Vs, payload) pairs in the index; of live output events where those are tracked apart from it."""
 
     @property
+    def live_bytes(self) -> int:
+        """Bytes of the payloads in the index and in the live output events that are tracked apart from it. O(1)."""
+
+    @property
     def visits(self) -> int:
         """Nodes that stables have looked at so far."""
 
@@ -85,6 +90,9 @@ class Engine(Protocol):
 
     def relax(self, inp: Input) -> None:
         """``inp.demanded`` has changed."""
+
+    def excuse(self, inp: Input) -> None:
+        """``inp`` is excused: nobody's lead is measured by it for now (``lead``)."""
 
     # Elements.
 
@@ -166,6 +174,10 @@ class PythonEngine:
         return self._live.live_count if self._live is not None else self._algorithm.node_count()
 
     @property
+    def live_bytes(self) -> int:
+        return self._algorithm.payload_bytes() + (0 if self._live is None else self._live.payload_bytes)
+
+    @property
     def visits(self) -> int:
         return int(getattr(self._algorithm, "visits", 0))  # 0 under R0-R2 and R3-
 
@@ -187,6 +199,9 @@ class PythonEngine:
 
     def relax(self, inp: Input) -> None:
         """Nothing to do: the algorithms look at the input itself."""
+
+    def excuse(self, inp: Input) -> None:
+        self._algorithm.after_detach(self._out)
 
     def batch_of(self, inp: Input, batch: AnyBatch) -> AnyBatch:
         return batch
@@ -264,6 +279,7 @@ class PythonEngine:
             load_input_state(inp, inputs[inp.name])
         self._algorithm = self._fresh(algorithm)
         self._algorithm.load(state)
+        mark_held(self.inputs.values(), self.max_stable, self._policy)
         self._live = None if live is None else load_live(live, self.announced)
 
     def _fresh(self, algorithm: str) -> Algorithm:

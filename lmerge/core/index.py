@@ -39,6 +39,7 @@ from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import INF
 from lmerge.core.inputs import Input
 from lmerge.core.policy import Closing, Policy, Show
+from lmerge.core.sized import SizedTable
 
 DUE: Final = 0
 KEY: Final = 1
@@ -53,7 +54,7 @@ class Indexed(Algorithm):
 
     def __init__(self, inputs: Mapping[str, Input], policy: Policy, closing: Closing) -> None:
         super().__init__(inputs, policy, closing)
-        self.nodes: dict[Key, Node] = {}
+        self.nodes: SizedTable[Node] = SizedTable()
         self.calendar = Calendar()
         self.slots = 0
         self.visits = 0  # nodes looked at by stables: the measure of law 2
@@ -177,6 +178,9 @@ class Indexed(Algorithm):
     def node_count(self) -> int:
         return len(self.nodes)
 
+    def payload_bytes(self) -> int:
+        return self.nodes.payload_bytes
+
     def check(self) -> None:
         super().check()
         self.calendar.check()
@@ -184,6 +188,7 @@ class Indexed(Algorithm):
         for node in self.calendar.entries():
             entered[id(node)] = entered.get(id(node), 0) + 1
         used = {inp.slot for inp in self.inputs.values()}
+        assert self.nodes.payload_bytes == sum(len(payload) for _, payload in self.nodes), "payload bytes"
         for key, node in self.nodes.items():
             assert node[KEY] == key, "a node under another key"
             assert len(node) == IN + self.slots, "a node of another width"

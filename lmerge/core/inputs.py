@@ -45,6 +45,9 @@ class Input:
     tie_count: int = 0  # R1: its position in the output's current Vs slot, valid if last_vs is that slot
     passed_over: Counter[tuple[bytes, int]] = field(default_factory=Counter)  # R1: what it skipped in that slot
     waiting: list[Row] = field(default_factory=list)  # R0-R2: inserts that came while it was joining
+    waiting_bytes: int = 0  # of the payloads in it, at most
+    held: bool = False  # its stable point is too far ahead of the others' (``lead``); it follows from the rest
+    excused: bool = False  # the others' lead is not measured by it until it has a new stable point (``lead``)
 
     inserts: int = 0
     adjusts: int = 0
@@ -59,8 +62,8 @@ class Input:
 
     @property
     def counts(self) -> bool:
-        """V.B: joined and active, so its stable points move the output."""
-        return self.joined and self.role == ACTIVE
+        """V.B: joined, active and not held, so its stable points move the output."""
+        return self.joined and self.role == ACTIVE and not self.held
 
     @property
     def insert_only(self) -> bool:

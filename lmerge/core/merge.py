@@ -16,10 +16,11 @@ from typing import Final, NamedTuple
 
 from lmerge.core import engines
 from lmerge.core import properties as props
-from lmerge.core.batch import EMPTY, AnyBatch
+from lmerge.core.batch import EMPTY, AnyBatch, payload_bytes
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.core.engine import ALGORITHMS
 from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, OBSERVE, ROLES, Input
+from lmerge.core.lead import mark_held
 from lmerge.core.policy import LAZY, Closing, Policy, parse_closing, parse_policy
 from lmerge.core.properties import NEEDS, Case, Choice
 from lmerge.core.resume import Said, resumed
@@ -68,7 +69,7 @@ class Outcome(NamedTuple):
 
 
 class InputStatus(NamedTuple):
-    """One attached input, for people and dashboards."""
+    """One attached input, for people and dashboards. ``held``, ``excused``: see ``lead``."""
 
     name: str
     incarnation: int
@@ -82,6 +83,8 @@ class InputStatus(NamedTuple):
     stables: int
     late: int
     won: int
+    held: bool = False
+    excused: bool = False
 
     @property
     def right_from(self) -> int:
@@ -198,6 +201,20 @@ class Merge:
             self._engine.admit(inp)
         return self._outcome((), ())
 
+    def excuse(self, name: str) -> Outcome:
+        """Measure nobody's lead by this input until it has a new stable point (``Policy.lead_max``, ``lead``).
+
+        For a caller with a clock, or an administrator: what was held for this input's sake goes on. Does nothing
+        without a bound of the lead. Raises UnknownInput if it is not attached.
+        """
+        inp = self._inputs.get(name)
+        if inp is None:
+            raise UnknownInput(f"input {name!r} cannot be excused: it is not attached")
+        if self.policy.lead_max is not None and not inp.excused:
+            inp.excused = True
+            self._engine.excuse(inp)
+        return self._outcome((), ())
+
     def apply(self, name: str, batch: AnyBatch, incarnation: int | None = None) -> Outcome:
         """Merge a batch of one input.
 
@@ -214,6 +231,8 @@ class Merge:
             return Outcome(refused=batch.count)
         batch = self._engine.batch_of(inp, batch)
         self._started = self._started or batch.count > 0
+        if not inp.joined and self._case() < Case.R3:
+            inp.waiting_bytes += payload_bytes(batch)
         detached: list[InputDetached] = []
         switched: list[AlgorithmSwitched] = []
         start, end, late = 0, batch.count, inp.late
@@ -271,6 +290,12 @@ class Merge:
         return self._engine.live_count + self._said.events.total()
 
     @property
+    def live_bytes(self) -> int:
+        """Payload bytes that the merge holds: of live events, and of what waits for an input to join. O(inputs)."""
+        waiting = sum(inp.waiting_bytes for inp in self._inputs.values() if not inp.joined)
+        return self._engine.live_bytes + waiting
+
+    @property
     def visits(self) -> int:
         """Nodes that stables have looked at so far: the measure of law 2 (0 under R0-R2)."""
         return self._engine.visits
@@ -280,6 +305,7 @@ class Merge:
 
     def inputs(self) -> list[InputStatus]:
         """The attached inputs, in order of attachment."""
+        mark_held(self._inputs.values(), self._engine.max_stable, self.policy)
         return [_status(inp) for inp in self._inputs.values()]
 
     def status(self, name: str) -> InputStatus:
@@ -287,6 +313,7 @@ class Merge:
         inp = self._inputs.get(name)
         if inp is None:
             raise UnknownInput(f"input {name!r} has no status: it is not attached")
+        mark_held(self._inputs.values(), self._engine.max_stable, self.policy)
         return _status(inp)
 
     def live_events(self) -> AnyBatch:
@@ -470,6 +497,9 @@ class Merge:
         if self._started and choice.case < case:
             return ()
         self._engine.switch(choice.case.word, self._started)
+        if choice.case >= Case.R3:  # with an index nothing waits
+            for inp in self._inputs.values():
+                inp.waiting_bytes = 0
         self.algorithm_reason = choice.reason
         return (AlgorithmSwitched(before, self.algorithm, choice.reason),) if self._started else ()
 
@@ -512,7 +542,7 @@ def _status(inp: Input) -> InputStatus:
     promised = tuple(word for word in props.PROPERTY_WORDS if word in inp.promised)
     return InputStatus(
         inp.name, inp.incarnation, promised, inp.role, "joined" if inp.joined else "joining", inp.join_at, inp.stable,
-        inp.inserts, inp.adjusts, inp.stables, inp.late, inp.won,
+        inp.inserts, inp.adjusts, inp.stables, inp.late, inp.won, inp.held, inp.excused,
     )
 
 

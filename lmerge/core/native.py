@@ -67,6 +67,10 @@ class NativeEngine:
         return self._core.node_count if tracked is None else tracked
 
     @property
+    def live_bytes(self) -> int:
+        return self._core.memory[1]
+
+    @property
     def visits(self) -> int:
         return self._core.visits
 
@@ -88,6 +92,9 @@ class NativeEngine:
 
     def relax(self, inp: Input) -> None:
         self._core.demand(inp.slot, _demands(inp))
+
+    def excuse(self, inp: Input) -> None:
+        self._core.excuse(inp.slot)
 
     def batch_of(self, inp: Input, batch: AnyBatch) -> AnyBatch:
         return columns_of(inp.name, batch)
@@ -147,21 +154,23 @@ class NativeEngine:
         self._core = self._fresh(algorithm)
         for inp in self.inputs.values():
             self.attach(inp)
-            self._core.load_input(inp.slot, {name: inputs[inp.name][name] for name in _STATE})
+            self._core.load_input(inp.slot, {name: inputs[inp.name][name] for name in _STATE}, inp.excused)
         self._core.load(state, live)
 
     def _fresh(self, algorithm: str) -> Core:
         policy = self._policy
         return Core(
             algorithm, policy.show.value, policy.reflects_adjusts, policy.quorum, policy.lag,
-            self._closing.needed or 0, self._track_live, self._shards,
+            self._closing.needed or 0, self._track_live, self._shards, policy.lead_max,
         )
 
     def _at(self, slot: int) -> Input:
         return next(inp for inp in self.inputs.values() if inp.slot == slot)
 
     def _refresh(self, inp: Input) -> None:
+        before = inp.stable
         inp.joined, inp.stable, inp.last_vs, inp.tie_count, inp.late = self._core.input(inp.slot)
+        inp.excused = inp.excused and inp.stable == before
 
     def _in_words(self, inp: Input, broken: Violation) -> InputViolation:
         return in_words(inp.name, broken, self._known)

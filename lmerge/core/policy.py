@@ -3,7 +3,7 @@
 Algorithm R3 leaves two locations free. Location 2 is the first insert of an event: show it at once, when enough
 inputs have it, when the leading input has it, when it is half frozen, or when it is final. Location 1 is an
 adjust: show it only when compatibility demands it (lazy), or at once (eager). Apart from that the output's
-stable point can be held back by a lag, which saves adjusts.
+stable point can be held back by a lag, which saves adjusts, and one input may not lead by more than a bound (``lead``).
 
 A policy is a small value; it holds for R3 and R4. R0-R2 keep no events, so they know lazy and eager only, which
 are the same for them.
@@ -31,17 +31,20 @@ class Show(enum.Enum):
 
 @dataclass(frozen=True)
 class Policy:
-    """``show``: location 2. ``reflects_adjusts``: location 1. ``quorum``: k. ``lag``: time units, >= 0."""
+    """``show``: location 2. ``reflects_adjusts``: location 1. ``quorum``: k. ``lag``: time units, >= 0.
+    ``lead_max``: time units, > 0, that one input may be ahead of the next; None: any.
+    """
 
     show: Show = Show.FIRST
     reflects_adjusts: bool = False
     quorum: int = 0
     lag: int = 0
+    lead_max: int | None = None
 
     @property
     def needs_index(self) -> bool:
         """Whether only R3 and R4 can follow this policy."""
-        return self.show is not Show.FIRST
+        return self.show is not Show.FIRST or self.lead_max is not None
 
     def held_back(self, t: int) -> int:
         """The stable point that the output may say when an input says ``t``."""
@@ -56,7 +59,8 @@ class Policy:
             name = f"quorum:{self.quorum}"
         else:
             name = _NAMES[self.show]
-        return f"{name}+lag:{self.lag}" if self.lag else name
+        name += f"+lag:{self.lag}" if self.lag else ""
+        return name if self.lead_max is None else f"{name}+lead:{self.lead_max}"
 
 
 _NAMES: Final = {
@@ -78,17 +82,20 @@ POLICY_WORDS: Final = (*_SIMPLE, "quorum:K")
 def parse_policy(text: str) -> Policy:
     """The policy named ``lazy``, ``eager``, ``half-frozen-only``, ``final-only``, ``leading-input-only``, ``quorum:K``.
 
-    Each can be followed by ``+lag:T`` (T time units). Raises UsageError for anything else.
+    Each can be followed by ``+lag:T``, and then by ``+lead:T`` (T time units). Raises UsageError for anything else.
     """
-    name, plus, lag_text = text.partition("+lag:")
+    rest, leads, lead_text = text.partition("+lead:")
+    lead_max = _parse_positive(lead_text, f"the lead of policy {text!r}") if leads else None
+    name, plus, lag_text = rest.partition("+lag:")
     lag = _parse_positive(lag_text, f"the lag of policy {text!r}") if plus else 0
     if name.startswith("quorum:"):
         quorum = _parse_positive(name.removeprefix("quorum:"), f"the quorum of policy {text!r}")
-        return Policy(Show.QUORUM, quorum=quorum, lag=lag)
+        return Policy(Show.QUORUM, quorum=quorum, lag=lag, lead_max=lead_max)
     if name not in _SIMPLE:
-        raise UsageError(f"unknown policy {text!r}; it is {', '.join(POLICY_WORDS)}, each with +lag:T if wanted")
+        words = ", ".join(POLICY_WORDS)
+        raise UsageError(f"unknown policy {text!r}; it is {words}, each with +lag:T and +lead:T if wanted")
     simple = _SIMPLE[name]
-    return Policy(simple.show, simple.reflects_adjusts, lag=lag)
+    return Policy(simple.show, simple.reflects_adjusts, lag=lag, lead_max=lead_max)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,12 @@ lines, and other programs drive all of them: the format is strict, so that a mis
     {"op":"adjust","input":"a","payload":"A","vs":6,"vold":7,"ve":12}
     {"op":"stable","input":"a","vc":11}
     {"op":"admit","input":"a"}
+    {"op":"excuse","input":"a"}
     {"op":"detach","input":"a"}
 
 ``admit``: an input that is right only from its ``join_at`` on counts from here, though the merge is not there yet
-(``Merge.admit``); so a server begins whose first input joins late.
+(``Merge.admit``); so a server begins whose first input joins late. ``excuse``: nobody's lead is measured by the input
+until it has a new stable point (``Merge.excuse``).
 
 A payload is a string (its UTF-8 bytes) or ``{"b64": "..."}``. A time is an integer of 64 bits, ``"inf"`` or ``"-inf"``.
 Lines of a stream, such as the output, have no ``input``. Blank lines are skipped. Unknown keys are an error.
@@ -51,6 +53,13 @@ class AdmitLine:
 
 
 @dataclass(frozen=True, slots=True)
+class ExcuseLine:
+    """Nobody's lead is measured by an input for now."""
+
+    input: str
+
+
+@dataclass(frozen=True, slots=True)
 class DetachLine:
     """An input leaves."""
 
@@ -65,15 +74,19 @@ class ElementLine:
     row: Row
 
 
-Line: TypeAlias = AttachLine | AdmitLine | DetachLine | ElementLine
+Line: TypeAlias = AttachLine | AdmitLine | ExcuseLine | DetachLine | ElementLine
 
 _KEYS: Final = {
     "attach": ({"op", "input"}, {"properties", "join_at", "role"}),
     "admit": ({"op", "input"}, set[str]()),
+    "excuse": ({"op", "input"}, set[str]()),
     "detach": ({"op", "input"}, set[str]()),
     "insert": ({"op", "payload", "vs", "ve"}, {"input"}),
     "adjust": ({"op", "payload", "vs", "vold", "ve"}, {"input"}),
     "stable": ({"op", "vc"}, {"input"}),
+}
+_BARE: Final[dict[str, type[AdmitLine] | type[ExcuseLine] | type[DetachLine]]] = {
+    "admit": AdmitLine, "excuse": ExcuseLine, "detach": DetachLine,
 }
 _INFINITIES: Final = {"inf": INF, "-inf": NEG_INF}
 
@@ -124,6 +137,11 @@ def format_admit(input_name: str) -> str:
     return f'{{"op":"admit","input":{_quoted(input_name)}}}'
 
 
+def format_excuse(input_name: str) -> str:
+    """An excuse line."""
+    return f'{{"op":"excuse","input":{_quoted(input_name)}}}'
+
+
 def format_detach(input_name: str) -> str:
     """A detach line."""
     return f'{{"op":"detach","input":{_quoted(input_name)}}}'
@@ -155,9 +173,9 @@ def _line_of(item: Any) -> Line:
     if op == "attach":
         assert name is not None
         return _attach_of(name, item)
-    if op in ("admit", "detach"):
+    if op in _BARE:
         assert name is not None
-        return AdmitLine(name) if op == "admit" else DetachLine(name)
+        return _BARE[op](name)
     if op == "stable":
         return ElementLine(name, (STABLE, _time_of("vc", item), 0, 0, b""))
     payload, vs, ve = _payload_of(item["payload"]), _time_of("vs", item), _time_of("ve", item)

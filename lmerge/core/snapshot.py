@@ -117,7 +117,8 @@ def _texts(fields: dict[str, Any]) -> dict[str, bytes]:
 
 def _plain_input(inp: Input) -> dict[str, Any]:
     fields = {name: getattr(inp, name) for name in _PLAIN_FIELDS}
-    return fields | {"promised": sorted(inp.promised), "demanded": sorted(inp.demanded)}
+    excused = {"excused": True} if inp.excused else {}
+    return fields | excused | {"promised": sorted(inp.promised), "demanded": sorted(inp.demanded)}
 
 
 def _load_input(fields: dict[str, Any]) -> Input:
@@ -125,4 +126,8 @@ def _load_input(fields: dict[str, Any]) -> Input:
     for name in ("join_at", *_NUMBERS):
         if not isinstance(plain[name], int) and not (name == "join_at" and plain[name] is None):
             raise ValueError(f"the {name} of input {plain['name']!r} is {plain[name]!r}")
+    plain["waiting_bytes"] = sum(len(b64decode(row[4])) for row in fields.get("waiting", ()))
+    plain["excused"] = fields.get("excused", False)
+    if not isinstance(plain["excused"], bool):
+        raise ValueError(f"whether input {plain['name']!r} is excused is {plain['excused']!r}")
     return Input(promised=props.parse_properties(fields["promised"]), demanded=frozenset(fields["demanded"]), **plain)

@@ -20,6 +20,7 @@ from lmerge.core import violations
 from lmerge.core.batch import AnyBatch, Row
 from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, Adjust, Element, Event, Insert
+from lmerge.core.sized import SizedTable
 
 
 class Tdb:
@@ -33,7 +34,7 @@ class Tdb:
         self.stable_point = stable_point
         self.keep_frozen = keep_frozen
         # (vs, payload) -> [due, vs, payload, sorted Ve of its live events]
-        self._live: dict[tuple[int, bytes], Node] = {}
+        self._live: SizedTable[Node] = SizedTable()
         self._calendar = Calendar(stable_point)
         self._frozen: list[Event] = []
         self._live_count = 0
@@ -43,6 +44,11 @@ class Tdb:
     def live_count(self) -> int:
         """Number of events that are not fully frozen."""
         return self._live_count
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of the payloads of live events; of several with one start and payload, once."""
+        return self._live.payload_bytes
 
     def apply(self, element: Element) -> None:
         """Apply one element. Raises InputViolation, changing nothing, if the stream may not say it now."""

@@ -78,6 +78,11 @@ def detached_message(violation: InputViolation, sequence: int, index_base: int) 
     )
 
 
+def too_large(error: LmergeError) -> pb.PublishResponse.Detached:
+    """What the publisher of an input is told last that fills a merge beyond its limit."""
+    return pb.PublishResponse.Detached(code="limit-exceeded", message=str(error))
+
+
 def ending(
     merge: str, gone: InputDetached, inp: Attached, work: Work | None
 ) -> tuple[LmergeError, pb.PublishResponse.Detached | None] | None:

@@ -8,11 +8,18 @@ policy     when inputs differ                             when too few are left 
 ========== ============================================== ====================================================
 alarm      log, metric, report                            goes on
 quarantine as alarm; who differs from more than half of   goes on; with two inputs there is no majority: alarm
-           the active inputs that count is put out
-majority   as quarantine, and the output's stable waits   one input is its own majority: goes on unchecked
-           until more than half say the same
-hold       as alarm, and the stable waits until all agree one input agrees with itself: goes on unchecked
+           the active inputs that count is put out; the
+           output's stable waits for that, but for an
+           input that is late only ``compare_wait_s``
+majority   as quarantine, and waits without a bound until one input is its own majority: goes on unchecked
+           more than half say the same
+hold       as alarm, and the stable waits until all agree goes on unchecked, but not past an interval in which
+                                                          inputs differed: see ``_disputed``
 ========== ============================================== ====================================================
+
+**Disputed.** Under hold an interval in which two inputs that count differ is not decided by the death of one of them.
+It stays closed until two inputs agree on it, until one of those that differed breaks a promise or is put out, or until
+an administrator lets the survivor win (``release``); with ``hold_survivor_wins`` it does so at once.
 """
 
 from __future__ import annotations
@@ -25,15 +32,17 @@ from contextlib import contextmanager
 from typing import Final
 
 from lmerge.core.batch import AnyBatch
-from lmerge.core.divergence import Divergence, DivergenceMonitor, Report
+from lmerge.core.digests import bounds, interval_of
+from lmerge.core.divergence import Divergence, DivergenceMonitor, Report, Verdict
 from lmerge.core.elements import show_payload, show_time
 from lmerge.core.inputs import ACTIVE
 from lmerge.core.merge import InputDetached, InputStatus, Merge, Outcome
 from lmerge.errors import LmergeError, Quarantined, StaleIncarnation, UsageError
 from lmerge.service import log
 from lmerge.service.gate import Gate, is_gated
-from lmerge.service.lifecycle import JOINED, Life
+from lmerge.service.lifecycle import HELD, JOINED, Life
 from lmerge.service.settings import Settings
+from lmerge.service.standstill import Patience
 
 NONE: Final = "none"
 ALARM: Final = "alarm"
@@ -47,19 +56,29 @@ DETACHED: Final = "detached: "
 # Names that may be put out at a time: the list is shown and stored. One more is ended, but may come back.
 QUARANTINED_MAX: Final = 1024
 _DIFFERENCES_TOLD: Final = 3
+# Disputed intervals in a status: the first ones say enough.
+DISPUTED_TOLD: Final = 16
+# What outlives the server, by name.
+QUARANTINED_NAMES: Final = "quarantined"
+DISPUTED: Final = "disputed"
 # R0-R2 show at once what one input says, and cannot take it back.
 LACKS: Final = "keeps no events that inputs could agree on before they are frozen"
 
 
 class Certifier:
-    """Of one merge. ``kept``: what ``save`` was given last before a restart; ``save`` None: there is no store."""
+    """Of one merge. ``kept``: what ``save`` was given before a restart, by name; ``save`` None: there is no store.
+    ``again``: runs a step after which the hub settles once more.
+    """
 
     def __init__(
-        self, name: str, merge: Merge, settings: Settings, kept: str | None = None,
-        save: Callable[[str], None] | None = None,
+        self, name: str, merge: Merge, settings: Settings, kept: Mapping[str, str] | None = None,
+        save: Callable[[str, str], None] | None = None, again: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
+        kept = kept or {}
         self.policy = settings.divergence
-        self.quarantined: dict[str, str] = {} if kept is None else dict(json.loads(kept))  # name -> why
+        self.quarantined: dict[str, str] = dict(json.loads(kept.get(QUARANTINED_NAMES, "{}")))  # name -> why
+        self._again = again
+        self._patience = Patience(settings.compare_wait_s, self._excuse_late)
         self._name = name
         self._save = save
         self._settings = settings
@@ -67,12 +86,17 @@ class Certifier:
         self._changed = True  # whether who counts may have changed since the last ``settle``
         self._watchers: set[asyncio.Event] = set()
         self.begin_anew(merge)
+        self._disputed |= {interval_of(t, settings.certify_interval) for t in json.loads(kept.get(DISPUTED, "[]"))}
 
     def begin_anew(self, merge: Merge) -> None:
         """``merge`` is fresh, and has no inputs: nothing that was heard before is compared with what they will say."""
         settings = self._settings
         self._merge = merge
-        gated = self.policy in (MAJORITY, HOLD)
+        self._disputed: set[int] = set()  # under hold: intervals that one input alone cannot decide on
+        self._is_decided = False  # whether one of those that differed was put out since the last ``settle``
+        self._late: list[str] = []  # under quarantine: inputs that the stable waits for
+        self._excused: set[str] = set()  # and those that it does not wait for any more
+        gated = self.policy in (MAJORITY, HOLD, QUARANTINE)
         self.monitor: DivergenceMonitor | None = None
         if self.policy != NONE:
             self.monitor = DivergenceMonitor(
@@ -82,7 +106,7 @@ class Certifier:
         self.gate: Gate | None = None
         if gated and self.monitor is not None:
             merge.require_index(LACKS)
-            self.gate = Gate(merge, self.monitor, all_of_them=self.policy == HOLD)
+            self.gate = Gate(merge, self.monitor)
         self.notice()
 
     # What inputs do.
@@ -107,8 +131,11 @@ class Certifier:
     def gone(self, gone: InputDetached) -> None:
         """An input has ended. What one has said that broke a promise, or was put out, is not compared any more."""
         self.notice()
+        is_disowned = gone.violation is not None or gone.reason.startswith(QUARANTINED)
+        self._is_decided = self._is_decided or is_disowned or gone.reason.startswith(DETACHED)
+        self._excused.discard(gone.input)
         if self.monitor is not None:
-            self.monitor.detach(gone.input, forget=gone.violation is not None or gone.reason.startswith(QUARANTINED))
+            self.monitor.detach(gone.input, forget=is_disowned)
         if self.gate is not None:
             self.gate.gone(gone.input)
 
@@ -157,6 +184,7 @@ class Certifier:
         counting = _counting(lives())
         for divergence in monitor.settle(counting):
             self._tell(divergence)
+        self._note_disputed(counting)
         if self.policy not in (QUARANTINE, MAJORITY):
             return []
         expelled = []
@@ -173,13 +201,54 @@ class Certifier:
         while moved:  # one that joins by what was released counts from there on
             statuses = list(lives())
             incarnations = {status.name: status.incarnation for status, _ in statuses}
-            given = self.gate.releases(_counting(statuses))
+            counting = _counting(statuses)
+            given = self.gate.releases(counting, self._verdict())
             moved = False
             for name, t in given:
                 if name in incarnations:
                     outcome = self.gate.give(name, t, incarnations[name])
                     moved = moved or bool(outcome.joined)
                     yield outcome
+        self._wait_for_late(counting)
+
+    def _verdict(self) -> Verdict:
+        if self.policy == HOLD:
+            return Verdict(all_of_them=True, disputed=self._disputed)
+        return Verdict(excused=self._excused if self.policy == QUARANTINE else None)
+
+    def _note_disputed(self, counting: list[str]) -> None:
+        """Under hold: what cannot be decided by survival from here on, and what is decided."""
+        if self.policy != HOLD or self._settings.hold_survivor_wins or self.gate is None or self.monitor is None:
+            return
+        start, before = self.gate.agreed_until, self._disputed
+        differing = set(self.monitor.differing_from(start, counting))
+        left = set() if self._is_decided else {index for index in before if index >= start}
+        self._is_decided = False
+        self._disputed = left | differing
+        if self._disputed != before:
+            self._store()
+
+    def _wait_for_late(self, counting: list[str]) -> None:
+        """Under quarantine: inputs that are late for the interval in question are waited for, not without end."""
+        if self.policy != QUARANTINE or self.gate is None or self.monitor is None:
+            return
+        until = self.gate.agreed_until
+        self._excused = {name for name in self._excused if self.monitor.completed(name) < until}
+        self._late = [name for name in self.monitor.late_for(until, counting) if name not in self._excused]
+        self._patience.look(until if self._late else None)
+
+    def _excuse_late(self) -> None:
+        def excuse() -> None:
+            log.event(logging.WARNING, "late inputs not waited for", merge=self._name, inputs=self._late)
+            self._excused.update(self._late)
+            self.notice()
+
+        if self._again is not None:
+            self._again(excuse)
+
+    def close(self) -> None:
+        """Wait no more."""
+        self._patience.look(None)
 
     # What administrators do.
 
@@ -196,12 +265,42 @@ class Certifier:
     def release(self, name: str) -> None:
         """Let it attach again. Raises UsageError if it was not put out."""
         if name not in self.quarantined:
-            raise UsageError(f"input {name!r} of merge {self._name!r} cannot be released: it is not quarantined")
+            raise UsageError(
+                f"input {name!r} of merge {self._name!r} cannot be released: it is not quarantined, and nothing "
+                "of it is held"
+            )
         del self.quarantined[name]
         self._store()
         log.event(logging.INFO, "input released", merge=self._name, input=name)
 
+    def believe(self, name: str) -> bool:
+        """Under hold: let what this input delivered win the disputes that are left. False: there are none.
+
+        Raises UsageError if another input that is attached still differs from it.
+        """
+        if not self._disputed or name in self.quarantined or self.monitor is None or self.monitor.report(name) is None:
+            return False
+        attached = [report.name for report in self.monitor.reports()]
+        if name not in attached:
+            return False
+        if any(self.monitor.differing(index, attached) for index in self._disputed):
+            raise UsageError(
+                f"input {name!r} of merge {self._name!r} cannot be believed: another one that is attached differs from "
+                f"it; put that one out first: lmerge detach {self._name} REPLICA"
+            )
+        self._disputed = set()
+        self._store()
+        self.notice()
+        log.event(logging.WARNING, "disputed intervals released", merge=self._name, input=name)
+        return True
+
     # What can be asked.
+
+    @property
+    def disputed(self) -> list[str]:
+        """The intervals that nobody has decided on, for people; the first ``DISPUTED_TOLD``."""
+        spans = [bounds(index, self._settings.certify_interval) for index in sorted(self._disputed)[:DISPUTED_TOLD]]
+        return [f"[{show_time(start)}, {show_time(end)})" for start, end in spans]
 
     @property
     def divergences(self) -> int:
@@ -230,7 +329,9 @@ class Certifier:
 
     def _store(self) -> None:
         if self._save is not None:
-            self._save(json.dumps(self.quarantined))
+            interval = self._settings.certify_interval
+            self._save(QUARANTINED_NAMES, json.dumps(self.quarantined))
+            self._save(DISPUTED, json.dumps([bounds(index, interval)[0] for index in sorted(self._disputed)]))
 
     def _tell(self, divergence: Divergence) -> None:
         log.event(
@@ -283,7 +384,7 @@ def _interval(divergence: Divergence) -> str:
 
 def _counting(lives: Iterable[tuple[InputStatus, Life]]) -> list[str]:
     """The active inputs that are redundant to one another."""
-    return [status.name for status, life in lives if status.role == ACTIVE and life.state(status) == JOINED]
+    return [status.name for status, life in lives if status.role == ACTIVE and life.state(status) in (JOINED, HELD)]
 
 
 def _merged(outcome: Outcome, name: str, batch: AnyBatch) -> int:

@@ -11,8 +11,9 @@ import fcntl
 import gc
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -64,6 +65,7 @@ class Durable:
         self.store = store
         self.words = DURABLE
         self.full: StoreFull | None = None
+        self._waiting: list[asyncio.Future[StoreFull]] = []  # those who want to hear at once that it is full
         self._name = name
         self._executor = executor
         self._frames = frames_of(resolve(settings.engine))
@@ -104,7 +106,20 @@ class Durable:
         """After the last commit."""
         await asyncio.get_running_loop().run_in_executor(self._executor, self.store.close)
 
+    @contextmanager
+    def trouble(self) -> Iterator[asyncio.Future[StoreFull]]:
+        """A future that is done as soon as nothing can be written."""
+        future: asyncio.Future[StoreFull] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        try:
+            yield future
+        finally:
+            self._waiting.remove(future)
+
     def _note(self, problem: StoreFull | None) -> None:
+        for future in self._waiting if problem is not None else ():
+            if not future.done():
+                future.set_result(problem)  # type: ignore[arg-type]
         if problem is not None and self.full is None:
             log.event(logging.ERROR, "store cannot be written", merge=self._name, problem=str(problem))
         elif problem is None and self.full is not None:

@@ -1,4 +1,4 @@
-"""The gate before a merge under the policies ``majority`` and ``hold``: stables wait until enough inputs agree.
+"""The gate before a merge under ``majority``, ``hold`` and ``quarantine``: stables wait until enough inputs agree.
 
 Elements pass; stables are withheld and given back at interval boundaries, to inputs that have said what was agreed on.
 Without its stable an input's elements are as legal as with it: a stable only promises less to come. So the output
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from lmerge.core import violations
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder
-from lmerge.core.divergence import DivergenceMonitor, time_of
+from lmerge.core.divergence import DivergenceMonitor, Verdict, time_of
 from lmerge.core.elements import ADJUST, INSERT, NEG_INF, STABLE, Stable
 from lmerge.core.inputs import OBSERVE
 from lmerge.core.merge import Merge, Outcome
@@ -20,13 +20,12 @@ from lmerge.errors import InputViolation
 
 
 class Gate:
-    """What is withheld from ``merge``. ``all_of_them``: hold; otherwise majority."""
+    """What is withheld from ``merge``, by what ``monitor`` has compared."""
 
-    def __init__(self, merge: Merge, monitor: DivergenceMonitor, *, all_of_them: bool) -> None:
+    def __init__(self, merge: Merge, monitor: DivergenceMonitor) -> None:
         self.agreed_until: int = NEG_INF  # intervals below are agreed on
         self._merge = merge
         self._monitor = monitor
-        self._all_of_them = all_of_them
         self._given: dict[str, int] = {}  # the last stable given to the merge, by input
 
     def attached(self, name: str) -> None:
@@ -55,12 +54,10 @@ class Gate:
         said = max([before, *(vs for kind, vs, *_ in _first(batch, stop) if kind == STABLE)])
         return _joined([outcome, self._detach(name, batch, offender, said)], merge)
 
-    def releases(self, counting: list[str]) -> list[tuple[str, int]]:
+    def releases(self, counting: list[str], verdict: Verdict) -> list[tuple[str, int]]:
         """The stables that inputs get back now: up to what is agreed on, at boundaries that they have completed."""
         if counting:
-            self.agreed_until = self._monitor.agreed_below(
-                self.agreed_until, counting, all_of_them=self._all_of_them
-            )
+            self.agreed_until = self._monitor.agreed_below(self.agreed_until, counting, verdict)
         given = []
         for name in self._given:
             t = time_of(min(self._monitor.completed(name), self.agreed_until), self._monitor.interval)

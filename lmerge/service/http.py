@@ -33,10 +33,10 @@ _STATUSES: Final = {
 
 
 class HttpServer:
-    """Serves the pages. ``is_ready`` is asked on each probe."""
+    """Serves the pages. ``why_not_ready`` is asked on each probe; None: it is ready."""
 
     def __init__(
-        self, settings: Settings, port: int, pages: Pages, guard: Guard, is_ready: Callable[[], bool]
+        self, settings: Settings, port: int, pages: Pages, guard: Guard, why_not_ready: Callable[[], str | None]
     ) -> None:
         self.port = port
         self._settings = settings
@@ -45,7 +45,7 @@ class HttpServer:
             settings.http_connections_max, settings.http_connections_per_peer, settings.http_header_timeout_s
         )
         self._guard = guard
-        self._is_ready = is_ready
+        self._why_not_ready = why_not_ready
         self._runner: web.AppRunner | None = None
         self._listening: list[asyncio.Server] = []
 
@@ -136,7 +136,8 @@ class HttpServer:
         return web.Response(text="ok\n")
 
     async def _readyz(self, _request: web.Request) -> web.Response:
-        if self._is_ready():
+        problem = self._why_not_ready()
+        if problem is None:
             return web.Response(text="ready\n")
-        return web.Response(status=503, text="draining\n")
+        return web.Response(status=503, text=f"{problem}\n")
 

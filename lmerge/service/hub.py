@@ -32,19 +32,21 @@ from lmerge.core.merge import InputStatus, Merge, Outcome, earliest_joining
 from lmerge.errors import Draining, LimitExceeded, LmergeError, MergeReset, Unavailable, UsageError
 from lmerge.service import log
 from lmerge.service.acks import Acks
-from lmerge.service.attached import Accepted, Attached, AttachRequest, check_schema, ending, told
+from lmerge.service.asked import Asked
+from lmerge.service.attached import Accepted, Attached, AttachRequest, check_schema, ending, told, too_large
 from lmerge.service.certify import Certifier
 from lmerge.service.durable import Durable, Recovered
 from lmerge.service.fanout import Message, Subscriber
 from lmerge.service.inbox import Inbox, Session, Work
 from lmerge.service.journal import History
-from lmerge.service.lifecycle import Life, survives_losses
+from lmerge.service.leading import Leading, behind, mute
 from lmerge.service.observed import Observed, observe
 from lmerge.service.output import Beginning, Output
-from lmerge.service.outward import Outward
 from lmerge.service.record import Recorder
+from lmerge.service.redundancy import Redundancy
 from lmerge.service.settings import Settings
 from lmerge.service.standstill import Standstill, gap_error
+from lmerge.service.weight import Weight
 from lmerge.wire.codec import split_batch
 from lmerge.wire.frames import frames_of
 from lmerge.wire.limits import BatchLimits
@@ -57,7 +59,7 @@ T = TypeVar("T")
 THREAD_ELEMENTS_MIN: Final = 8192
 
 
-class Hub(Outward):
+class Hub(Asked):
     """Runs one merge. ``start`` makes its task; ``on_crash`` hears of a bug in it."""
 
     def __init__(
@@ -93,8 +95,10 @@ class Hub(Outward):
         if recovered is not None:
             self._output.go_on(recovered.facts, recovered.segments)
             self.attached_ever = True
-        self.certifier = Certifier(name, self.merge, settings, self.kept.get("quarantined"),
-                                   partial(self.keep, "quarantined"))
+        self.certifier = Certifier(name, self.merge, settings, self.kept, self.keep, self._step)
+        self.leading = Leading(name, settings.lead_wait_s, lambda: self._step(lambda: self._excuse(mute)))
+        self.redundancy = Redundancy(settings.redundancy_lag_s)
+        self.weight = self._new_weight()
         self._standstill = Standstill(settings.gap_after_s, lambda: self._step(self._end_standstill))
         self._task: asyncio.Task[None] | None = None
 
@@ -116,7 +120,7 @@ class Hub(Outward):
 
     async def close(self) -> None:
         """End the task. Called after ``drain``, or for a merge that nobody uses."""
-        for timers in (self._acks, self._output.fanout, self._standstill):
+        for timers in (self._acks, self._output.fanout, self._standstill, self.leading, self.certifier):
             timers.close()
         for task in (self._task, self._releasing):
             if task is not None:
@@ -139,25 +143,6 @@ class Hub(Outward):
         """Nobody has ever attached, and nobody is about to."""
         return not (self.attached_ever or self.subscribers or self._inbox)
 
-    @property
-    def queued_elements(self) -> int:
-        return self._inbox.elements
-
-    @property
-    def observed(self) -> Observed:
-        """The merge for people and dashboards."""
-        return self._before if self._before is not None else observe(self.merge)
-
-    @property
-    def lives(self) -> list[tuple[InputStatus, Life]]:
-        """The attached inputs: what the core knows, and what the server knows."""
-        return [(i, self._inputs[i.name].life) for i in self.observed.inputs if i.name in self._inputs]
-
-    @property
-    def survives_losses(self) -> int:
-        """How many inputs can be lost before the output stops."""
-        return survives_losses(self.lives)
-
     def keep(self, name: str, text: str) -> None:
         """Let ``text`` outlive the server, under a name. To be called in a step (``call``)."""
         self._output.facts.keep(name, text)
@@ -174,8 +159,7 @@ class Hub(Outward):
     async def attach(self, session: Session, request: AttachRequest) -> Accepted:
         """Attach an input. Raises UsageError and its kinds, Draining."""
         self._check_open()
-        self._output.check_store("attach to")
-        return await self.settled(lambda: self._attach(session, request))
+        return await self._output.once_kept("attach to", self.settled(lambda: self._attach(session, request)))
 
     async def put(
         self, session: Session, sequence: int, batch: AnyBatch, wire_bytes: int, *, base: int = 0, is_last: bool = True
@@ -223,8 +207,8 @@ class Hub(Outward):
         Raises LimitExceeded, Draining, and OutOfRange if ``resume_at`` is too old.
         """
         self._check_open()
-        self._output.check_store("subscribe to")
-        return await self.settled(lambda: self._subscribe(subscriber, resume_at, snapshot_if_too_old))
+        subscribed = self.settled(lambda: self._subscribe(subscriber, resume_at, snapshot_if_too_old))
+        return await self._output.once_kept("subscribe to", subscribed)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         self._output.fanout.remove(subscriber)
@@ -338,6 +322,10 @@ class Hub(Outward):
             else:
                 inbox.take_step()()
         self._certify()
+        self._shed()
+        if self._settings.lead_max is not None:
+            self.leading.look(self.merge.inputs())
+        self.redundancy.note(asyncio.get_running_loop().time(), self.merge.stable_point)
         self._output.flush()
         if self._recorder is not None:
             self._recorder.flush()
@@ -351,12 +339,16 @@ class Hub(Outward):
     async def _merge(self, works: list[Work]) -> None:
         by_session = {id(inp.session): inp for inp in self._inputs.values()}
         heard = [(work, inp) for work in works if (inp := by_session.get(id(work.session))) is not None]
-        merge, certifier = self.merge, self.certifier
+        merge, certifier, weight = self.merge, self.certifier, self.weight
         if len(heard) < len(works):  # fenced, or detached by a fault, while they waited
             merge.refused += sum(w.batch.count for w in works) - sum(w.batch.count for w, _ in heard)
 
         def apply() -> list[Outcome]:
-            return [certifier.apply(inp.name, work.batch, inp.incarnation) for work, inp in heard]
+            outcomes = []
+            for work, inp in heard:
+                outcomes.append(certifier.apply(inp.name, work.batch, inp.incarnation))
+                weight.note((inp.name, inp.incarnation), merge.live_bytes)
+            return outcomes
 
         if self._pool is None or sum(work.batch.count for work, _ in heard) < THREAD_ELEMENTS_MIN:
             outcomes = apply()
@@ -449,6 +441,41 @@ class Hub(Outward):
         """In a step: let any incarnation of ``name`` attach. Raises UsageError while it is attached."""
         self.merge.forget_fence(name)
         self._output.forget(name)
+
+    def release(self, name: str) -> str:
+        """In a step: let the input go on whose stable is held or whose version is disputed, or attach whose name is
+        refused; what it was, for people. Raises UsageError."""
+        if name in self._inputs and self.merge.status(name).held:
+            self._excuse(lambda inputs: behind(inputs, name))
+            return f"the stable of {name} is not held any more"
+        if self.certifier.believe(name):
+            return f"what {name} delivered decides the disputed intervals"
+        self.certifier.release(name)
+        return f"{name} may attach again"
+
+    def _excuse(self, whom: Callable[[list[InputStatus]], list[str]]) -> None:
+        """Let nobody's stable be held for the sake of these inputs, until they have a new stable point."""
+        for name in whom(self.merge.inputs()):
+            log.event(logging.WARNING, "input excused", merge=self.name, input=name)
+            if self._recorder is not None:
+                self._recorder.excused(name)
+            self._absorb(self.merge.excuse(name))
+
+    def _new_weight(self) -> Weight:
+        settings = self._settings
+        return Weight(settings.live_bytes_max, settings.live_bytes_per_input, self.merge.live_bytes)
+
+    def _shed(self) -> None:
+        """End the input that fills the merge beyond its limit of bytes."""
+        found = self.weight.too_much(self._inbox.bytes)
+        inp = None if found is None else self._inputs.get(found[0])
+        if found is None or inp is None:
+            return
+        error = found[1]
+        log.event(logging.WARNING, "merge above its limit", merge=self.name, problem=str(error))
+        # Given as a message too: a peer that is held in the middle of a write may never see the status.
+        self._leave(inp.session, f"limit-exceeded {error}")
+        self._output.then(partial(inp.session.end, error, too_large(error)))
 
     def _certify(self) -> None:
         """Compare the inputs, and do what the policy says."""
@@ -544,11 +571,13 @@ class Hub(Outward):
         put()
         self.certifier.begin_anew(merge)
         self.merge = merge
+        self.weight = self._new_weight()
         if self._recorder is not None:
             self._recorder.begin_anew()
 
     def _input_gone(self, gone: Gone, work: Work | None) -> None:
         self.certifier.gone(gone)
+        self.weight.gone((gone.input, gone.incarnation), self.merge.live_bytes)
         self.detached.appendleft(gone)
         word = gone.violation.code if gone.violation is not None else gone.reason.split(" ")[0]
         self.detached_counts[word] = self.detached_counts.get(word, 0) + 1

@@ -70,6 +70,11 @@ class Inbox:
         self._items.append(item)
         self.wake.set()
 
+    @property
+    def bytes(self) -> int:
+        """Of the batches that wait, as they came."""
+        return self._bytes
+
     async def room(self) -> None:
         """Wait until there is room for a batch."""
         while self._is_full:

@@ -107,7 +107,7 @@ class Journal:
         size = live.count * ELEMENT_BYTES + payloads
         self._unkept = 0
         if size > self._retain_bytes and self._changes is None:  # a store is what a restart begins from
-            self.forget()
+            self.skip()
             return
         segment = Segment(
             self._next_segment, self._next, stable_point, max(stable_point, complete_from), size,
@@ -122,6 +122,11 @@ class Journal:
             ))
         self._segments.append(segment)
         self._bytes += size
+
+    def skip(self) -> None:
+        """A new segment is due, and its snapshot would be too large to be kept: nothing is, for now."""
+        self._unkept = 0
+        self.forget()
 
     def reopen(self, segments: list[Segment]) -> None:
         """Go on with what a store holds."""

@@ -1,12 +1,13 @@
-"""The life of an input, what a merge survives, and who is told to fast-forward. Pure: the hub asks, and acts.
+"""The life of an input, and who is told to fast-forward. Pure: the hub asks, and acts.
 
     JOINING --> JOINED <--> SKIPPING        OBSERVING
         \\          \\            \\              \\
          `---------> LEAVING -> gone <------------'
 
 An input is *joining* until MaxStable has reached its join_at (V.B), *skipping* from skip(t) until its own stable point
-has reached t: what it left out it cannot say, and until then nobody knows whether it has come so far. Only a *joined*
-input counts as redundant. *Leaving*: it has said so, and its last batches wait to be merged.
+has reached t: what it left out it cannot say, and until then nobody knows whether it has come so far. *Held*: joined,
+but its stable point is too far ahead of the others' (``core.lead``). *Leaving*: it has said so, and its last batches
+wait to be merged. What a merge survives is said by ``redundancy``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from lmerge.core.merge import InputStatus
 JOINING: Final = "joining"
 JOINED: Final = "joined"
 SKIPPING: Final = "skipping"
+HELD: Final = "held"
 LEAVING: Final = "leaving"
 OBSERVING: Final = "observing"
 
@@ -42,7 +44,7 @@ class Life:
             return OBSERVING
         if status.state == JOINED and self.skipped_until is not None and status.stable_point < self.skipped_until:
             return SKIPPING
-        return status.state
+        return HELD if status.held else status.state
 
     def may_skip(self, until: int, status: InputStatus, stable_point: int) -> bool:
         """Whether an input may leave out what ends before ``until``: nothing the merge, at ``stable_point``, can want.
@@ -51,11 +53,6 @@ class Life:
         """
         promised_from = NEG_INF if status.join_at is None or status.state == JOINED else status.join_at
         return until <= max(stable_point, promised_from)
-
-
-def survives_losses(lives: Iterable[tuple[InputStatus, Life]]) -> int:
-    """How many inputs can be lost before the output stops: joined ones beyond the last."""
-    return max(0, sum(life.state(status) == JOINED for status, life in lives) - 1)
 
 
 def to_fast_forward(lives: Iterable[tuple[InputStatus, Life]], stable_point: int, lag: int) -> list[str]:

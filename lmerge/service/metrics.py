@@ -6,6 +6,7 @@ of an input end when it detaches and start at 0 with its next incarnation.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -16,8 +17,8 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.merge import Counts
 from lmerge.service.guard import REFUSALS, Guard
 from lmerge.service.hub import Hub
-from lmerge.service.lifecycle import JOINED
 from lmerge.service.parts import REASONS, Staging
+from lmerge.service.record import RECORDING
 from lmerge.service.registry import Registry
 from lmerge.service.status import lmerge_version
 
@@ -141,6 +142,11 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
     losses = GaugeMetricFamily("lmerge_survivable_losses", "Inputs that may be lost", labels=["merge"])
     out = GaugeMetricFamily("lmerge_quarantined_inputs", "Names that may not attach until released", labels=["merge"])
     stable = GaugeMetricFamily("lmerge_stable_point_time", "Stable point of the output", labels=["merge"])
+    weight = GaugeMetricFamily("lmerge_live_bytes", "Payload bytes that the merge holds", labels=["merge"])
+    held = GaugeMetricFamily("lmerge_held_inputs", "Inputs whose stable is held for its lead", labels=["merge"])
+    disputed = GaugeMetricFamily("lmerge_disputed_intervals", "Intervals that nobody decided on", labels=["merge"])
+    silent = GaugeMetricFamily("lmerge_recording_stopped_bool", "1 if --record has stopped", labels=["merge"])
+    broken = GaugeMetricFamily("lmerge_store_stopped_bool", "1 if the store cannot be written", labels=["merge"])
     queued = GaugeMetricFamily("lmerge_queued_elements", "Elements that wait for the merge", labels=["merge"])
     readers = GaugeMetricFamily("lmerge_attached_subscribers", "Subscribers", labels=["merge"])
     backlog = GaugeMetricFamily("lmerge_subscriber_queue_bytes", "Largest queue of a subscriber", labels=["merge"])
@@ -150,10 +156,15 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
         losses.add_metric([hub.name], hub.survives_losses)
         stable.add_metric([hub.name], _time(hub.observed.stable_point))
         out.add_metric([hub.name], len(hub.certifier.quarantined))
+        weight.add_metric([hub.name], hub.weight.live_bytes + hub.queued_bytes)
+        held.add_metric([hub.name], len(hub.leading.held))
+        disputed.add_metric([hub.name], len(hub.certifier.disputed))
+        silent.add_metric([hub.name], hub.recording_words not in ("", RECORDING))
+        broken.add_metric([hub.name], hub.store_problem is not None)
         queued.add_metric([hub.name], hub.queued_elements)
         readers.add_metric([hub.name], len(hub.subscribers))
         backlog.add_metric([hub.name], max((s.queued_bytes for s in hub.subscribers.values()), default=0))
-    yield from (live, inputs, losses, out, stable, queued, readers, backlog)
+    yield from (live, inputs, losses, out, stable, weight, held, disputed, silent, broken, queued, readers, backlog)
 
 
 def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
@@ -164,22 +175,27 @@ def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
     stable = GaugeMetricFamily("lmerge_input_stable_point_time", "The input's own stable point", labels=labels)
     lag = GaugeMetricFamily("lmerge_input_lag_time", "Distance behind the furthest input", labels=labels)
     equal = GaugeMetricFamily("lmerge_input_equal_intervals", "Intervals in a row equal to the others'", labels=labels)
+    brought = GaugeMetricFamily(
+        "lmerge_input_live_bytes", "Payload bytes of live events that it was the first to bring, about", labels=labels
+    )
     joined = GaugeMetricFamily("lmerge_input_joined_bool", "1 if it counts as redundant", labels=labels)
+    now_s = asyncio.get_running_loop().time()
     for hub in hubs:
         statuses = hub.observed.inputs
-        front = max((s.stable_point for s in statuses), default=NEG_INF)
+        front = max((s.stable_point for s in statuses if not s.held), default=NEG_INF)
         for status in statuses:
             key = [hub.name, status.name]
             received.add_metric(key, status.inserts + status.adjusts + status.stables)
             won.add_metric(key, status.won)
             late.add_metric(key, status.late)
+            brought.add_metric(key, hub.weight.share((status.name, status.incarnation)))
             equal.add_metric(key, hub.certifier.equal_in_row(status.name))
             stable.add_metric(key, _time(status.stable_point))
-            behind = _time(front) - _time(status.stable_point) if front != status.stable_point else 0.0
+            behind = _time(front) - _time(status.stable_point) if front > status.stable_point else 0.0
             lag.add_metric(key, behind)
             attached = hub.attached(status.name)
-            joined.add_metric(key, attached is not None and attached.life.state(status) == JOINED)
-    yield from (received, won, late, equal, stable, lag, joined)
+            joined.add_metric(key, attached is not None and not hub.redundancy.lacks(status, attached.life, now_s))
+    yield from (received, won, late, equal, stable, lag, brought, joined)
 
 
 def _staged(staging: Staging) -> Iterator[Metric]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF, show_time
@@ -27,6 +27,8 @@ from lmerge.service.release import Effect, Release
 from lmerge.service.settings import Settings
 from lmerge.wire.frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
+
+T = TypeVar("T")
 
 
 class Beginning(NamedTuple):
@@ -71,6 +73,7 @@ class Output:
         )
         self.durable = durable
         self._limits = settings.batch_limits
+        self._retain_bytes = settings.retain_bytes
         self._frames = frames_of(merge.engine)
         self._said: list[AnyBatch] = []
         self._is_used = False
@@ -177,6 +180,9 @@ class Output:
             self.release.changes.incarnations[replica] = None
 
     def _begin_segment(self) -> None:
+        if self.durable is None and self.merge.live_bytes > self._retain_bytes:
+            self.journal.skip()  # without a copy of what cannot be kept
+            return
         self.journal.begin(said_events(self.merge), self.merge.stable_point, self.complete_from)
 
     # Subscribers.
@@ -235,10 +241,25 @@ class Output:
         """``memory``, ``durable``, or what is wrong with the store."""
         return MEMORY if self.durable is None else self.durable.words
 
-    def check_store(self, what: str) -> None:
-        """Raises StoreFull if nothing can be written at present."""
-        if self.durable is not None and self.durable.full is not None:
-            raise StoreFull(f"nobody can {what} merge {self.name!r} now: {self.durable.full}")
+    async def once_kept(self, what: str, settled: Coroutine[Any, Any, T]) -> T:
+        """What comes of ``settled``. Raises StoreFull if nothing can be written at present, or while it waits."""
+        if self.durable is None:
+            return await settled
+        if self.durable.full is not None:
+            settled.close()
+            raise self._full(what, self.durable.full)
+        task = asyncio.ensure_future(settled)
+        with self.durable.trouble() as trouble:
+            try:
+                await asyncio.wait((task, trouble), return_when=asyncio.FIRST_COMPLETED)
+                if task.done():
+                    return task.result()
+            finally:
+                task.cancel()
+        raise self._full(what, trouble.result())
+
+    def _full(self, what: str, problem: StoreFull) -> StoreFull:
+        return StoreFull(f"nobody can {what} merge {self.name!r} now: {problem}")
 
     def start(self, broken: Callable[[Exception], None]) -> asyncio.Task[None] | None:
         """The task that commits, if there is a store. ``broken``: hears why no more can be kept."""

@@ -11,14 +11,23 @@ A merge that begins anew behind a gap (``standstill``) is a fresh one, and so is
 
 from __future__ import annotations
 
+import errno
+import logging
 from collections.abc import Iterable
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 from lmerge.core.batch import AnyBatch
-from lmerge.core.session import format_admit, format_attach, format_detach, format_row
+from lmerge.core.session import format_admit, format_attach, format_detach, format_excuse, format_row
 from lmerge.errors import UsageError
-from lmerge.files import write_text
+from lmerge.files import opened
+from lmerge.service import log
+
+RECORDING: Final = "recording"
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def record_file(template: str, merge: str) -> Path:
@@ -27,41 +36,87 @@ def record_file(template: str, merge: str) -> Path:
 
 
 class Recorder:
-    """Appends to one session file. Opened anew: a session starts with a fresh merge."""
+    """Appends to one session file. Opened anew: a session starts with a fresh merge.
+
+    A disk that is full, or fails, ends the recording and not the merge: the file is cut off behind the last turn that
+    is whole in it, so it can be replayed, and nothing more is written. What comes later cannot be replayed without what
+    came between, so a recording begins again with a fresh merge only: behind a gap, or after a restart of the server.
+    ``words``: ``recording``, or why it has stopped.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Raises UsageError if the file cannot be written."""
+        """Raises UsageError if the file cannot be written, for another reason than a full disk."""
+        self.words = RECORDING
         self._path = path
         self._sessions = 1
+        self._turn: list[str] = []
+        self._file: FileIO | None = None
         try:
-            self._file = write_text(path)
+            self._open(path)
         except OSError as problem:
-            raise UsageError(f"cannot record to {str(path)!r}: {problem.strerror}") from problem
+            if problem.errno not in _NO_ROOM:
+                raise UsageError(f"cannot record to {str(path)!r}: {problem.strerror}") from problem
+            self._stop(problem)
 
     def begin_anew(self) -> None:
         """The merge is a fresh one from here on, and this is another session."""
-        self._file.close()
+        self.flush()
+        self.close()
         path = self._path.with_name(f"{self._path.name}.{self._sessions}")
         self._sessions += 1
-        self._file = write_text(path)
+        try:
+            self._open(path)
+        except OSError as problem:
+            self._stop(problem)
 
     def attached(self, name: str, properties: Iterable[str], join_at: int | None, role: str) -> None:
-        self._file.write(format_attach(name, properties, join_at, role) + "\n")
+        self._write(format_attach(name, properties, join_at, role))
 
     def admitted(self, name: str) -> None:
-        self._file.write(format_admit(name) + "\n")
+        self._write(format_admit(name))
+
+    def excused(self, name: str) -> None:
+        self._write(format_excuse(name))
 
     def applied(self, name: str, batch: AnyBatch, count: int) -> None:
         """The first ``count`` elements of ``batch`` were told to the merge."""
-        rows = batch.rows()
-        self._file.writelines(format_row(next(rows), name) + "\n" for _ in range(count))
+        if self._file is not None:
+            rows = batch.rows()
+            self._turn += [format_row(next(rows), name) + "\n" for _ in range(count)]
 
     def detached(self, name: str) -> None:
-        self._file.write(format_detach(name) + "\n")
+        self._write(format_detach(name))
 
     def flush(self) -> None:
         """Called once a turn: what subscribers have got is in the file."""
-        self._file.flush()
+        turn, self._turn = self._turn, []
+        if self._file is None or not turn:
+            return
+        whole = self._file.tell()
+        rest = memoryview("".join(turn).encode())
+        try:
+            while rest:
+                rest = rest[self._file.write(rest):]
+        except OSError as problem:
+            with suppress(OSError):
+                self._file.truncate(whole)
+            self._stop(problem)
 
     def close(self) -> None:
-        self._file.close()
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+            self._file = None
+
+    def _open(self, path: Path) -> None:
+        self._file = FileIO(opened(path), "w")
+        self.words = RECORDING
+
+    def _write(self, line: str) -> None:
+        if self._file is not None:
+            self._turn.append(line + "\n")
+
+    def _stop(self, problem: OSError) -> None:
+        self.close()
+        self.words = f"recording has stopped: {problem.strerror}"
+        log.event(logging.ERROR, "recording stopped", file=str(self._path), problem=problem.strerror)

@@ -75,7 +75,7 @@ class Server:
             merges = MergeCollector(self._registry, self.settings.resolved_engine)
             if self.settings.http_port is not None:
                 pages = Pages(self.metrics, merges)
-                http = HttpServer(self.settings, self.settings.http_port, pages, self._guard, self._is_ready)
+                http = HttpServer(self.settings, self.settings.http_port, pages, self._guard, self._why_not_ready)
                 await http.start()
                 self._http, self.http_port = http, http.port
             self.metrics.register(merges)
@@ -131,8 +131,12 @@ class Server:
         log.event(logging.INFO, "server stopped")
         self._closed.set()
 
-    def _is_ready(self) -> bool:
-        return not self._registry.draining
+    def _why_not_ready(self) -> str | None:
+        """Why no publisher should come here now; None: one may."""
+        if self._registry.draining:
+            return "draining"
+        problems = (hub.store_problem for hub in self._registry.hubs.values())
+        return next((problem for problem in problems if problem is not None), None)
 
     def _on_crash(self, bug: BaseException) -> None:
         """A merge failed: a bug. The other merges drain, and ``wait_closed`` raises it."""

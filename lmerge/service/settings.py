@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
 from lmerge.core import engines
 from lmerge.core.batch import AnyBatch
 from lmerge.core.merge import Merge
+from lmerge.core.policy import Policy, parse_policy
 from lmerge.errors import UsageError
 from lmerge.loopback import is_loopback
 from lmerge.wire import limits
@@ -41,6 +42,12 @@ class Settings:
     algorithm: str = "auto"
     policy: str = "lazy"
     closing: str = "all"
+    # How far one input may be ahead of the next, in the stream's own units of time; its stable is held beyond
+    # (core/lead.py). None: any. It must be larger than the usual skew of the replicas, which only their user knows.
+    lead_max: int | None = None
+    # Before the output's first stable, inputs that have delivered none are waited for so long, if another one's is
+    # held: longer than a replica takes to send its live events.
+    lead_wait_s: float = 10.0
     allow_downgrade: bool = False
     # The fast one where it was built; both say the same.
     engine: str = engines.AUTO
@@ -101,6 +108,14 @@ class Settings:
     evidence_bytes: int = 64 * 2**20
     # Intervals of one input that are not complete yet, some 64 bytes each: events that end up to 45 days ahead.
     certify_open_max: int = 65_536
+    # Under quarantine: how long a stable waits for an input that is late for an interval, before it goes on without
+    # having been compared with it: longer than the skew of replicas that are well.
+    compare_wait_s: float = 10.0
+    # Under hold: whether the death of all others decides a disputed interval. Off: an administrator does.
+    hold_survivor_wins: bool = False
+    # An input counts as redundant if it has reached where the output was so long ago: longer than the skew of replicas,
+    # and than the time between two of their micro-batches.
+    redundancy_lag_s: float = 30.0
     # Equal intervals in a row, and time, until a cutover is done, if it does not say so itself.
     cutover_intervals: int = 3
     cutover_timeout_s: float = 600.0
@@ -153,6 +168,12 @@ class Settings:
     # Live events of one merge, some hundred bytes each: about 2 GiB. Above it, the input that brought the most of late
     # is ended; measured once per check interval, so it can be exceeded by what comes in that time.
     live_events_max: int = 5_000_000
+
+    # Payload bytes that one merge holds: live events, and what waits. The process takes about as much again for
+    # indexes, queues and copies on their way; see lmerge/service/weight.py for who is ended above it.
+    live_bytes_max: int = 2**30
+    # Of these, what one input has brought: no less than all, unless its user has many merges that must share a machine.
+    live_bytes_per_input: int = 2**30
 
     # What a subscriber can resume in: some seconds of a busy merge, hours of a quiet one. Of each merge, in memory or
     # in its store. ``retain_time``: in the stream's own units of time; None: as much as there is room for.
@@ -228,6 +249,7 @@ class Settings:
             inputs_per_merge=self.inputs_per_merge, merges=self.merges_max,
             subscriber_queue_bytes=self.subscriber_queue_bytes, staged_bytes=self.staged_bytes,
             staged_bytes_per_replica=min(self.staged_bytes, self.staged_bytes_per_replica),
+            live_bytes=self.live_bytes_max,
         )
 
     @property
@@ -235,10 +257,16 @@ class Settings:
         """``python`` or ``native``: what ``engine`` means here. Raises UsageError if it cannot be had."""
         return engines.resolve(self.engine)
 
+    @property
+    def output_policy(self) -> Policy:
+        """``policy`` with the bound of the lead. Raises UsageError."""
+        policy = parse_policy(self.policy)
+        return policy if self.lead_max is None else replace(policy, lead_max=self.lead_max)
+
     def new_merge(self) -> Merge:
         """A merge as the settings say. Raises UsageError if they make no sense."""
         return Merge(
-            self.algorithm, self.policy, self.closing, allow_downgrade=self.allow_downgrade, engine=self.engine,
+            self.algorithm, self.output_policy, self.closing, allow_downgrade=self.allow_downgrade, engine=self.engine,
             shards=self.shards,
         )
 
@@ -247,7 +275,7 @@ class Settings:
     ) -> Merge:
         """One that goes on after a restart. Raises UsageError if these settings do not allow it."""
         return Merge.resumed(
-            live, stable_point, running, algorithm=self.algorithm, policy=self.policy, closing=self.closing,
+            live, stable_point, running, algorithm=self.algorithm, policy=self.output_policy, closing=self.closing,
             allow_downgrade=self.allow_downgrade, engine=self.engine, shards=self.shards, incarnations=incarnations,
             right_from=right_from,
         )
@@ -270,7 +298,7 @@ class Settings:
             raise UsageError(f"feedback_lag must be at least 0 units of time, not {self.feedback_lag}")
         if self.divergence not in DIVERGENCE:
             raise UsageError(f"unknown divergence policy {self.divergence!r}; it is {', '.join(DIVERGENCE)}")
-        if self.divergence in ("majority", "hold") and self.algorithm in ("r0", "r1", "r2"):
+        if self.divergence in ("majority", "hold", "quarantine") and self.algorithm in ("r0", "r1", "r2"):
             raise UsageError(
                 f"divergence {self.divergence} needs r3 or r4: {self.algorithm} shows at once what one input says"
             )

@@ -29,27 +29,41 @@ def gap_error(merge: str, stable_point: int, join_at: int) -> OutputGap:
     )
 
 
-class Standstill:
-    """Waits ``after_s`` of the loop's time, then calls ``end`` once."""
+class Patience:
+    """Waits ``after_s`` of the loop's time for one thing, then calls ``end`` once."""
 
     def __init__(self, after_s: float, end: Callable[[], None]) -> None:
         self._after_s = after_s
         self._end = end
+        self._awaited: object | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def look(self, stands_still: bool) -> None:
-        """The merge stands still, or it does not, from now on."""
-        if stands_still and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._after_s, self._over)
-        elif not stands_still:
-            self.close()
-
-    def close(self) -> None:
-        """Wait no more."""
+    def look(self, awaited: object | None) -> None:
+        """This is waited for from now on, if it was not before; None: nothing is."""
+        if awaited == self._awaited:
+            return
+        self._awaited = awaited
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if awaited is not None:
+            self._timer = asyncio.get_running_loop().call_later(self._after_s, self._over)
 
     def _over(self) -> None:
-        self._timer = None
+        self._timer, self._awaited = None, None
         self._end()
+
+
+class Standstill:
+    """Waits ``after_s`` of the loop's time, then calls ``end`` once."""
+
+    def __init__(self, after_s: float, end: Callable[[], None]) -> None:
+        self._patience = Patience(after_s, end)
+
+    def look(self, stands_still: bool) -> None:
+        """The merge stands still, or it does not, from now on."""
+        self._patience.look("somebody who knows more" if stands_still else None)
+
+    def close(self) -> None:
+        """Wait no more."""
+        self._patience.look(None)

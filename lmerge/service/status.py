@@ -40,12 +40,13 @@ def list_merges(registry: Registry) -> pb.ListMergesResponse:
 def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
     """Everything about one merge."""
     observed = hub.observed
+    now_s = asyncio.get_running_loop().time()
     return pb.DescribeMergeResponse(
         summary=_summary(hub),
         algorithm_reason=observed.algorithm_reason,
         policy=str(hub.merge.policy),
         engine=hub.merge.engine,
-        inputs=[_input(hub, status) for status in observed.inputs],
+        inputs=[_input(hub, status, now_s) for status in observed.inputs],
         emitted=_counts(observed.emitted),
         live_events=observed.live_count,
         survives_losses=hub.survives_losses,
@@ -72,6 +73,10 @@ def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
         staged_commits=hub.staged_commits,
         missed_commits=hub.missed_commits,
         epoch=hub.epoch,
+        live_bytes=hub.weight.live_bytes + hub.queued_bytes,
+        lead_max=hub.merge.policy.lead_max,
+        disputed=hub.certifier.disputed,
+        recording=hub.recording_words,
     )
 
 
@@ -83,7 +88,7 @@ def _summary(hub: Hub) -> pb.MergeSummary:
     )
 
 
-def _input(hub: Hub, status: InputStatus) -> pb.InputStatus:
+def _input(hub: Hub, status: InputStatus, now_s: float) -> pb.InputStatus:
     attached = hub.attached(status.name)
     life = Life() if attached is None else attached.life
     return pb.InputStatus(
@@ -97,10 +102,12 @@ def _input(hub: Hub, status: InputStatus) -> pb.InputStatus:
         received=_counts(Counts(status.inserts, status.adjusts, status.stables)),
         late=status.late,
         won=status.won,
-        attached_seconds=asyncio.get_running_loop().time() - attached.attached_at if attached is not None else 0.0,
+        attached_seconds=now_s - attached.attached_at if attached is not None else 0.0,
         skipped_until=life.skipped_until,
         fast_forwarded_to=life.fast_forwarded_to,
         equal_intervals=hub.certifier.equal_in_row(status.name),
+        live_bytes=hub.weight.share((status.name, status.incarnation)),
+        lacks=hub.redundancy.lacks(status, life, now_s),
     )
 
 

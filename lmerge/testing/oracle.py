@@ -32,6 +32,7 @@ class Follow:
         self.prefixes: list[InputPrefix] = []
         self._current: dict[str, Tdb] = {}
         self._right_from = NEG_INF
+        self._held: set[str] = set()  # inputs whose stables are held (``core.lead``)
 
     def attach(
         self, name: str, properties: Iterable[str] = (), *, join_at: int | None = None, role: str = "active"
@@ -47,6 +48,10 @@ class Follow:
         """Let a joining input count from now on; of what ends before its join_at, C1-C3 say nothing from here on."""
         self._right_from = max(self._right_from, self.merge.status(name).right_from)
         return self._checked(self.merge.admit(name))
+
+    def excuse(self, name: str) -> Outcome:
+        """Measure nobody's lead by an input for now (``core.lead``)."""
+        return self._checked(self.merge.excuse(name))
 
     def say(self, name: str, *elements: Element) -> Outcome:
         """Let an input say elements, as one batch."""
@@ -79,7 +84,11 @@ class Follow:
         assert self.merge.stable_point == self.output.stable_point
         live = [Event(e.vs, e.payload, e.ve) for e in self.merge.live_events().elements() if isinstance(e, Insert)]
         assert live == self.output.live_events(), "the live events are not those of the output"
-        if self.compatible:
+        # What is held is not believed, and C1-C3 believe everything: they say nothing until it is released.
+        if any(gone.input in self._held for gone in outcome.detached):
+            self.compatible = False
+        self._held = {status.name for status in self.merge.inputs() if status.held}
+        if self.compatible and not self._held:
             multiset = self.merge.algorithm in ("r1", "r4")
             problems = incompatibilities(
                 self.output, self.prefixes, multiset=multiset, right_from=self._right_from

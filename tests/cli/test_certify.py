@@ -92,6 +92,6 @@ def test_detach_and_release_say_what_they_have_done(target: str) -> None:
         result = run("detach", "m", "b", "--quarantine", "--reason", "wrong prices", "--server", target)
         assert result.output == "b is detached from m and quarantined\n"
         result = run("release", "m", "b", "--server", target)
-        assert result.output == "b may attach to m again\n"
+        assert result.output == "m: b may attach again\n"
         result = run("release", "m", "b", "--server", target)
         assert "it is not quarantined" in str(result.exception)

@@ -17,7 +17,8 @@ WORDS = {"r0": R0_WORDS, "r1": R1_WORDS, "r2": R2_WORDS, "r3": R3_WORDS, "r4": R
 
 INDEX_POLICIES = (
     "lazy", "eager", "half-frozen-only", "final-only", "quorum:2", "leading-input-only", "lazy+lag:5", "eager+lag:2",
-    "final-only+lag:3",
+    "final-only+lag:3", "lazy+lead:4", "eager+lag:2+lead:3", "leading-input-only+lead:5", "quorum:2+lead:4",
+    "final-only+lead:6",
 )
 
 

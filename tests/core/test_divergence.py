@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lmerge.core.batch import Batch
 from lmerge.core.digests import INF_INTERVAL
-from lmerge.core.divergence import Divergence
+from lmerge.core.divergence import Divergence, Verdict
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.inputs import OBSERVE
 from lmerge.testing.generate import PLAIN, Shape, present, reference
@@ -268,15 +268,15 @@ def test_agreement_of_a_majority_and_of_all() -> None:
         speaker.attach()
     say(speakers[0], Insert(b"A", 1, 25), Stable(40))
     watched.settle("abc")
-    assert watched.agreed_below(NEG_INF, "abc", all_of_them=False) == NEG_INF
+    assert watched.agreed_below(NEG_INF, "abc", Verdict()) == NEG_INF
     say(speakers[1], Insert(b"A", 1, 25), Stable(30))
     watched.settle("abc")
-    assert watched.agreed_below(NEG_INF, "abc", all_of_them=False) == 3
-    assert watched.agreed_below(NEG_INF, "abc", all_of_them=True) == NEG_INF
+    assert watched.agreed_below(NEG_INF, "abc", Verdict()) == 3
+    assert watched.agreed_below(NEG_INF, "abc", Verdict(all_of_them=True)) == NEG_INF
     say(speakers[2], Insert(b"B", 1, 25), Stable(50))
     watched.settle("abc")
-    assert watched.agreed_below(NEG_INF, "abc", all_of_them=True) == 2
-    assert watched.agreed_below(NEG_INF, "abc", all_of_them=False) == 4  # in 3 neither a nor c has anything
+    assert watched.agreed_below(NEG_INF, "abc", Verdict(all_of_them=True)) == 2
+    assert watched.agreed_below(NEG_INF, "abc", Verdict()) == 4  # in 3 neither a nor c has anything
 
 
 def test_certified_intervals_in_a_row_begin_again_after_a_difference() -> None:

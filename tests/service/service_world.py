@@ -13,7 +13,7 @@ import grpc
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge, Outcome
-from lmerge.core.session import AdmitLine, AttachLine, DetachLine, ElementLine, parse_line
+from lmerge.core.session import AdmitLine, AttachLine, DetachLine, ElementLine, ExcuseLine, parse_line
 from lmerge.core.tdb import Tdb
 from lmerge.service.hub import Hub
 from lmerge.service.server import Server
@@ -233,6 +233,8 @@ def replayed(path: Path, policy: str) -> list[Element]:
             outcome = merge.attach(line.input, line.properties, join_at=line.join_at, role=line.role)
         elif isinstance(line, AdmitLine):
             outcome = merge.admit(line.input)
+        elif isinstance(line, ExcuseLine):
+            outcome = merge.excuse(line.input)
         elif isinstance(line, DetachLine):
             outcome = merge.detach(line.input)
         else:

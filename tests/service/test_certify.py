@@ -295,9 +295,9 @@ def test_majority_with_a_fixed_algorithm_that_cannot_take_back_is_refused() -> N
 
 def test_quarantined_names_are_handed_to_the_store_and_come_back() -> None:
     settings = Settings(divergence="alarm")
-    kept: list[str] = []
-    before = Certifier("flights", settings.new_merge(), settings, save=kept.append)
+    kept: dict[str, str] = {}
+    before = Certifier("flights", settings.new_merge(), settings, save=kept.__setitem__)
     before.quarantine("b", "wrong prices")
-    after = Certifier("flights", settings.new_merge(), settings, kept=kept[-1])
+    after = Certifier("flights", settings.new_merge(), settings, kept)
     with pytest.raises(UsageError, match="wrong prices"):
         after.check("b")

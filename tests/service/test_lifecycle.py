@@ -9,7 +9,7 @@ from service_world import MERGE, World, ins, stable
 from lmerge.core.elements import INF, NEG_INF, Event
 from lmerge.core.inputs import ACTIVE, OBSERVE
 from lmerge.core.merge import InputStatus
-from lmerge.service.lifecycle import Life, survives_losses, to_fast_forward
+from lmerge.service.lifecycle import Life, to_fast_forward
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 
@@ -51,19 +51,6 @@ class TestTheStateOfAnInput:
         assert not Life().may_skip(20, status(join_at=20), stable_point=8)
 
 
-class TestWhatAMergeSurvives:
-    def test_only_joined_inputs_count_and_the_last_is_needed(self) -> None:
-        lives = [
-            (status("a"), Life()), (status("b"), Life()), (status("c", state="joining"), Life()),
-            (status("d"), Life(skipped_until=5)), (status("e"), Life(leaving=True)),
-            (status("f", role=OBSERVE), Life()),
-        ]
-        assert survives_losses(lives) == 1
-
-    @pytest.mark.parametrize("count", [0, 1])
-    def test_it_is_never_below_zero(self, count: int) -> None:
-        assert survives_losses([(status(), Life())] * count) == 0
-
 
 class TestWhoIsToldToFastForward:
     def test_those_that_lag_more_than_the_bound(self) -> None:
@@ -91,6 +78,7 @@ async def test_a_skipping_input_is_not_redundant_until_it_has_come_so_far() -> N
     async with World() as world:
         a, b = await world.publisher("a"), await world.publisher("b")
         await a.merged(ins("x", 1, 5), stable(10))
+        await b.merged(stable(5))
         assert (await world.describe()).survives_losses == 1
         await b.write(skip=pb.PublishRequest.Skip(until=10))
         await b.merged(ins("y", 12, 15))

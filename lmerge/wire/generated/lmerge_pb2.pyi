@@ -1026,11 +1026,15 @@ class InputStatus(_message.Message):
     SKIPPED_UNTIL_FIELD_NUMBER: _builtins.int
     FAST_FORWARDED_TO_FIELD_NUMBER: _builtins.int
     EQUAL_INTERVALS_FIELD_NUMBER: _builtins.int
+    LACKS_FIELD_NUMBER: _builtins.int
+    LIVE_BYTES_FIELD_NUMBER: _builtins.int
     replica: _builtins.str
     incarnation: _builtins.int
     role: Global___Role.ValueType
     state: _builtins.str
-    """joining, joined, skipping (does not count until its stable point has reached skipped_until), leaving, observing"""
+    """joining, joined, skipping (does not count until its stable point has reached skipped_until), leaving, observing,
+    held (its stable point is too far ahead of the others'; nothing follows from it yet)
+    """
     stable_point: _builtins.int
     join_at: _builtins.int
     late: _builtins.int
@@ -1044,6 +1048,10 @@ class InputStatus(_message.Message):
     """The last fast-forward that the input was told."""
     equal_intervals: _builtins.int
     """Intervals in a row, up to the last compared one, in which the input's frozen events equalled the others'."""
+    lacks: _builtins.str
+    """Why the input could not carry the output alone now, in words. Empty: it could, and counts in survives_losses."""
+    live_bytes: _builtins.int
+    """Payload bytes of live events that this input was the first to bring, about."""
     @_builtins.property
     def properties(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -1065,10 +1073,12 @@ class InputStatus(_message.Message):
         skipped_until: _builtins.int | None = ...,
         fast_forwarded_to: _builtins.int | None = ...,
         equal_intervals: _builtins.int = ...,
+        lacks: _builtins.str = ...,
+        live_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_fast_forwarded_to", b"_fast_forwarded_to", "_join_at", b"_join_at", "_skipped_until", b"_skipped_until", "fast_forwarded_to", b"fast_forwarded_to", "join_at", b"join_at", "received", b"received", "skipped_until", b"skipped_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fast_forwarded_to", b"_fast_forwarded_to", "_join_at", b"_join_at", "_skipped_until", b"_skipped_until", "attached_seconds", b"attached_seconds", "equal_intervals", b"equal_intervals", "fast_forwarded_to", b"fast_forwarded_to", "incarnation", b"incarnation", "join_at", b"join_at", "late", b"late", "properties", b"properties", "received", b"received", "replica", b"replica", "role", b"role", "skipped_until", b"skipped_until", "stable_point", b"stable_point", "state", b"state", "won", b"won"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fast_forwarded_to", b"_fast_forwarded_to", "_join_at", b"_join_at", "_skipped_until", b"_skipped_until", "attached_seconds", b"attached_seconds", "equal_intervals", b"equal_intervals", "fast_forwarded_to", b"fast_forwarded_to", "incarnation", b"incarnation", "join_at", b"join_at", "lacks", b"lacks", "late", b"late", "live_bytes", b"live_bytes", "properties", b"properties", "received", b"received", "replica", b"replica", "role", b"role", "skipped_until", b"skipped_until", "stable_point", b"stable_point", "state", b"state", "won", b"won"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__fast_forwarded_to: _TypeAlias = _typing.Literal["fast_forwarded_to"]  # noqa: Y015
     _WhichOneofArgType__fast_forwarded_to: _TypeAlias = _typing.Literal["_fast_forwarded_to", b"_fast_forwarded_to"]  # noqa: Y015
@@ -1166,6 +1176,10 @@ class DescribeMergeResponse(_message.Message):
     STAGED_BYTES_FIELD_NUMBER: _builtins.int
     STAGED_COMMITS_FIELD_NUMBER: _builtins.int
     MISSED_COMMITS_FIELD_NUMBER: _builtins.int
+    LIVE_BYTES_FIELD_NUMBER: _builtins.int
+    RECORDING_FIELD_NUMBER: _builtins.int
+    LEAD_MAX_FIELD_NUMBER: _builtins.int
+    DISPUTED_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     algorithm_reason: _builtins.str
     policy: _builtins.str
@@ -1193,8 +1207,14 @@ class DescribeMergeResponse(_message.Message):
     staged_commits: _builtins.int
     """Commits whose parts were there, and those that missed some."""
     missed_commits: _builtins.int
+    live_bytes: _builtins.int
+    """Payload bytes that the merge holds: of live events, of inputs that wait to join, and of batches that wait for it."""
+    recording: _builtins.str
+    """Of serve --record: "recording", or why it has stopped. Empty: nothing is recorded."""
+    lead_max: _builtins.int
+    """How far one input may lead before its stable is held. Absent: any."""
     epoch: _builtins.int
-    """0: it was never reset. (Numbers from 25 to 39 are left free.)"""
+    """0: it was never reset."""
     @_builtins.property
     def summary(self) -> Global___MergeSummary: ...
     @_builtins.property
@@ -1216,6 +1236,10 @@ class DescribeMergeResponse(_message.Message):
     @_builtins.property
     def switches(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Algorithm changes at run time, oldest first, with their reasons; bounded."""
+
+    @_builtins.property
+    def disputed(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Intervals in which inputs differed and that nobody has decided on yet, in words; under hold only, bounded."""
 
     def __init__(
         self,
@@ -1244,18 +1268,26 @@ class DescribeMergeResponse(_message.Message):
         staged_bytes: _builtins.int = ...,
         staged_commits: _builtins.int = ...,
         missed_commits: _builtins.int = ...,
+        live_bytes: _builtins.int = ...,
+        recording: _builtins.str = ...,
+        lead_max: _builtins.int | None = ...,
+        disputed: _abc.Iterable[_builtins.str] | None = ...,
         epoch: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "_retained_from", b"_retained_from", "complete_from", b"complete_from", "emitted", b"emitted", "retained_from", b"retained_from", "schema", b"schema", "summary", b"summary"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "_lead_max", b"_lead_max", "_retained_from", b"_retained_from", "complete_from", b"complete_from", "emitted", b"emitted", "lead_max", b"lead_max", "retained_from", b"retained_from", "schema", b"schema", "summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "_retained_from", b"_retained_from", "algorithm_reason", b"algorithm_reason", "complete_from", b"complete_from", "detached", b"detached", "divergence_policy", b"divergence_policy", "divergences", b"divergences", "emitted", b"emitted", "engine", b"engine", "epoch", b"epoch", "gaps", b"gaps", "inputs", b"inputs", "live_events", b"live_events", "missed_commits", b"missed_commits", "policy", b"policy", "quarantined", b"quarantined", "refused", b"refused", "retained_from", b"retained_from", "schema", b"schema", "staged_bytes", b"staged_bytes", "staged_commits", b"staged_commits", "staged_parts", b"staged_parts", "store", b"store", "subscribers", b"subscribers", "summary", b"summary", "survives_losses", b"survives_losses", "switches", b"switches"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from", "_lead_max", b"_lead_max", "_retained_from", b"_retained_from", "algorithm_reason", b"algorithm_reason", "complete_from", b"complete_from", "detached", b"detached", "disputed", b"disputed", "divergence_policy", b"divergence_policy", "divergences", b"divergences", "emitted", b"emitted", "engine", b"engine", "epoch", b"epoch", "gaps", b"gaps", "inputs", b"inputs", "lead_max", b"lead_max", "live_bytes", b"live_bytes", "live_events", b"live_events", "missed_commits", b"missed_commits", "policy", b"policy", "quarantined", b"quarantined", "recording", b"recording", "refused", b"refused", "retained_from", b"retained_from", "schema", b"schema", "staged_bytes", b"staged_bytes", "staged_commits", b"staged_commits", "staged_parts", b"staged_parts", "store", b"store", "subscribers", b"subscribers", "summary", b"summary", "survives_losses", b"survives_losses", "switches", b"switches"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__complete_from: _TypeAlias = _typing.Literal["complete_from"]  # noqa: Y015
     _WhichOneofArgType__complete_from: _TypeAlias = _typing.Literal["_complete_from", b"_complete_from"]  # noqa: Y015
+    _WhichOneofReturnType__lead_max: _TypeAlias = _typing.Literal["lead_max"]  # noqa: Y015
+    _WhichOneofArgType__lead_max: _TypeAlias = _typing.Literal["_lead_max", b"_lead_max"]  # noqa: Y015
     _WhichOneofReturnType__retained_from: _TypeAlias = _typing.Literal["retained_from"]  # noqa: Y015
     _WhichOneofArgType__retained_from: _TypeAlias = _typing.Literal["_retained_from", b"_retained_from"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__complete_from) -> _WhichOneofReturnType__complete_from | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lead_max) -> _WhichOneofReturnType__lead_max | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__retained_from) -> _WhichOneofReturnType__retained_from | None: ...
 
@@ -1562,12 +1594,17 @@ Global___ReleaseInputRequest: _TypeAlias = ReleaseInputRequest  # noqa: Y015
 class ReleaseInputResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    WORDS_FIELD_NUMBER: _builtins.int
+    words: _builtins.str
+    """What was released, for people."""
     def __init__(
         self,
+        *,
+        words: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["words", b"words"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1642,6 +1679,7 @@ class Limits(_message.Message):
     SUBSCRIBER_QUEUE_BYTES_FIELD_NUMBER: _builtins.int
     STAGED_BYTES_PER_REPLICA_FIELD_NUMBER: _builtins.int
     STAGED_BYTES_FIELD_NUMBER: _builtins.int
+    LIVE_BYTES_FIELD_NUMBER: _builtins.int
     message_bytes: _builtins.int
     payload_bytes: _builtins.int
     batch_elements: _builtins.int
@@ -1651,6 +1689,8 @@ class Limits(_message.Message):
     staged_bytes_per_replica: _builtins.int
     """Staged parts of one replica, and of all. 0: the server keeps none."""
     staged_bytes: _builtins.int
+    live_bytes: _builtins.int
+    """Payload bytes that a merge holds at most."""
     def __init__(
         self,
         *,
@@ -1662,10 +1702,11 @@ class Limits(_message.Message):
         subscriber_queue_bytes: _builtins.int = ...,
         staged_bytes_per_replica: _builtins.int = ...,
         staged_bytes: _builtins.int = ...,
+        live_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_elements", b"batch_elements", "inputs_per_merge", b"inputs_per_merge", "merges", b"merges", "message_bytes", b"message_bytes", "payload_bytes", b"payload_bytes", "staged_bytes", b"staged_bytes", "staged_bytes_per_replica", b"staged_bytes_per_replica", "subscriber_queue_bytes", b"subscriber_queue_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_elements", b"batch_elements", "inputs_per_merge", b"inputs_per_merge", "live_bytes", b"live_bytes", "merges", b"merges", "message_bytes", b"message_bytes", "payload_bytes", b"payload_bytes", "staged_bytes", b"staged_bytes", "staged_bytes_per_replica", b"staged_bytes_per_replica", "subscriber_queue_bytes", b"subscriber_queue_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

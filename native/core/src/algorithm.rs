@@ -126,9 +126,35 @@ pub trait Algorithm {
 
 /// The input in `slot` has a new stable point, or has just begun to count.
 pub fn advance<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usize) {
+    if shell.policy.lead_max.is_none() {
+        follow(algorithm, shell, slot);
+    } else {
+        follow_unheld(algorithm, shell);
+    }
+}
+
+/// With a bound of the lead: follow whoever may lead now. What one input does can release another's stable.
+fn follow_unheld<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell) {
+    loop {
+        let before = shell.max_stable;
+        shell.inputs.mark_held(before, &shell.policy);
+        for slot in shell.inputs.by_lead() {
+            follow(algorithm, shell, slot);
+            if shell.max_stable > before {
+                break;
+            }
+        }
+        if shell.max_stable == before {
+            return;
+        }
+    }
+}
+
+/// Bring the output's stable point to that of the input in `slot` if it counts, and is ahead.
+fn follow<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usize) {
     let input = shell.inputs.get(slot);
     if !input.counts() {
-        return; // law 1
+        return; // law 1, or its stable is held
     }
     let t = shell.policy.held_back(input.stable);
     if t <= shell.max_stable || (t == INF && !shell.may_close()) {
@@ -158,8 +184,12 @@ pub fn admit<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: 
     advance(algorithm, shell, slot);
 }
 
-/// The inputs that remain may agree on closing now that one has left.
+/// The inputs that remain may agree on closing now that one has left, or lead less than they did.
 pub fn after_detach<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell) {
+    if shell.policy.lead_max.is_some() {
+        follow_unheld(algorithm, shell);
+        return;
+    }
     for slot in shell.inputs.order().to_vec() {
         if shell.inputs.get(slot).stable == INF {
             advance(algorithm, shell, slot);
@@ -181,6 +211,7 @@ pub fn stable<A: Algorithm + ?Sized>(
         let before = input.stable;
         return Err(Violation::of(Code::StableBackwards, slot, batch, index).detail(before));
     }
+    input.excused &= vc == input.stable;
     input.stable = vc;
     advance(algorithm, shell, slot);
     Ok(())

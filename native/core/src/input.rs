@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::algorithm::Checked;
 use crate::columns::View;
 use crate::element::{Element, NEG_INF};
+use crate::policy::Policy;
 use crate::violation::{Code, Violation};
 
 /// Elements with one Vs as (payload, Ve), in order; clearing keeps the memory, so that a new Vs costs nothing.
@@ -103,6 +104,10 @@ pub struct Input {
     pub passed_over: HashMap<(Vec<u8>, i64), u64>,
     /// R0-R2: inserts that came while it was joining.
     pub waiting: Vec<Element>,
+    /// Its stable point is too far ahead of the others'; it follows from the rest.
+    pub held: bool,
+    /// The others' lead is not measured by it until it has a new stable point.
+    pub excused: bool,
 }
 
 impl Input {
@@ -119,11 +124,18 @@ impl Input {
             tie_count: 0,
             passed_over: HashMap::new(),
             waiting: Vec::new(),
+            held: false,
+            excused: false,
         }
     }
 
-    /// V.B: joined and active, so its stable points move the output.
+    /// V.B: joined, active and not held, so its stable points move the output.
     pub fn counts(&self) -> bool {
+        self.leads() && !self.held
+    }
+
+    /// Joined and active.
+    fn leads(&self) -> bool {
         self.joined && !self.observes
     }
 
@@ -216,6 +228,36 @@ impl Inputs {
             .iter()
             .map(|&slot| (slot, self.get(slot)))
             .filter(|(_, input)| input.counts())
+    }
+
+    /// The slots of joined active inputs, furthest first; of equals the longest attached first.
+    pub fn by_lead(&self) -> Vec<usize> {
+        let mut ranked: Vec<usize> = self
+            .order
+            .iter()
+            .copied()
+            .filter(|&slot| self.get(slot).leads())
+            .collect();
+        ranked.sort_by_key(|&slot| std::cmp::Reverse(self.get(slot).stable));
+        ranked
+    }
+
+    /// Enter in all inputs whether their stables are held: `lmerge/core/lead.py`.
+    pub fn mark_held(&mut self, max_stable: i64, policy: &Policy) {
+        let Some(lead_max) = policy.lead_max else { return };
+        let ranked = self.by_lead();
+        let is_awaited = |input: &Input| !input.excused && input.stable >= max_stable.saturating_sub(lead_max);
+        let mut may_hold = true;
+        for (at, &slot) in ranked.iter().enumerate() {
+            let following = ranked[at + 1..]
+                .iter()
+                .map(|&slot| self.get(slot))
+                .find(|&input| is_awaited(input));
+            let input = self.get(slot);
+            may_hold &= following.is_some_and(|next| input.stable > next.stable.saturating_add(lead_max));
+            let held = may_hold && policy.held_back(input.stable) > max_stable;
+            self.get_mut(slot).held = held;
+        }
     }
 
     /// One more than the largest slot in use.

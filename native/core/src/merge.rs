@@ -180,6 +180,12 @@ impl Merge {
         algorithm::after_detach(self.running.as_dyn(), &mut self.shell);
     }
 
+    /// Nobody's lead is measured by the input until it has a new stable point.
+    pub fn excuse(&mut self, slot: usize) {
+        self.shell.inputs.get_mut(slot).excused = true;
+        self.after_detach();
+    }
+
     /// Let a joining input count from now on.
     pub fn admit(&mut self, slot: usize) {
         algorithm::admit(self.running.as_dyn(), &mut self.shell, slot);

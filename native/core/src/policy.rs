@@ -12,13 +12,15 @@ pub enum Show {
     Final,
 }
 
-/// An output policy. `reflects_adjusts`: location 1. `lag` in time units, not negative.
+/// An output policy. `reflects_adjusts`: location 1. `lag` in time units, not negative. `lead_max`: how far one input may be
+/// ahead of the next, positive; None: any (`lmerge/core/lead.py`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub show: Show,
     pub reflects_adjusts: bool,
     pub quorum: usize,
     pub lag: i64,
+    pub lead_max: Option<i64>,
 }
 
 /// The paper's: show an event at once, adjust it only when compatibility demands it.
@@ -27,6 +29,7 @@ pub const LAZY: Policy = Policy {
     reflects_adjusts: false,
     quorum: 0,
     lag: 0,
+    lead_max: None,
 };
 
 impl Policy {

@@ -109,6 +109,11 @@ impl Sharded {
         self.each(Merge::after_detach);
     }
 
+    /// See [`Merge::excuse`].
+    pub fn excuse(&mut self, slot: usize) {
+        self.each(|shard| shard.excuse(slot));
+    }
+
     /// Let a joining input count from now on.
     pub fn admit(&mut self, slot: usize) {
         self.each(|shard| shard.admit(slot));
@@ -320,7 +325,8 @@ impl Sharded {
     }
 
     /// The reverse of `input_state`, and the plain fields.
-    pub fn load_input(&mut self, slot: usize, state: &InputState) {
+    pub fn load_input(&mut self, slot: usize, state: &InputState, excused: bool) {
+        self.each(|shard| shard.shell.inputs.get_mut(slot).excused = excused);
         for (at, shard) in self.shards.iter_mut().enumerate() {
             let late = if at == 0 { state.late } else { 0 };
             shard.load_input(slot, InputState { late, ..state.clone() });

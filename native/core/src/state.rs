@@ -236,6 +236,7 @@ impl Merge {
             }
             _ => return Err("the state is of another algorithm".to_string()),
         }
+        self.shell.inputs.mark_held(max_stable, &self.shell.policy);
         self.shell.live = None;
         if let Some(events) = live {
             let mut tracked = Live::new(announced);

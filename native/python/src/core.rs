@@ -87,7 +87,7 @@ pub fn guarded<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyRe
 #[pymethods]
 impl Core {
     #[new]
-    #[pyo3(signature = (algorithm, show, reflects_adjusts, quorum, lag, closing, track_live, shards=1))]
+    #[pyo3(signature = (algorithm, show, reflects_adjusts, quorum, lag, closing, track_live, shards=1, lead_max=None))]
     #[expect(clippy::too_many_arguments, reason = "the settings of a merge")]
     fn new(
         algorithm: &str,
@@ -98,6 +98,7 @@ impl Core {
         closing: usize,
         track_live: bool,
         shards: usize,
+        lead_max: Option<i64>,
     ) -> PyResult<Core> {
         if !(1..=SHARDS_MAX).contains(&shards) {
             return Err(PyValueError::new_err(format!(
@@ -117,6 +118,7 @@ impl Core {
             reflects_adjusts,
             quorum,
             lag,
+            lead_max,
         };
         let closing = Closing((closing > 0).then_some(closing));
         Ok(Core(Sharded::new(
@@ -198,6 +200,10 @@ impl Core {
         self.run(py, |merge| merge.admit(slot))
     }
 
+    fn excuse(&mut self, py: Python<'_>, slot: usize) -> PyResult<()> {
+        self.run(py, |merge| merge.excuse(slot))
+    }
+
     fn apply(&mut self, py: Python<'_>, slot: usize, columns: &Columns, start: usize) -> PyResult<Option<Violation>> {
         let said = self.run(py, |merge| merge.apply(slot, &columns.view(), start))?;
         Ok(said.err().map(|violation| Violation(*violation)))
@@ -254,9 +260,10 @@ impl Core {
             .map_err(PyValueError::new_err)
     }
 
-    fn load_input(&mut self, py: Python<'_>, slot: usize, fields: &Bound<'_, PyDict>) -> PyResult<()> {
+    #[pyo3(signature = (slot, fields, excused=false))]
+    fn load_input(&mut self, py: Python<'_>, slot: usize, fields: &Bound<'_, PyDict>, excused: bool) -> PyResult<()> {
         let state = parse_input(fields)?;
-        self.run(py, |merge| merge.load_input(slot, &state))
+        self.run(py, |merge| merge.load_input(slot, &state, excused))
     }
 }
 

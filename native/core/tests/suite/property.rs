@@ -92,6 +92,7 @@ fn policy(byte: u8) -> Policy {
         reflects_adjusts: show == Show::First && byte & 128 != 0,
         quorum: 2,
         lag,
+        lead_max: (byte & 32 != 0).then_some(4),
     }
 }
 

@@ -171,7 +171,7 @@ pub fn restored(session: &Session, shards: usize) -> Sharded {
     for input in &session.attached {
         let state = input_state_of(merge, input.slot);
         copy.attach(input.slot, input.demands, input.join_at, input.observes, state.joined);
-        copy.load_input(input.slot, &state);
+        copy.load_input(input.slot, &state, false);
     }
     let live = merge.live_state().map(|text| {
         let row = |row: &Value| (int(&row[0]), payload(&row[1]), int(&row[2]));

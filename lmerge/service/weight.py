@@ -1,0 +1,75 @@
+"""What a merge weighs, in payload bytes, and who has to go when it is too much.
+
+Counted are the payloads of live events, of inputs that wait to join, and of batches in the inbox; queues of
+subscribers, the journal and the evidence have bounds of their own. The core keeps the number, so a look costs nothing.
+
+Whoever makes the merge grow by a batch has brought so much; when it shrinks, all shares shrink in proportion, so
+together they are what is there. That is an estimate of who fills the merge, not an account: replicas deliver the same
+events, and the first one is charged.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lmerge.errors import LimitExceeded
+
+# A merge that stays above its limit loses its next input when it has grown by this share of the limit, and only one
+# that has brought as much: what is there already goes at the next stable of another input.
+_GROWTH_SHARE: Final = 1 / 8
+
+Key = tuple[str, int]
+
+
+class Weight:
+    """Of one merge. ``bytes_max``: of the merge; ``input_bytes_max``: of what one input has brought."""
+
+    def __init__(self, bytes_max: int, input_bytes_max: int, live_bytes: int = 0) -> None:
+        self.live_bytes = live_bytes
+        self._max = bytes_max
+        self._input_max = input_bytes_max
+        self._act_above = bytes_max
+        self._shares: dict[Key, float] = {}  # by input and incarnation
+
+    def note(self, key: Key, live_bytes: int) -> None:
+        """The merge has come to ``live_bytes`` by a batch of this input."""
+        before, self.live_bytes = self.live_bytes, live_bytes
+        if live_bytes > before:
+            self._shares[key] = self._shares.get(key, 0.0) + live_bytes - before
+        elif live_bytes < before:
+            part = live_bytes / before
+            for other in self._shares:
+                self._shares[other] *= part
+
+    def gone(self, key: Key, live_bytes: int) -> None:
+        """The input has ended; what it brought is nobody's."""
+        self._shares.pop(key, None)
+        self.live_bytes = live_bytes
+
+    def share(self, key: Key) -> int:
+        """What this input has brought of what is there, about."""
+        return int(self._shares.get(key, 0.0))
+
+    def too_much(self, queued_bytes: int) -> tuple[str, LimitExceeded] | None:
+        """The input to end now, and why; None: nobody. ``queued_bytes``: in the inbox."""
+        weight = self.live_bytes + queued_bytes
+        if weight <= self._max:
+            self._act_above = self._max
+            if weight <= self._input_max:
+                return None
+        if not self._shares:
+            return None
+        key = max(self._shares, key=lambda key: (self._shares[key], key))
+        share = self.share(key)
+        if share > self._input_max:
+            return key[0], LimitExceeded(
+                f"input {key[0]!r} was ended: it has brought {share} live bytes, above the limit of {self._input_max} "
+                "bytes for one input"
+            )
+        if weight <= self._act_above or share <= self._max * _GROWTH_SHARE:
+            return None  # what is too much came from one that has gone: it goes at the next stable of another
+        self._act_above = weight + int(self._max * _GROWTH_SHARE)
+        return key[0], LimitExceeded(
+            f"input {key[0]!r} was ended: the merge holds {weight} bytes, above the limit of {self._max}, and this "
+            f"input has brought the most of it, {share} bytes"
+        )

@@ -1,0 +1,142 @@
+"""What a merge survives: only inputs that could carry the output now count, and it says why the others do not."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from service_world import World, ins, stable
+
+from lmerge.core.batch import Batch
+from lmerge.core.elements import INF, NEG_INF, Stable
+from lmerge.core.inputs import ACTIVE, OBSERVE
+from lmerge.core.merge import InputStatus, Merge
+from lmerge.service.lifecycle import Life
+from lmerge.service.redundancy import Redundancy
+from lmerge.testing.generate import present, reference
+from lmerge.testing.oracle import Follow
+
+LAG_S = 30.0
+
+
+def status(name: str = "a", stable_point: int = 0, **more: object) -> InputStatus:
+    known = {"state": "joined", "role": ACTIVE, "join_at": None, "inserts": 1} | more
+    return InputStatus(
+        name, 1, (), known.pop("role"), known.pop("state"), known.pop("join_at"), stable_point,  # type: ignore[arg-type]
+        known.pop("inserts"), 0, 0, 0, 0, **known,  # type: ignore[arg-type]
+    )
+
+
+def at(*moments: tuple[float, int]) -> Redundancy:
+    """The output came to these stable points at these times."""
+    redundancy = Redundancy(LAG_S)
+    for now_s, point in moments:
+        redundancy.note(now_s, point)
+    return redundancy
+
+
+@pytest.mark.parametrize(("lacking", "life", "words"), [
+    (status(stable_point=NEG_INF, inserts=0), Life(), "it has delivered nothing"),
+    (status(stable_point=NEG_INF), Life(), "it has delivered no stable point"),
+    (status(state="joining"), Life(), "it is joining"),
+    (status(stable_point=100, role=OBSERVE), Life(), "it only observes"),
+    (status(stable_point=100), Life(leaving=True), "it is leaving"),
+    (status(stable_point=100), Life(skipped_until=101), "it is skipping"),
+    (status(stable_point=10**12, held=True), Life(), "its stable point is held"),
+    (status(stable_point=100, excused=True), Life(), "it was excused"),
+    (status(stable_point=99), Life(), "it lags: it is at 99, and the output was at 100 already 30 s ago"),
+])
+def test_those_that_could_not_carry_the_output_do_not_count_and_it_says_why(
+    lacking: InputStatus, life: Life, words: str
+) -> None:
+    redundancy = at((0.0, 100))
+    lives = [(status("x", 100), Life()), (status("y", 100), Life()), (lacking, life)]
+    assert redundancy.lacks(lacking, life, LAG_S).startswith(words)
+    assert redundancy.survives(lives, LAG_S) == 1
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_it_is_never_below_zero(count: int) -> None:
+    assert at((0.0, 0)).survives([(status(), Life())] * count, LAG_S) == 0
+
+
+def test_an_input_has_the_lag_to_follow() -> None:
+    redundancy = at((0.0, 10), (100.0, 20), (110.0, 30))
+    assert [redundancy.reached(now_s) for now_s in (29.0, 30.0, 129.0, 130.0, 139.0, 140.0)] == [
+        NEG_INF, 10, 10, 20, 20, 30
+    ]
+
+
+def test_before_the_first_stable_any_element_counts() -> None:
+    assert not at().lacks(status(stable_point=NEG_INF), Life(), 0.0)
+    assert at().lacks(status(stable_point=NEG_INF, inserts=0), Life(), 0.0)
+
+
+def test_the_past_takes_a_bounded_room() -> None:
+    redundancy = Redundancy(LAG_S)
+    for turn in range(100_000):
+        redundancy.note(turn * 0.002, turn)
+    assert len(redundancy._past) <= 20
+    assert abs(redundancy.reached(200.0) * 0.002 - (200.0 - LAG_S)) <= LAG_S / 16 + 0.01
+
+
+def survivors_carry(seed: int) -> int:
+    """Inputs of which some are mute, some go silent for good, at random paces; at a random moment any so many as
+    ``survives_losses`` says are lost. The rest must bring the output to its end, with the same events."""
+    random = Random(seed)
+    events = reference(random, 30)
+    names = [f"i{number}" for number in range(random.randint(1, 6))]
+    streams = {name: present(random, events) for name in names}
+    for name in names[1:]:
+        fate = random.random()
+        cut = 0 if fate < 0.25 else random.randrange(len(streams[name])) if fate < 0.5 else len(streams[name])
+        streams[name] = streams[name][:cut]
+    ends = {name: len(streams[name]) == 0 or streams[name][-1] != Stable(INF) for name in names}
+    follow = Follow(Merge("r3", closing="any"), compatible=False)
+    redundancy = Redundancy(LAG_S)
+    for name in names:
+        follow.attach(name, ("key",))
+    now_s = 0.0
+    for _ in range(random.randint(0, 60)):
+        name = random.choice(names)
+        if Stable(INF) in streams[name][:3]:
+            break
+        said, streams[name] = streams[name][:3], streams[name][3:]
+        if said:
+            follow.merge.apply(name, Batch.of(said))
+        now_s += 5.0
+        redundancy.note(now_s, follow.merge.stable_point)
+    now_s += LAG_S + 1  # those that have gone silent for good have been so for the lag
+    statuses = follow.merge.inputs()
+    survivable = redundancy.survives([(s, Life()) for s in statuses], now_s)
+    carriers = [s.name for s in statuses if not redundancy.lacks(s, Life(), now_s)]
+    assert survivable == max(0, len(carriers) - 1)
+    lost = random.sample(names, min(survivable, len(names)))
+    left = [name for name in carriers if name not in lost]
+    if carriers:
+        assert left, "the last one that could carry the output was among those that may be lost"
+    if any(ends[name] for name in left):
+        return 0  # it carries the output now, and will go silent later: nobody can know
+    for name in lost:
+        follow.merge.detach(name)
+    for name in left:
+        follow.merge.apply(name, Batch.of(streams[name]))
+    if left:
+        assert follow.merge.stable_point == INF
+    return survivable
+
+
+def test_any_so_many_inputs_can_be_lost_and_the_output_comes_to_its_end() -> None:
+    assert sum(survivors_carry(seed) > 0 for seed in range(400)) > 20
+
+
+async def test_sixty_three_that_have_delivered_nothing_are_no_redundancy() -> None:
+    async with World() as world:
+        a = await world.publisher("a")
+        mute = [await world.publisher(f"mute{number}") for number in range(7)]
+        await a.merged(ins("x", 1, 5), stable(10))
+        described = await world.describe()
+        assert described.survives_losses == 0
+        assert [i.lacks for i in described.inputs] == ["", *["it has delivered nothing"] * 7]
+        await mute[0].merged(ins("x", 1, 5), stable(10))
+        assert (await world.describe()).survives_losses == 1
