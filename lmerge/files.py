@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
@@ -30,11 +30,6 @@ def make_folder(path: Path) -> None:
 def make_file(path: Path) -> None:
     """Make ``path`` for its owner only, empty, if there is none. Raises OSError."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE))
-
-
-def write_text(path: Path) -> IO[str]:
-    """Open ``path`` for UTF-8 text; made for its owner only, emptied if it is there. Raises OSError."""
-    return open(opened(path), "w", encoding="utf-8")
 
 
 def write_bytes(path: Path, data: bytes) -> None:
