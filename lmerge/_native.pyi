@@ -205,8 +205,8 @@ class Core:
         """Run another algorithm; ``started``: carry over the state to something more general."""
     def take(self) -> tuple[Columns, list[int], list[Violation]]:
         """What has happened since the last call: output, slots that joined, promises found broken meanwhile."""
-    def input(self, slot: int) -> tuple[bool, int, int, int, int]:
-        """joined, stable, last_vs, tie_count, late."""
+    def input(self, slot: int) -> tuple[bool, int, int | None, int, int]:
+        """joined, stable, last_vs (None before its first insert), tie_count, late."""
     def live_events(self) -> Columns | None:
         """Inserts of all live output events, ordered by (vs, payload, ve), then stable(announced) if there is one;
         None if
@@ -222,7 +222,7 @@ class Core:
         tracked.
         """
     def input_state(self, slot: int) -> dict[str, bytes]:
-        """at_last_vs, passed_over and waiting of a snapshot's input, as JSON text."""
+        """What dump_input_state gives of a snapshot's input, each as JSON text."""
     def load(
         self, state: dict[str, object], live: list[list[object]] | None,
     ) -> None:
@@ -230,8 +230,8 @@ class Core:
         TypeError
         or ValueError if the state is damaged."""
     def load_input(self, slot: int, fields: dict[str, object], excused: bool = False) -> None:
-        """The dynamic fields of a snapshot's input, parsed: joined, stable, last_vs, tie_count, late, at_last_vs,
-        passed_over, waiting."""
+        """The dynamic fields of a snapshot's input, parsed: joined, stable, last_vs (None before its first
+        insert), tie_count, late, at_last_vs, waiting, tie_order, tie_marks."""
 
 @final
 class Cleanse:

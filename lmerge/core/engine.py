@@ -132,7 +132,7 @@ class Engine(Protocol):
         """The live output events that are tracked apart from the index, else ``null``."""
 
     def input_state(self, inp: Input) -> dict[str, bytes]:
-        """``at_last_vs``, ``passed_over`` and ``waiting``."""
+        """What ``dump_input_state`` gives."""
 
     def load(
         self, algorithm: str, state: dict[str, Any], live: list[Any] | None, inputs: Mapping[str, dict[str, Any]]
@@ -215,6 +215,8 @@ class PythonEngine:
 
     def switch(self, algorithm: str, started: bool) -> None:
         new = self._fresh(algorithm)
+        for inp in self.inputs.values():
+            inp.tie_order, inp.tie_marks = {}, {}
         new.right_from = self._algorithm.right_from  # an input may be admitted before anything is said
         if started:
             self._note_live()

@@ -10,6 +10,7 @@ from lmerge.core import properties as props
 from lmerge.core.batch import Row
 from lmerge.core.elements import NEG_INF
 
+NEVER: Final = NEG_INF - 1  # in place of a Vs: none has come yet; -inf is a time like any other
 ACTIVE = "active"
 OBSERVE = "observe"
 ROLES = (ACTIVE, OBSERVE)
@@ -26,7 +27,7 @@ class Input:
     algorithm was fixed by the user, what that algorithm needs.
 
     ``Merge`` counts elements here and the engine keeps the rest. The native engine copies its counters in after each
-    call; ``at_last_vs``, ``passed_over`` and ``waiting`` are the Python engine's only.
+    call; ``at_last_vs``, ``tie_order``, ``tie_marks`` and ``waiting`` are the Python engine's only.
     """
 
     name: str
@@ -39,11 +40,14 @@ class Input:
     joined: bool = True
 
     stable: int = NEG_INF  # its own stable point
-    last_vs: int = NEG_INF  # Vs of its last insert
+    last_vs: int = NEVER  # Vs of its last insert
     # R0-R2: its elements with that Vs, as (payload, Ve); says what it has delivered if the algorithm is switched.
     at_last_vs: Counter[tuple[bytes, int]] = field(default_factory=Counter)
-    tie_count: int = 0  # R1: its position in the output's current Vs slot, valid if last_vs is that slot
-    passed_over: Counter[tuple[bytes, int]] = field(default_factory=Counter)  # R1: what it skipped in that slot
+    tie_count: int = 0  # R1: how many elements of the output's current Vs slot it has delivered, if last_vs is there
+    # R1, while that slot is out of step: the places of these elements in order, each with its rank in that order; and
+    # by the slot of another input, the latest of them that both have delivered.
+    tie_order: dict[int, int] = field(default_factory=dict)
+    tie_marks: dict[int, int] = field(default_factory=dict)
     waiting: list[Row] = field(default_factory=list)  # R0-R2: inserts that came while it was joining
     waiting_bytes: int = 0  # of the payloads in it, at most
     held: bool = False  # its stable point is too far ahead of the others' (``lead``); it follows from the rest
@@ -87,6 +91,6 @@ class Input:
 
     def floor(self) -> int:
         """The smallest Vs that its next insert may have, by its stable point and its order."""
-        if not self.ordered or self.last_vs == NEG_INF:
+        if not self.ordered:
             return self.stable
         return max(self.stable, self.last_vs + self.strict)

@@ -7,7 +7,7 @@ the compiled one: ``engines`` does when this engine is asked for; besides, only 
 Times are of 64 bits here. What does not fit makes a batch invalid before any of it is merged.
 
 After each call the counters of the inputs that it concerns are copied into their ``Input``; ``at_last_vs``,
-``passed_over`` and ``waiting`` stay in the core and leave it only in snapshots.
+``tie_order``, ``tie_marks`` and ``waiting`` stay in the core and leave it only in snapshots.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lmerge._native import Columns, Core, Violation
 from lmerge.core import properties as props
 from lmerge.core import violations
 from lmerge.core.batch import EMPTY, AnyBatch, Batch
-from lmerge.core.inputs import Input
+from lmerge.core.inputs import NEVER, Input
 from lmerge.core.policy import Closing, Policy
 from lmerge.errors import InputViolation, InvalidBatch
 
@@ -27,7 +27,6 @@ _DEMAND_BITS: Final = {
     props.INSERT_ONLY: 1, props.ORDERED: 2, props.STRICTLY_ORDERED: 4, props.DETERMINISTIC_TIES: 8, props.KEY: 16,
 }
 _COUNTERS: Final = ("joined", "stable", "last_vs", "tie_count", "late")
-_STATE: Final = (*_COUNTERS, "at_last_vs", "passed_over", "waiting")
 
 
 class NativeEngine:
@@ -136,7 +135,9 @@ class NativeEngine:
     def check(self) -> None:
         self._core.check()
         for inp in self.inputs.values():
-            assert self._core.input(inp.slot) == tuple(getattr(inp, name) for name in _COUNTERS), "counters differ"
+            known = [getattr(inp, name) for name in _COUNTERS]
+            self._refresh(inp)
+            assert known == [getattr(inp, name) for name in _COUNTERS], "counters differ"
 
     def state(self) -> dict[str, bytes]:
         return self._core.state()
@@ -154,7 +155,10 @@ class NativeEngine:
         self._core = self._fresh(algorithm)
         for inp in self.inputs.values():
             self.attach(inp)
-            self._core.load_input(inp.slot, {name: inputs[inp.name][name] for name in _STATE}, inp.excused)
+            fields = {"tie_order": [], "tie_marks": []} | inputs[inp.name]
+            fields |= {name: getattr(inp, name) for name in _COUNTERS}
+            fields["last_vs"] = None if inp.last_vs == NEVER else inp.last_vs
+            self._core.load_input(inp.slot, fields, inp.excused)
         self._core.load(state, live)
 
     def _fresh(self, algorithm: str) -> Core:
@@ -169,7 +173,8 @@ class NativeEngine:
 
     def _refresh(self, inp: Input) -> None:
         before = inp.stable
-        inp.joined, inp.stable, inp.last_vs, inp.tie_count, inp.late = self._core.input(inp.slot)
+        inp.joined, inp.stable, last_vs, inp.tie_count, inp.late = self._core.input(inp.slot)
+        inp.last_vs = NEVER if last_vs is None else last_vs
         inp.excused = inp.excused and inp.stable == before
 
     def _in_words(self, inp: Input, broken: Violation) -> InputViolation:

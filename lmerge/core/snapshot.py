@@ -12,8 +12,8 @@ from base64 import b64decode
 from typing import TYPE_CHECKING, Any, Final
 
 from lmerge.core import properties as props
-from lmerge.core.elements import Event
-from lmerge.core.inputs import Input
+from lmerge.core.elements import NEG_INF, Event
+from lmerge.core.inputs import NEVER, Input
 from lmerge.core.properties import Case
 from lmerge.core.resume import Said
 from lmerge.core.statetext import json_array, json_object, json_text
@@ -117,12 +117,18 @@ def _texts(fields: dict[str, Any]) -> dict[str, bytes]:
 
 def _plain_input(inp: Input) -> dict[str, Any]:
     fields = {name: getattr(inp, name) for name in _PLAIN_FIELDS}
+    # -inf as a number has always stood for an input without inserts.
+    fields["last_vs"] = {NEVER: NEG_INF, NEG_INF: "-inf"}.get(inp.last_vs, inp.last_vs)
     excused = {"excused": True} if inp.excused else {}
     return fields | excused | {"promised": sorted(inp.promised), "demanded": sorted(inp.demanded)}
 
 
 def _load_input(fields: dict[str, Any]) -> Input:
     plain = {name: fields[name] for name in _PLAIN_FIELDS}
+    if fields["last_vs"] == "-inf":
+        plain["last_vs"] = NEG_INF
+    elif fields["last_vs"] == NEG_INF and not (fields["at_last_vs"] or fields["waiting"]):
+        plain["last_vs"] = NEVER
     for name in ("join_at", *_NUMBERS):
         if not isinstance(plain[name], int) and not (name == "join_at" and plain[name] is None):
             raise ValueError(f"the {name} of input {plain['name']!r} is {plain[name]!r}")

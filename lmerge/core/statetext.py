@@ -32,19 +32,26 @@ def json_array(items: Iterable[bytes]) -> bytes:
 
 
 def dump_input_state(inp: Input) -> dict[str, Any]:
-    """What R0-R2 remember of an input beyond its counters."""
+    """What R0-R2 remember of an input beyond its counters.
+
+    ``passed_over`` is always empty: earlier versions read no input without it.
+    """
+    order, marks = sorted(inp.tie_order, key=inp.tie_order.__getitem__), sorted(inp.tie_marks.items())
     return {
         "at_last_vs": _dump_counter(inp.at_last_vs),
-        "passed_over": _dump_counter(inp.passed_over),
+        "passed_over": [],
         "waiting": [[*row[:4], b64encode(row[4]).decode()] for row in inp.waiting],
+        **({"tie_order": order} if order else {}),
+        **({"tie_marks": [list(mark) for mark in marks]} if marks else {}),
     }
 
 
 def load_input_state(inp: Input, fields: Mapping[str, Any]) -> None:
     """The reverse of ``dump_input_state``."""
     inp.at_last_vs = _load_counter(fields["at_last_vs"])
-    inp.passed_over = _load_counter(fields["passed_over"])
     inp.waiting = [(kind, vs, ve, vold, b64decode(payload)) for kind, vs, ve, vold, payload in fields["waiting"]]
+    inp.tie_order = {place: at for at, place in enumerate(fields.get("tie_order", []))}
+    inp.tie_marks = dict(fields.get("tie_marks", []))
 
 
 def dump_live(live: Tdb) -> list[list[Any]]:

@@ -13,7 +13,7 @@ from lmerge.core.algorithm import Algorithm
 from lmerge.core.batch import BatchBuilder
 from lmerge.core.elements import NEG_INF, Event
 from lmerge.core.index import IN, OUT, Indexed
-from lmerge.core.inputs import Input
+from lmerge.core.inputs import NEVER
 from lmerge.core.insert_only import R0, R1, R2, InsertOnly
 from lmerge.core.r3 import R3
 from lmerge.core.r4 import R4
@@ -49,7 +49,7 @@ def merge_waiting(new: Indexed, out: BatchBuilder) -> None:
         builder = BatchBuilder()
         builder.rows, inp.waiting = inp.waiting, []
         floor = inp.stable, inp.last_vs
-        inp.stable = inp.last_vs = NEG_INF
+        inp.stable, inp.last_vs = NEG_INF, NEVER
         try:
             new.apply(inp, builder.build(), 0, out)
         except InputViolation as violation:
@@ -80,23 +80,15 @@ def _from_events(old: InsertOnly, new: R3 | R4, live: list[Event]) -> None:
 def _weaken_ties(old: R0 | R1, new: R1 | R2) -> None:
     """Carry the elements at MaxVs from ``old`` into ``new`` when the algorithm is downgraded among R0-R2."""
     new.max_vs = old.max_vs
-    if isinstance(old, R1):
-        slot = old.slot
-        positions = {name: inp.tie_count for name, inp in old.inputs.items() if _stands_at(inp, old)}
-    else:
-        slot = [] if old.last is None else [old.last]
-        positions = {name: 1 for name, inp in old.inputs.items() if _stands_at(inp, old)}
+    slot = old.slot if isinstance(old, R1) else [] if old.last is None else [old.last]
     if isinstance(new, R1):
-        new.slot = list(slot)
-        for name, position in positions.items():
-            new.inputs[name].tie_count = position
+        new.slot[:] = slot
+        new.settle()
         return
-    for payload, ve in slot:  # not by position: an input may have passed elements over, and say them now
-        inputs = (old.inputs[name] for name in positions)
+    inputs = [inp for inp in old.inputs.values() if old.stands(inp)]
+    for payload, ve in slot:  # not by position: an input may have passed elements over, and deliver them now
+        if ve == old.max_vs:
+            new.empties[payload] = new.empties.get(payload, 0) + 1
+            continue
         bits = sum(1 << inp.slot for inp in inputs if inp.at_last_vs[payload, ve])
         new.hash[payload] = new.hash.get(payload, 0) | bits
-
-
-def _stands_at(inp: Input, algorithm: InsertOnly) -> bool:
-    """Whether the input has delivered elements at MaxVs; those of a joining input wait, and count when it joins."""
-    return inp.joined and inp.last_vs == algorithm.max_vs

@@ -5,6 +5,7 @@ from seeded import Defect
 CORE = "lmerge/core/"
 PAPER = "tests/core/test_paper.py::"
 LAWS = "tests/core/test_laws.py::"
+MISSED = "tests/core/test_missed_elements.py::"
 EARLY = "tests/core/test_admitted_early.py::"
 
 DEFECTS = (
@@ -81,17 +82,95 @@ DEFECTS = (
     Defect(
         "r1 compares with the inputs' counters",
         CORE + "insert_only.py",
-        "        position = inp.tie_count\n        if",
-        "        position = inp.tie_count\n        if position >= max(i.tie_count for i in self.inputs.values()):\n"
-        "            inp.tie_count += 1\n            return True\n        if",
+        "        if position < len(in_step):\n            if in_step",
+        "        if position >= max(i.tie_count for i in self.inputs.values()):\n"
+        "            inp.tie_count += 1\n            return True\n"
+        "        if position < len(in_step):\n            if in_step",
         LAWS + "test_law_4_r1_after_a_replay_inside_a_slot_neither_doubles_nor_drops",
     ),
     Defect(
         "r1 without aligning by content",
         CORE + "insert_only.py",
-        "        for ahead in range(position + 1, len(slot)):",
-        "        for ahead in range(0):",
+        "        if before < copies:\n            return False\n        self.slot.append",
+        "        self.slot.append",
         LAWS + "test_law_4_a_replay_that_begins_in_the_middle_of_a_slot_is_aligned",
+    ),
+    Defect(
+        "r1 compares with the order of another slot",
+        CORE + "insert_only.py",
+        "if place in other.tie_order and self.stands(other)]",
+        "if place in other.tie_order]",
+        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_liars_are_accused",
+    ),
+    Defect(
+        "r1 accuses by an element that came twice",
+        CORE + "insert_only.py",
+        "            if copies == 1:\n                self._check_order",
+        "            if copies:\n                self._check_order",
+        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_liars_are_accused",
+    ),
+    Defect(
+        "r1 never accuses",
+        CORE + "insert_only.py",
+        "            if after > other.tie_order[place]:",
+        "            if False:",
+        MISSED + "test_of_one_slot_two_orders_every_inversion_and_nothing_else_is_accused",
+    ),
+    Defect(
+        "r1 keeps the mark of an input that has left",
+        CORE + "insert_only.py",
+        "            inp.tie_marks.pop(slot, None)\n",
+        "            pass\n",
+        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_liars_are_accused",
+    ),
+    Defect(
+        "a step out of the order of ties looks at the whole slot",
+        CORE + "insert_only.py",
+        "        copies = self.copies.get(place, 0)\n        if not before",
+        "        copies = self.slot.count(element)\n        if not before",
+        MISSED + "test_a_slot_costs_what_it_has",
+    ),
+    Defect(
+        "what waited before a broken promise is merged",
+        CORE + "insert_only.py",
+        "            self.newly_joined.append(inp.name)\n            return\n",
+        "",
+        MISSED + "test_an_input_that_broke_its_promise_while_it_waited_moves_nothing",
+    ),
+    Defect(
+        "an input that broke its promise agrees on closing",
+        CORE + "insert_only.py",
+        "            inp.stable, inp.last_vs = NEG_INF, NEVER\n",
+        "            inp.last_vs = NEVER\n",
+        MISSED + "test_two_that_broke_their_promise_while_they_waited_do_not_close_the_output",
+    ),
+    Defect(
+        "r0 takes -inf for no time",
+        CORE + "insert_only.py",
+        "        self.max_vs = NEVER\n\n    def is_new",
+        "        self.max_vs = NEG_INF\n\n    def is_new",
+        MISSED + "test_an_element_at_minus_infinity_is_one_as_any_other",
+    ),
+    Defect(
+        "a snapshot takes -inf for no Vs",
+        CORE + "snapshot.py",
+        "{NEVER: NEG_INF, NEG_INF: \"-inf\"}",
+        "{NEVER: NEG_INF}",
+        MISSED + "test_minus_infinity_twice_breaks_the_strict_order",
+    ),
+    Defect(
+        "r2 takes an empty lifetime for an event",
+        CORE + "insert_only.py",
+        "        if ve == vs:\n            return self._is_new_empty(inp, vs, payload)\n",
+        "",
+        MISSED + "test_an_empty_lifetime_hides_no_event_with_its_key_and_breaks_none",
+    ),
+    Defect(
+        "r0 lets an empty lifetime hide an event",
+        CORE + "insert_only.py",
+        "if vs == self.max_vs and (self.last is None or not self.last[1] == vs < ve):",
+        "if vs == self.max_vs:",
+        MISSED + "test_an_empty_lifetime_hides_no_event_with_its_key_and_breaks_none",
     ),
     Defect(
         "one stable(+inf) closes",

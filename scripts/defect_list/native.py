@@ -15,8 +15,8 @@ DEFECTS = (
     Defect(
         "r0-r2 without the guard on MaxStable",
         SOURCE + "insert_only.rs",
-        " && vs >= shell.max_stable;",
-        ";",
+        "is_new = is_new && vs >= max_stable;",
+        "",
         "paper::algorithms_r0_to_r2_say_nothing_below_max_stable",
     ),
     Defect(
@@ -56,10 +56,31 @@ DEFECTS = (
     ),
     Defect(
         "r1 without aligning by content",
-        SOURCE + "insert_only.rs",
-        "for ahead in position + 1..said.len() {",
-        "for ahead in said.len()..said.len() {",
+        SOURCE + "ties.rs",
+        "        if before < copies {",
+        "        if false {",
         "laws::law_4_a_replay_that_begins_in_the_middle_of_a_slot_is_aligned",
+    ),
+    Defect(
+        "r1 never accuses",
+        SOURCE + "ties.rs",
+        "if rank != NONE && rank > input.delivered.rank(place) {",
+        "if false {",
+        "laws::law_4_a_replay_that_begins_in_the_middle_of_a_slot_is_aligned",
+    ),
+    Defect(
+        "what waited before a broken promise is merged",
+        SOURCE + "insert_only.rs",
+        "                    return false;\n",
+        "                    return true;\n",
+        "laws::law_6_what_waited_and_breaks_a_promise_leaves_the_others_as_they_are",
+    ),
+    Defect(
+        "r2 takes an empty lifetime for an event",
+        SOURCE + "insert_only.rs",
+        "                if ve == vs {\n",
+        "                if false {\n",
+        "laws::law_10_an_empty_lifetime_hides_no_event_with_its_key",
     ),
     Defect(
         "one stable(+inf) closes",

@@ -111,8 +111,10 @@ pub trait Algorithm {
         t
     }
 
-    /// Merge what waited for the input to join.
-    fn admit_waiting(&mut self, _shell: &mut Shell, _slot: usize) {}
+    /// Merge what waited for the input to join. False: it has broken a promise, and nothing of it was merged.
+    fn admit_waiting(&mut self, _shell: &mut Shell, _slot: usize) -> bool {
+        true
+    }
 
     /// The input in `slot` has left: none of its entries may remain (law 3).
     fn forget(&mut self, _slot: usize) {}
@@ -174,13 +176,15 @@ fn follow<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usi
 
 /// V.B: the input has joined. What it said before counts from now on.
 pub fn admit<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usize) {
-    let input = shell.inputs.get_mut(slot);
-    input.joined = true;
-    if let Some(join_at) = input.join_at.filter(|&join_at| join_at > shell.max_stable) {
+    shell.inputs.get_mut(slot).joined = true;
+    shell.joined.push(slot);
+    if !algorithm.admit_waiting(shell, slot) {
+        return;
+    }
+    let join_at = shell.inputs.get(slot).join_at;
+    if let Some(join_at) = join_at.filter(|&join_at| join_at > shell.max_stable) {
         shell.right_from = shell.right_from.max(join_at);
     }
-    algorithm.admit_waiting(shell, slot);
-    shell.joined.push(slot);
     advance(algorithm, shell, slot);
 }
 
@@ -232,7 +236,7 @@ pub fn observe<A: Algorithm + ?Sized>(
                 if shell.inputs.get(slot).is_below_floor(vs) || ve < vs {
                     return Err(shell.inputs.get(slot).refuse_insert(slot, batch, index));
                 }
-                shell.inputs.get_mut(slot).last_vs = vs;
+                shell.inputs.get_mut(slot).last_vs = Some(vs);
             }
             ADJUST => shell.inputs.get(slot).check_adjust(slot, batch, index)?,
             _ => stable(algorithm, shell, slot, batch, index)?,

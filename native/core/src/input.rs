@@ -1,11 +1,10 @@
 //! What the merge knows about its inputs: `lmerge/core/inputs.py` by slot numbers.
 
-use std::collections::HashMap;
-
 use crate::algorithm::Checked;
 use crate::columns::View;
 use crate::element::{Element, NEG_INF};
 use crate::policy::Policy;
+use crate::ties::Delivered;
 use crate::violation::{Code, Violation};
 
 /// Elements with one Vs as (payload, Ve), in order; clearing keeps the memory, so that a new Vs costs nothing.
@@ -92,16 +91,16 @@ pub struct Input {
     pub joined: bool,
     /// Its own stable point.
     pub stable: i64,
-    /// Vs of its last insert.
-    pub last_vs: i64,
+    /// Vs of its last insert, if there was one.
+    pub last_vs: Option<i64>,
     /// Inserts and adjusts that came below the output's stable point, too late to matter.
     pub late: u64,
     /// R0-R2: its elements with that Vs, in order.
     pub at_last_vs: Said,
-    /// R1: its position in the output's current Vs slot, valid if `last_vs` is that slot.
+    /// R1: how many elements of the output's current Vs slot it has delivered, if `last_vs` is there.
     pub tie_count: usize,
-    /// R1: what it skipped in that slot.
-    pub passed_over: HashMap<(Vec<u8>, i64), u64>,
+    /// R1: which, while that slot is out of step.
+    pub delivered: Delivered,
     /// R0-R2: inserts that came while it was joining.
     pub waiting: Vec<Element>,
     /// Its stable point is too far ahead of the others'; it follows from the rest.
@@ -118,11 +117,11 @@ impl Input {
             observes,
             joined,
             stable: NEG_INF,
-            last_vs: NEG_INF,
+            last_vs: None,
             late: 0,
             at_last_vs: Said::default(),
             tie_count: 0,
-            passed_over: HashMap::new(),
+            delivered: Delivered::default(),
             waiting: Vec::new(),
             held: false,
             excused: false,
@@ -144,8 +143,7 @@ impl Input {
     pub fn is_below_floor(&self, vs: i64) -> bool {
         vs < self.stable
             || (self.demands.is_ordered()
-                && self.last_vs != NEG_INF
-                && (vs < self.last_vs || (self.demands.strict && vs == self.last_vs)))
+                && (Some(vs) < self.last_vs || (self.demands.strict && Some(vs) == self.last_vs)))
     }
 
     // Checks that every algorithm makes.
@@ -159,9 +157,9 @@ impl Input {
         if vs < self.stable {
             return Violation::of(Code::InsertBelowStable, slot, batch, index).detail(self.stable);
         }
-        let mut violation = Violation::of(Code::OutOfOrder, slot, batch, index).detail(self.last_vs);
+        let mut violation = Violation::of(Code::OutOfOrder, slot, batch, index).detail(self.last_vs.unwrap_or(NEG_INF));
         // Equal Vs breaks only the strict promise: without it the input would still be ordered.
-        violation.strictly = self.demands.strict && (vs == self.last_vs || !self.demands.ordered);
+        violation.strictly = self.demands.strict && (Some(vs) == self.last_vs || !self.demands.ordered);
         violation
     }
 
@@ -200,7 +198,18 @@ impl Inputs {
 
     pub fn remove(&mut self, slot: usize) {
         self.by_slot[slot] = None;
+        for other in self.by_slot.iter_mut().flatten() {
+            other.delivered.forget(slot);
+        }
         self.order.retain(|&other| other != slot);
+    }
+
+    /// Another algorithm runs from here on.
+    pub fn forget_ties(&mut self) {
+        self.by_slot
+            .iter_mut()
+            .flatten()
+            .for_each(|input| input.delivered.clear());
     }
 
     /// The slots in use, in order of attachment.

@@ -1,6 +1,6 @@
 //! R0, R1 and R2 (IV.A-C): insert-only inputs in order of Vs. `lmerge/core/insert_only.py` says why each line is there.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ahash::RandomState;
 use hashbrown::HashTable;
@@ -9,113 +9,137 @@ use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
 use crate::columns::{Indices, View};
 use crate::element::{ADJUST, Element, INSERT, NEG_INF};
 use crate::input::{Input, Said};
+use crate::ties::{Slot, Step};
 use crate::violation::{Code, Violation};
 
-/// How elements with the largest Vs are told apart.
-#[derive(Debug)]
+/// How elements with the largest Vs are distinguished.
+#[derive(Clone, Debug)]
 pub enum Ties {
-    /// R0: there are none. The last element is kept for a downgrade.
+    /// R0: there are none. The last element is kept for a downgrade, and because it may be no event.
     None(Said),
     /// R1: by their order; the elements of the output's current slot.
-    Ordered(Said),
+    Ordered(Slot),
     /// R2: by their payload, which is a key.
     Keyed(Payloads),
 }
 
 /// One of R0, R1, R2.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct InsertOnly {
-    /// The paper's MaxVs.
-    pub max_vs: i64,
+    /// The paper's MaxVs; none before the first element.
+    pub max_vs: Option<i64>,
     pub ties: Ties,
 }
 
 impl InsertOnly {
     pub fn r0() -> InsertOnly {
         InsertOnly {
-            max_vs: NEG_INF,
+            max_vs: None,
             ties: Ties::None(Said::default()),
         }
     }
 
     pub fn r1() -> InsertOnly {
         InsertOnly {
-            max_vs: NEG_INF,
-            ties: Ties::Ordered(Said::default()),
+            max_vs: None,
+            ties: Ties::Ordered(Slot::default()),
         }
     }
 
     pub fn r2() -> InsertOnly {
         InsertOnly {
-            max_vs: NEG_INF,
+            max_vs: None,
             ties: Ties::Keyed(Payloads::default()),
         }
     }
 
     /// How many of `copies` equal output events the input has delivered; what it missed before counts as well.
     pub fn delivered(input: &Input, vs: i64, payload: &[u8], ve: i64, copies: u64) -> u64 {
-        if vs == input.last_vs {
+        if Some(vs) == input.last_vs {
             return copies.min(input.at_last_vs.count(payload, ve));
         }
-        if vs < input.last_vs { copies } else { 0 }
+        if Some(vs) < input.last_vs { copies } else { 0 }
     }
 
     #[inline]
     fn insert(&mut self, shell: &mut Shell, slot: usize, vs: i64, ve: i64, payload: &[u8]) -> Result<(), Code> {
-        let input = shell.inputs.get_mut(slot);
-        if vs < shell.max_stable {
-            input.late += 1;
-        }
-        let mut is_new = false;
-        if vs >= self.max_vs {
-            // The guard on MaxStable: see the head of insert_only.py.
-            is_new = self.is_new(input, slot, vs, ve, payload)? && vs >= shell.max_stable;
-        }
-        if vs != input.last_vs {
-            input.last_vs = vs;
-            input.at_last_vs.clear();
-        }
-        input.at_last_vs.push(payload, ve);
-        if is_new {
+        if self.deliver(shell, slot, vs, ve, payload)? {
             shell.emit_insert(vs, ve, payload);
         }
         Ok(())
     }
 
-    /// Whether this insert, with `vs >= max_vs`, must be output.
+    /// The input in `slot` delivers an element: whether that must be output.
     #[inline]
-    fn is_new(&mut self, input: &mut Input, slot: usize, vs: i64, ve: i64, payload: &[u8]) -> Result<bool, Code> {
-        let is_next_vs = vs > self.max_vs;
-        self.max_vs = vs;
-        match &mut self.ties {
+    fn deliver(&mut self, shell: &mut Shell, slot: usize, vs: i64, ve: i64, payload: &[u8]) -> Result<bool, Code> {
+        let max_stable = shell.max_stable;
+        let mut input = shell.inputs.get_mut(slot);
+        if vs < max_stable {
+            input.late += 1;
+        }
+        let mut is_new = false;
+        if Some(vs) >= self.max_vs {
+            let step = self.step(input, slot, vs, ve, payload)?;
+            is_new = matches!(step, Step::New);
+            if let (Step::Out, Ties::Ordered(ties)) = (step, &mut self.ties) {
+                is_new = ties.deliver(&mut shell.inputs, slot, vs, payload, ve)?;
+                input = shell.inputs.get_mut(slot);
+            }
+            // The guard on MaxStable: see the head of insert_only.py.
+            is_new = is_new && vs >= max_stable;
+        }
+        if Some(vs) != input.last_vs {
+            input.last_vs = Some(vs);
+            input.at_last_vs.clear();
+        }
+        input.at_last_vs.push(payload, ve);
+        Ok(is_new)
+    }
+
+    /// Whether this insert, with `vs >= max_vs`, is new; under R1 that may need the other inputs.
+    #[inline]
+    fn step(&mut self, input: &mut Input, slot: usize, vs: i64, ve: i64, payload: &[u8]) -> Result<Step, Code> {
+        let is_next_vs = Some(vs) > self.max_vs;
+        self.max_vs = Some(vs);
+        let is_new = match &mut self.ties {
             Ties::None(last) => {
-                if is_next_vs {
+                let is_new = is_next_vs || (ve > vs && !last.is_empty() && last.get(0).1 == vs);
+                if is_new {
                     last.clear();
                     last.push(payload, ve);
                 }
-                Ok(is_next_vs)
+                is_new
             }
-            Ties::Ordered(said) => {
+            Ties::Ordered(ties) => {
                 if is_next_vs {
-                    said.clear();
+                    ties.clear();
                 }
-                if input.last_vs != vs {
+                if input.last_vs != Some(vs) {
                     input.tie_count = 0;
-                    input.passed_over.clear();
+                    input.delivered.clear();
                 }
-                let position = input.tie_count;
-                if position < said.len() && said.get(position) == (payload, ve) {
-                    input.tie_count += 1;
-                    return Ok(false);
-                }
-                realign(said, input, payload, ve)
+                return Ok(ties.step(input, payload, ve));
             }
             Ties::Keyed(payloads) => {
                 if is_next_vs {
                     payloads.clear();
                 }
-                payloads.deliver(payload, slot).ok_or(Code::DuplicateKey)
+                if ve == vs {
+                    payloads.deliver_empty(payload, slot)
+                } else {
+                    payloads.deliver(payload, slot).ok_or(Code::DuplicateKey)?
+                }
             }
+        };
+        Ok(if is_new { Step::New } else { Step::Known })
+    }
+
+    /// Be as `kept` was. The input that has delivered since then is about to be removed.
+    fn go_back(&mut self, kept: InsertOnly) {
+        self.max_vs = kept.max_vs;
+        match (&mut self.ties, kept.ties) {
+            (Ties::Ordered(ties), Ties::Ordered(kept)) => ties.go_back(kept),
+            (ties, kept) => *ties = kept,
         }
     }
 
@@ -134,31 +158,8 @@ impl InsertOnly {
             vold: 0,
             payload,
         });
-        input.last_vs = vs;
+        input.last_vs = Some(vs);
     }
-}
-
-/// R1: the element is not the next of the slot: it is further on, or was passed over, or is new.
-fn realign(said: &mut Said, input: &mut Input, payload: &[u8], ve: i64) -> Result<bool, Code> {
-    let position = input.tie_count;
-    for ahead in position + 1..said.len() {
-        if said.get(ahead) == (payload, ve) {
-            for at in position..ahead {
-                let (payload, ve) = said.get(at);
-                *input.passed_over.entry((payload.to_vec(), ve)).or_default() += 1;
-            }
-            input.tie_count = ahead + 1;
-            return Ok(false);
-        }
-    }
-    if !input.passed_over.is_empty() && input.passed_over.contains_key(&(payload.to_vec(), ve)) {
-        return Err(Code::TiesDiffer);
-    }
-    if position == said.len() {
-        input.tie_count += 1;
-    }
-    said.push(payload, ve);
-    Ok(true)
 }
 
 impl Algorithm for InsertOnly {
@@ -191,27 +192,40 @@ impl Algorithm for InsertOnly {
         Ok(())
     }
 
-    fn admit_waiting(&mut self, shell: &mut Shell, slot: usize) {
+    fn admit_waiting(&mut self, shell: &mut Shell, slot: usize) -> bool {
         let input = shell.inputs.get_mut(slot);
         let waiting = std::mem::take(&mut input.waiting);
-        input.last_vs = NEG_INF;
-        for element in waiting {
-            let said = self.insert(shell, slot, element.vs, element.ve, &element.payload);
-            if let Err(code) = said {
-                // It was another input's element that let this one join.
-                let (detail, strictly, ends) = (0, false, None);
-                shell.broken.push(Violation {
-                    code,
-                    slot,
-                    index: 0,
-                    element,
-                    detail,
-                    strictly,
-                    ends,
-                });
-                return;
+        input.last_vs = None;
+        let kept = self.clone();
+        let mut new = Vec::new();
+        for element in &waiting {
+            match self.deliver(shell, slot, element.vs, element.ve, &element.payload) {
+                Ok(is_new) => new.push(is_new),
+                Err(code) => {
+                    self.go_back(kept);
+                    let input = shell.inputs.get_mut(slot);
+                    (input.stable, input.last_vs) = (NEG_INF, None);
+                    input.at_last_vs.clear();
+                    let (detail, strictly, ends) = (0, false, None);
+                    shell.broken.push(Violation {
+                        code,
+                        slot,
+                        index: 0,
+                        element: element.clone(),
+                        detail,
+                        strictly,
+                        ends,
+                    });
+                    return false;
+                }
             }
         }
+        for (element, is_new) in waiting.iter().zip(new) {
+            if is_new {
+                shell.emit_insert(element.vs, element.ve, &element.payload);
+            }
+        }
+        true
     }
 
     fn forget(&mut self, slot: usize) {
@@ -233,11 +247,15 @@ impl Algorithm for InsertOnly {
                 "an insert was not noticed"
             );
         }
+        if let (Ties::Ordered(ties), Some(max_vs)) = (&self.ties, self.max_vs) {
+            ties.check(&shell.inputs, max_vs);
+        }
     }
 }
 
 /// R2: the payloads at MaxVs, each with the inputs that have delivered it, so that one that breaks the key is found out.
-#[derive(Debug, Default)]
+/// Elements that are no events have no key: their copies are counted.
+#[derive(Clone, Debug, Default)]
 pub struct Payloads {
     said: Said,
     /// Inputs by slot, for slots that have a bit; the others stand in `far`.
@@ -245,6 +263,9 @@ pub struct Payloads {
     far: HashSet<(usize, usize)>,
     table: HashTable<(u64, u32)>,
     state: RandomState,
+    /// How often each element with an empty lifetime was output, and how often each input has delivered it.
+    empties: BTreeMap<Vec<u8>, u64>,
+    empties_by_slot: HashMap<(usize, Vec<u8>), u64>,
 }
 
 /// A table larger than this is given back when its Vs has passed: clearing costs its size.
@@ -255,6 +276,10 @@ impl Payloads {
         self.said.clear();
         self.bits.clear();
         self.far.clear();
+        if !self.empties.is_empty() {
+            self.empties.clear();
+            self.empties_by_slot.clear();
+        }
         if self.table.capacity() > TABLE_KEPT {
             self.table = HashTable::new();
         } else {
@@ -271,6 +296,37 @@ impl Payloads {
         }
         self.mark(at, slot);
         Some(is_new)
+    }
+
+    /// The input delivers an element with an empty lifetime: whether it has done so more often than the output.
+    fn deliver_empty(&mut self, payload: &[u8], slot: usize) -> bool {
+        let by_slot = self.empties_by_slot.entry((slot, payload.to_vec())).or_default();
+        *by_slot += 1;
+        let copies = self.empties.entry(payload.to_vec()).or_default();
+        let is_new = *by_slot > *copies;
+        *copies += u64::from(is_new);
+        is_new
+    }
+
+    /// `payload` was output so many times more with an empty lifetime.
+    pub fn enter_empty(&mut self, payload: &[u8], copies: u64) {
+        *self.empties.entry(payload.to_vec()).or_default() += copies;
+    }
+
+    /// The input in `slot` has delivered these at MaxVs, which is `vs`; those with an empty lifetime are counted.
+    pub fn count_empties(&mut self, slot: usize, said: &Said, vs: i64) {
+        for (payload, _) in said.iter().filter(|&(_, ve)| ve == vs) {
+            *self.empties_by_slot.entry((slot, payload.to_vec())).or_default() += 1;
+        }
+    }
+
+    /// Payloads in order, each with how often it was output with an empty lifetime.
+    pub fn empties(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        self.empties.iter().map(|(payload, &copies)| (&payload[..], copies))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.said.is_empty() && self.empties.is_empty()
     }
 
     /// The place of `payload`, and whether it had none.
@@ -307,6 +363,7 @@ impl Payloads {
     }
 
     fn forget(&mut self, slot: usize) {
+        self.empties_by_slot.retain(|(other, _), _| *other != slot);
         if slot < 64 {
             self.bits.iter_mut().for_each(|bits| *bits &= !(1 << slot));
         } else {

@@ -9,7 +9,7 @@
 //! | `element`, `columns` | elements, and batches of them as the wire's columns |
 //! | `policy`, `input`, `violation` | small values |
 //! | `algorithm` | what all algorithms share: when a stable point moves the output |
-//! | `insert_only`, `r3`, `r4`, `switch` | the algorithms, and from one to another |
+//! | `insert_only`, `ties`, `r3`, `r4`, `switch` | the algorithms, and from one to another |
 //! | `arena`, `nodes`, `wheel`, `store`, `index` | payloads; nodes; due times; the three together; with look-up by key |
 //! | `r3minus`, `cleanse` | what the paper compares R3 with |
 //! | `limit` | what any merge by key must at least do, for the benchmark |
@@ -39,6 +39,7 @@ pub mod state;
 pub mod store;
 pub mod switch;
 pub mod tdb;
+pub mod ties;
 pub mod violation;
 pub mod wheel;
 pub mod wire;

@@ -229,6 +229,7 @@ impl Merge {
         let old = std::mem::replace(&mut self.running, new);
         let width = self.shell.inputs.width();
         self.running.as_dyn().widen(width);
+        self.shell.inputs.forget_ties();
         if started {
             switch(old, &mut self.running, &mut self.shell);
         }

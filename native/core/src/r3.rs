@@ -191,7 +191,7 @@ impl Indexed for R3 {
                 return Err(input.refuse_insert(slot, batch, index));
             }
             if input.demands.is_ordered() {
-                input.last_vs = vs;
+                input.last_vs = Some(vs);
             }
             id = self.index.found(run, number, vs, payload);
             if id == NIL {

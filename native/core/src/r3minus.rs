@@ -45,7 +45,7 @@ impl R3Minus {
             return Err(shell.inputs.get(slot).refuse_insert(slot, batch, index));
         }
         let input = shell.inputs.get_mut(slot);
-        input.last_vs = vs;
+        input.last_vs = Some(vs);
         self.seek(vs, payload);
         let mine = self.indexes.entry(slot).or_default();
         if mine.contains_key(&self.sought) {

@@ -426,7 +426,7 @@ impl Indexed for R4 {
                 return Err(input.refuse_insert(slot, batch, index));
             }
             if input.demands.is_ordered() {
-                input.last_vs = vs;
+                input.last_vs = Some(vs);
             }
             let is_keyed = input.demands.is_keyed();
             let mut id = self.index.found(run, number, vs, payload);

@@ -195,7 +195,7 @@ impl Sharded {
     }
 
     /// What is known about an input, all shards taken together: joined, stable, last_vs, tie_count, late.
-    pub fn input(&self, slot: usize) -> (bool, i64, i64, usize, u64) {
+    pub fn input(&self, slot: usize) -> (bool, i64, Option<i64>, usize, u64) {
         let inputs = || self.shards.iter().map(|shard| shard.input(slot));
         let first: &Input = self.shards[0].input(slot);
         let last_vs = inputs().map(|input| input.last_vs).max().expect("a merge has a shard");
@@ -395,7 +395,7 @@ fn precheck(shell: &Shell, slot: usize, batch: &View<'_>, start: usize) -> Optio
                     return Some(input.refuse_insert(slot, batch, index));
                 }
                 if input.observes || input.demands.is_ordered() {
-                    input.last_vs = vs;
+                    input.last_vs = Some(vs);
                 }
             }
             ADJUST => {

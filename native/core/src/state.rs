@@ -9,14 +9,15 @@ use std::fmt::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::element::Element;
-use crate::input::{Input, Said};
+use crate::element::{Element, NEG_INF};
+use crate::input::{Input, Inputs, Said};
 use crate::insert_only::{InsertOnly, Payloads, Ties};
 use crate::merge::{Merge, Running};
 use crate::nodes::NONE;
 use crate::r3minus::{Ends, R3Minus};
 use crate::r4::At;
 use crate::store::Live;
+use crate::ties::Delivered;
 
 /// (payload, Ve) with how often it occurs.
 pub type Counted = Vec<(Vec<u8>, i64, u64)>;
@@ -37,11 +38,13 @@ pub enum State {
     R1 {
         max_vs: i64,
         slot: Vec<(Vec<u8>, i64)>,
+        out_of_step: bool,
     },
-    /// Payloads with the slots that have delivered them.
+    /// Payloads with the slots that have delivered them; those of elements that are no events with their number.
     R2 {
         max_vs: i64,
         hash: Vec<(Vec<u8>, Vec<usize>)>,
+        empties: Vec<(Vec<u8>, u64)>,
     },
     R3 {
         slots: usize,
@@ -71,11 +74,12 @@ pub struct Times {
 pub struct InputState {
     pub joined: bool,
     pub stable: i64,
-    pub last_vs: i64,
+    pub last_vs: Option<i64>,
     pub tie_count: usize,
     pub late: u64,
     pub at_last_vs: Counted,
-    pub passed_over: Counted,
+    pub tie_order: Vec<u32>,
+    pub tie_marks: Vec<(usize, u32)>,
     pub waiting: Vec<Element>,
 }
 
@@ -183,11 +187,20 @@ impl Merge {
             } = element;
             format!("[{kind},{vs},{ve},{vold},{}]", text(payload))
         });
-        vec![
+        let mut fields = vec![
             ("at_last_vs", counter(&at_last_vs)),
-            ("passed_over", counter(&input.passed_over)),
+            ("passed_over", list([])), // earlier versions read no input without it
             ("waiting", list(waiting)),
-        ]
+        ];
+        let (order, marks) = (input.delivered.order(), input.delivered.marks());
+        if !order.is_empty() {
+            fields.push(("tie_order", list(order.iter().map(u32::to_string))));
+        }
+        if !marks.is_empty() {
+            let mark = |(slot, place): &(usize, u32)| format!("[{slot},{place}]");
+            fields.push(("tie_marks", list(marks.iter().map(mark))));
+        }
+        fields
     }
 
     /// The reverse of `fields` and `live_field`; the inputs are attached already, the algorithm is the one that wrote it.
@@ -200,7 +213,7 @@ impl Merge {
         } = times;
         (self.shell.max_stable, self.shell.announced, self.shell.right_from) = (max_stable, announced, right_from);
         match (&mut self.running, state) {
-            (Running::InsertOnly(running), state) => load_insert_only(running, state)?,
+            (Running::InsertOnly(running), state) => load_insert_only(running, state, &mut self.shell.inputs)?,
             (Running::R3(running), State::R3 { slots, nodes }) => {
                 running.index.slots = slots;
                 for (vs, payload, ends) in nodes {
@@ -264,11 +277,7 @@ impl Merge {
         for (payload, ve, count) in state.at_last_vs {
             (0..count).for_each(|_| input.at_last_vs.push(&payload, ve));
         }
-        input.passed_over = state
-            .passed_over
-            .into_iter()
-            .map(|(payload, ve, count)| ((payload, ve), count))
-            .collect();
+        input.delivered = Delivered::of(state.tie_order, state.tie_marks);
         input.waiting = state.waiting;
     }
 }
@@ -279,15 +288,27 @@ fn insert_only_state(running: &InsertOnly) -> Vec<(&'static str, String)> {
             .map(|(payload, ve)| format!("[{},{ve}]", text(payload)))
             .collect()
     };
+    let mut fields = vec![("max_vs", running.max_vs.unwrap_or(NEG_INF).to_string())];
     let ties = match &running.ties {
         Ties::None(last) => ("last", said(last).pop().unwrap_or_else(|| "null".to_string())),
-        Ties::Ordered(slot) => ("slot", list(said(slot))),
+        Ties::Ordered(ties) => {
+            if !ties.is_in_step() {
+                fields.push(("out_of_step", "true".to_string()));
+            }
+            ("slot", list(said(&ties.said)))
+        }
         Ties::Keyed(payloads) => {
+            let empty = |(payload, copies): (&[u8], u64)| format!("[{},{copies}]", text(payload));
+            let empties: Vec<String> = payloads.empties().map(empty).collect();
+            if !empties.is_empty() {
+                fields.push(("empties", list(empties)));
+            }
             let row = |(payload, slots): (&[u8], Vec<usize>)| format!("[{},{}]", text(payload), bit_set(&slots));
             ("hash", list(payloads.rows().into_iter().map(row)))
         }
     };
-    vec![("max_vs", running.max_vs.to_string()), ties]
+    fields.push(ties);
+    fields
 }
 
 fn r3minus_state(running: &R3Minus) -> Vec<(&'static str, String)> {
@@ -305,22 +326,44 @@ fn loaded_ends(rows: Vec<EndRow>) -> Result<Ends, String> {
     Ok(rows.into_iter().map(|(vs, payload, ve)| ((vs, payload), ve)).collect())
 }
 
-fn load_insert_only(running: &mut InsertOnly, state: State) -> Result<(), String> {
+fn load_insert_only(running: &mut InsertOnly, state: State, inputs: &mut Inputs) -> Result<(), String> {
+    // In a snapshot, -inf stands for no element as well.
+    let time = |max_vs: i64, has_output: bool| (has_output || max_vs > NEG_INF).then_some(max_vs);
     match (&mut running.ties, state) {
         (Ties::None(said), State::R0 { max_vs, last }) => {
-            running.max_vs = max_vs;
+            running.max_vs = time(max_vs, last.is_some());
             last.iter().for_each(|(payload, ve)| said.push(payload, *ve));
         }
-        (Ties::Ordered(said), State::R1 { max_vs, slot }) => {
-            running.max_vs = max_vs;
-            slot.iter().for_each(|(payload, ve)| said.push(payload, *ve));
+        (
+            Ties::Ordered(ties),
+            State::R1 {
+                max_vs,
+                slot,
+                out_of_step,
+            },
+        ) => {
+            running.max_vs = time(max_vs, !slot.is_empty());
+            slot.iter().for_each(|(payload, ve)| ties.said.push(payload, *ve));
+            if out_of_step {
+                ties.load_out_of_step(inputs, running.max_vs);
+            } else {
+                ties.settle(inputs, running.max_vs);
+            }
         }
-        (Ties::Keyed(payloads), State::R2 { max_vs, hash }) => {
-            running.max_vs = max_vs;
+        (Ties::Keyed(payloads), State::R2 { max_vs, hash, empties }) => {
             *payloads = Payloads::default();
             for (payload, slots) in hash {
                 let (at, _) = payloads.enter(&payload);
                 slots.into_iter().for_each(|slot| payloads.mark(at, slot));
+            }
+            for (payload, copies) in empties {
+                payloads.enter_empty(&payload, copies);
+            }
+            running.max_vs = time(max_vs, !payloads.is_empty());
+            for (slot, input) in inputs.counting() {
+                if input.last_vs == Some(max_vs) {
+                    payloads.count_empties(slot, &input.at_last_vs, max_vs);
+                }
             }
         }
         _ => return Err("the state is of another algorithm".to_string()),

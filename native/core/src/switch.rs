@@ -9,6 +9,7 @@ use crate::nodes::NONE;
 use crate::r3::R3;
 use crate::r4::{At, R4};
 use crate::store::Live;
+use crate::ties::Slot;
 use crate::violation::Violation;
 
 /// Carry the state of `old` into the fresh `new`.
@@ -36,34 +37,35 @@ pub fn switch(old: Running, new: &mut Running, shell: &mut Shell) {
 /// The elements at MaxVs, when the algorithm is downgraded among R0-R2.
 fn weaken_ties(old: &InsertOnly, new: &mut InsertOnly, shell: &mut Shell) {
     new.max_vs = old.max_vs;
-    let (said, is_r0) = match &old.ties {
-        Ties::None(last) => (last, true),
-        Ties::Ordered(said) => (said, false),
+    let said = match &old.ties {
+        Ties::None(last) => last,
+        Ties::Ordered(ties) => &ties.said,
         Ties::Keyed(_) => panic!("R2 is not more special than R0 or R1"),
     };
-    let mut positions = Vec::new();
-    for &slot in shell.inputs.order() {
-        let input = shell.inputs.get(slot);
-        if input.joined && input.last_vs == old.max_vs {
-            positions.push((slot, if is_r0 { 1 } else { input.tie_count }));
-        }
-    }
     match &mut new.ties {
-        Ties::Ordered(slot) => {
-            *slot = said.clone();
-            for (slot, position) in positions {
-                shell.inputs.get_mut(slot).tie_count = position;
-            }
+        Ties::Ordered(ties) => {
+            *ties = Slot::of(said.clone());
+            ties.settle(&mut shell.inputs, new.max_vs);
         }
         Ties::Keyed(payloads) => {
+            let Some(max_vs) = old.max_vs else { return };
+            let counting = shell.inputs.counting();
+            let inputs: Vec<_> = counting.filter(|(_, input)| input.last_vs == Some(max_vs)).collect();
             for (payload, ve) in said.iter() {
+                if ve == max_vs {
+                    payloads.enter_empty(payload, 1);
+                    continue;
+                }
                 let (place, _) = payloads.enter(payload);
-                for &(slot, _) in &positions {
-                    // Not by position: an input may have passed elements over, and say them now.
-                    if shell.inputs.get(slot).at_last_vs.count(payload, ve) > 0 {
-                        payloads.mark(place, slot);
+                for (slot, input) in &inputs {
+                    // Not by position: an input may have passed elements over, and deliver them now.
+                    if input.at_last_vs.count(payload, ve) > 0 {
+                        payloads.mark(place, *slot);
                     }
                 }
+            }
+            for (slot, input) in inputs {
+                payloads.count_empties(slot, &input.at_last_vs, max_vs);
             }
         }
         Ties::None(_) => panic!("R0 is not more general than anything"),
@@ -80,7 +82,7 @@ fn merge_waiting<A: Algorithm>(new: &mut A, shell: &mut Shell) {
             batch.insert(element.vs, element.ve, &element.payload);
         }
         let floor = (input.stable, input.last_vs);
-        (input.stable, input.last_vs) = (NEG_INF, NEG_INF);
+        (input.stable, input.last_vs) = (NEG_INF, None);
         let merged = new.apply(shell, slot, &batch.view(), Indices::all(0, batch.len()));
         let input = shell.inputs.get_mut(slot);
         (input.stable, input.last_vs) = floor;

@@ -223,7 +223,7 @@ impl Core {
         ))
     }
 
-    fn input(&self, py: Python<'_>, slot: usize) -> PyResult<(bool, i64, i64, usize, u64)> {
+    fn input(&self, py: Python<'_>, slot: usize) -> PyResult<(bool, i64, Option<i64>, usize, u64)> {
         self.ask(py, |merge| merge.input(slot))
     }
 

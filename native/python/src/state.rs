@@ -22,19 +22,27 @@ pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, St
             }
         }
         Kind::R1 => {
-            let slot = rows(state, "slot", said)?;
+            let out_of_step = state.get_item("out_of_step")?;
             State::R1 {
                 max_vs: field(state, "max_vs")?.extract()?,
-                slot,
+                slot: rows(state, "slot", said)?,
+                out_of_step: out_of_step.map_or(Ok(false), |flag| flag.extract())?,
             }
         }
         Kind::R2 => {
             let hash = rows(state, "hash", |row| {
                 Ok((payload(&row.get_item(0)?)?, slots_of(&row.get_item(1)?)?))
             })?;
+            let empty = |row: &Bound<'_, PyAny>| Ok((payload(&row.get_item(0)?)?, row.get_item(1)?.extract()?));
+            let has_empties = state.contains("empties")?;
             State::R2 {
                 max_vs: field(state, "max_vs")?.extract()?,
                 hash,
+                empties: if has_empties {
+                    rows(state, "empties", empty)?
+                } else {
+                    Vec::new()
+                },
             }
         }
         Kind::R3 => State::R3 {
@@ -88,6 +96,7 @@ pub fn parse_input(fields: &Bound<'_, PyDict>) -> PyResult<InputState> {
             payload,
         })
     };
+    let mark = |row: &Bound<'_, PyAny>| Ok((row.get_item(0)?.extract()?, row.get_item(1)?.extract()?));
     Ok(InputState {
         joined: field(fields, "joined")?.extract()?,
         stable: field(fields, "stable")?.extract()?,
@@ -95,7 +104,8 @@ pub fn parse_input(fields: &Bound<'_, PyDict>) -> PyResult<InputState> {
         tie_count: field(fields, "tie_count")?.extract()?,
         late: field(fields, "late")?.extract()?,
         at_last_vs: counted(fields, "at_last_vs")?,
-        passed_over: counted(fields, "passed_over")?,
+        tie_order: field(fields, "tie_order")?.extract()?,
+        tie_marks: rows(fields, "tie_marks", mark)?,
         waiting: rows(fields, "waiting", element)?,
     })
 }

@@ -39,7 +39,7 @@ fn demands_are_read_from_their_bits() {
 fn the_floor_of_an_input_follows_from_what_it_promised() {
     let mut input = input();
     assert!(!input.is_below_floor(NEG_INF), "nothing was said yet");
-    (input.stable, input.last_vs) = (5, 9);
+    (input.stable, input.last_vs) = (5, Some(9));
     assert!(
         input.is_below_floor(4) && !input.is_below_floor(5),
         "its stable point, not below its own boundary"

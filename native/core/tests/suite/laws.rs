@@ -1,6 +1,6 @@
 //! The laws beyond the paper, by their numbers: `tests/core/test_laws.py`.
 
-use lmerge_core::element::INF;
+use lmerge_core::element::{INF, NEG_INF};
 use lmerge_core::input::Demands;
 use lmerge_core::merge::Kind;
 use lmerge_core::policy::{Closing, LAZY};
@@ -169,12 +169,14 @@ fn law_4_a_replay_that_begins_in_the_middle_of_a_slot_is_aligned() {
     session.leave(0);
     session.attach(0, None);
     assert_eq!(session.say(0, &[a("y", 5, 9), a("z", 5, 9)]), [a("z", 5, 9)]);
-    let (_, violation) = session.refuse(0, &[a("x", 5, 9)]);
     assert_eq!(
-        violation.code.word(),
-        "ties-differ",
-        "what was passed over does not come any more"
+        session.say(0, &[a("x", 5, 9)]),
+        [],
+        "the one that had x before y has left"
     );
+    session.attach(1, None);
+    let (_, violation) = session.refuse(1, &[a("x", 5, 9), a("y", 5, 9)]);
+    assert_eq!((violation.code.word(), violation.index), ("ties-differ", 1));
 }
 
 #[test]
@@ -277,13 +279,52 @@ fn law_6_what_waited_and_breaks_a_promise_is_told_when_it_counts() {
     let mut session = Session::new(Kind::R2, 1);
     session.attach(1, Some(5));
     session.say(1, &[a("A", 6, 9), a("A", 6, 9)]);
-    assert_eq!(session.say(0, &[f(5)]), [f(5), a("A", 6, 9)]);
+    assert_eq!(session.say(0, &[f(5)]), [f(5)], "nothing of it is merged");
     let told: Vec<_> = session
         .broken
         .iter()
         .map(|broken| (broken.slot, broken.code.word()))
         .collect();
     assert_eq!(told, [(1, "duplicate-key")]);
+}
+
+#[test]
+fn law_6_what_waited_and_breaks_a_promise_leaves_the_others_as_they_are() {
+    for (kind, lie) in [
+        (Kind::R1, [a("B", 5, 50), a("A", 5, 50)]),
+        (Kind::R2, [a("C", 8, 50), a("C", 8, 60)]),
+    ] {
+        let mut session = Session::new(kind, 2);
+        session.say(0, &[a("A", 5, 50), a("B", 5, 50)]);
+        session.attach(2, Some(5));
+        session.say(2, &lie);
+        session.say(2, &[f(20)]);
+        assert_eq!(session.say(0, &[f(5)]), [f(5)]);
+        assert_eq!(session.broken.len(), 1);
+        assert_eq!(session.merge.input(2).1, NEG_INF, "its stable point goes with it");
+        session.leave(2);
+        assert_eq!(session.say(1, &[a("E", 6, 50)]), [a("E", 6, 50)]);
+    }
+}
+
+#[test]
+fn law_10_after_one_missed_element_nobody_is_accused() {
+    let mut session = Session::new(Kind::R1, 5);
+    session.say(0, &[a("A", 1, 5), a("B", 1, 5)]);
+    for slot in 1..5 {
+        let said = session.say(slot, &[a("A", 1, 5), a("X", 1, 5), a("B", 1, 5)]);
+        assert_eq!(said.len(), usize::from(slot == 1));
+    }
+}
+
+#[test]
+fn law_10_an_empty_lifetime_hides_no_event_with_its_key() {
+    for kind in [Kind::R0, Kind::R1, Kind::R2] {
+        let mut session = Session::new(kind, 2);
+        assert_eq!(session.say(0, &[a("A", NEG_INF, NEG_INF)]), [a("A", NEG_INF, NEG_INF)]);
+        assert_eq!(session.say(1, &[a("A", NEG_INF, 9)]), [a("A", NEG_INF, 9)]);
+        assert_eq!(session.events(), [event("A", NEG_INF, 9)]);
+    }
 }
 
 #[test]

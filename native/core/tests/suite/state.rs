@@ -101,12 +101,21 @@ fn insert_only(kind: Kind, fields: &Fields) -> State {
         }
         Kind::R1 => {
             let slot = rows(&fields["slot"]).iter().map(said).collect();
-            State::R1 { max_vs, slot }
+            let out_of_step = fields.contains_key("out_of_step");
+            State::R1 {
+                max_vs,
+                slot,
+                out_of_step,
+            }
         }
         _ => {
             let row = |row: &Value| (payload(&row[0]), bits(&row[1]));
             let hash = rows(&fields["hash"]).iter().map(row).collect();
-            State::R2 { max_vs, hash }
+            let empty = |row: &Value| (payload(&row[0]), row[1].as_u64().expect("a number"));
+            let empties = fields
+                .get("empties")
+                .map_or(Vec::new(), |list| rows(list).iter().map(empty).collect());
+            State::R2 { max_vs, hash, empties }
         }
     }
 }
@@ -144,7 +153,19 @@ fn r3minus(fields: &Fields) -> State {
 
 fn input_state_of(merge: &Sharded, slot: usize) -> InputState {
     let (joined, stable, last_vs, tie_count, late) = merge.input(slot);
-    let fields: Vec<Value> = merge.input_state(slot).iter().map(|(_, text)| json(text)).collect();
+    let fields: Fields = merge
+        .input_state(slot)
+        .iter()
+        .map(|(name, text)| (name.to_string(), json(text)))
+        .collect();
+    let number = |value: &Value| value.as_u64().expect("a number") as u32;
+    let mark = |row: &Value| (row[0].as_u64().expect("a slot") as usize, number(&row[1]));
+    let order = fields
+        .get("tie_order")
+        .map_or(Vec::new(), |list| rows(list).iter().map(number).collect());
+    let marks = fields
+        .get("tie_marks")
+        .map_or(Vec::new(), |list| rows(list).iter().map(mark).collect());
     let waiting = |row: &Value| Element {
         kind: int(&row[0]) as u8,
         vs: int(&row[1]),
@@ -158,9 +179,10 @@ fn input_state_of(merge: &Sharded, slot: usize) -> InputState {
         last_vs,
         tie_count,
         late,
-        at_last_vs: counted(&fields[0]),
-        passed_over: counted(&fields[1]),
-        waiting: rows(&fields[2]).iter().map(waiting).collect(),
+        at_last_vs: counted(&fields["at_last_vs"]),
+        tie_order: order,
+        tie_marks: marks,
+        waiting: rows(&fields["waiting"]).iter().map(waiting).collect(),
     }
 }
 
@@ -359,6 +381,7 @@ fn damage_is_refused_or_found_by_check() {
                 State::R1 {
                     max_vs: 3,
                     slot: vec![],
+                    out_of_step: false,
                 },
                 None,
             ),
@@ -370,6 +393,7 @@ fn damage_is_refused_or_found_by_check() {
                 State::R1 {
                     max_vs: 3,
                     slot: vec![],
+                    out_of_step: false,
                 },
                 Some(vec![(1, vec![], 4)]),
             ),

@@ -1,0 +1,292 @@
+"""Sessions of ordered, insert-only inputs that miss elements, and what must come of them, from the deliveries alone.
+
+``Law`` is the oracle: it keeps every delivery of every life of an input and computes from the whole list, in the
+plainest way, what the output has (law 10) and who may be accused. It shares no code with the algorithms. ``World``
+drives a merge and a twin of it through a session and compares both with the law after each call.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+from helpers import WORDS
+
+from lmerge.core.batch import Batch
+from lmerge.core.elements import INF, NEG_INF, Element, Insert, Stable
+from lmerge.core.merge import Merge, Outcome
+
+
+class Delivery(NamedTuple):
+    """An insert of one life of an input, or with ``life`` 0 a stable point that the output has reached."""
+
+    life: int
+    vs: int
+    element: tuple[bytes, int]
+
+
+class Law:
+    """What the output has, and who has broken a promise, by the case."""
+
+    def __init__(self, case: str) -> None:
+        self.case = case
+        self.deliveries: list[Delivery] = []
+        self.attached: set[int] = set()  # lives that count
+
+    def output(self) -> Counter[Insert]:
+        """The inserts of the output: of each Vs what came before a higher Vs or a stable point beyond it."""
+        output: Counter[Insert] = Counter()
+        for vs in {delivery.vs for delivery in self.deliveries if delivery.life}:
+            slot: list[Delivery] = []
+            for delivery in self.deliveries:
+                if delivery.vs > vs:
+                    break
+                if delivery.vs == vs and delivery.life:
+                    slot.append(delivery)
+            output.update({Insert(p, vs, ve): count for (p, ve), count in self._union(vs, slot).items()})
+        return output
+
+    def _union(self, vs: int, slot: Sequence[Delivery]) -> Counter[tuple[bytes, int]]:
+        by_life: dict[int, Counter[tuple[bytes, int]]] = {}
+        first: dict[bytes | None, tuple[bytes, int]] = {}  # by key: of R0 Vs alone
+        for delivery in slot:
+            payload, ve = delivery.element
+            by_life.setdefault(delivery.life, Counter())[delivery.element] += 1
+            if ve > vs:
+                first.setdefault(payload if self.case == "r2" else None, delivery.element)
+        union: Counter[tuple[bytes, int]] = Counter()
+        for counts in by_life.values():
+            union |= counts
+        if self.case == "r1" or not slot:
+            return union
+        if self.case == "r0":
+            return Counter({slot[0].element, *([first[None]] if first and slot[0].element[1] == vs else [])})
+        empties = Counter({element: count for element, count in union.items() if element[1] == vs})
+        return empties + Counter(first.values())
+
+    def top(self) -> int:
+        """MaxVs; one less than -inf before the first delivery."""
+        return max((delivery.vs for delivery in self.deliveries if delivery.life), default=NEG_INF - 1)
+
+    def breaks(self, life: int, vs: int, element: tuple[bytes, int]) -> bool:
+        """Whether ``life`` breaks a promise about equal Vs if it delivers this next."""
+        if vs < self.top() or self.case == "r0":
+            return False
+        slot = [delivery for delivery in self.deliveries if delivery.life and delivery.vs == vs]
+        mine = [delivery.element for delivery in slot if delivery.life == life]
+        if self.case == "r2":
+            return element[1] > vs and element[0] in {payload for payload, ve in mine if ve > vs}
+        union = self._union(vs, [*slot, Delivery(life, vs, element)])
+        if union[element] > 1 or element in mine:
+            return False
+        for other in self.attached - {life}:
+            its = [delivery.element for delivery in slot if delivery.life == other]
+            if element in its and any(
+                y in mine and union[y] == 1 and its.index(y) > its.index(element) for y in its
+            ):
+                return True
+        return False
+
+    def is_ambiguous(self, vs: int) -> bool:
+        """Whether an element at ``vs`` has come twice, so that a copy that was missed is any of them."""
+        slot = [delivery for delivery in self.deliveries if delivery.life and delivery.vs == vs]
+        return self.case == "r1" and any(count > 1 for count in self._union(vs, slot).values())
+
+
+class World:
+    """A merge, its twin on the Python engine, and the law. Inputs have names, and each attachment is a life."""
+
+    def __init__(self, case: str) -> None:
+        self.case = case
+        self.law = Law(case)
+        self.merges = [Merge(case), Merge(case, engine="python")]
+        self.output: Counter[Insert] = Counter()
+        self.lives: dict[str, int] = {}
+        self.waiting: dict[str, list[Insert]] = {}
+        self.joining: dict[str, tuple[int, int]] = {}  # join_at and its own stable point
+        self.accused: list[str] = []
+        self._lives = 0
+
+    def attach(self, name: str, join_at: int | None = None) -> None:
+        self._lives += 1
+        self.lives[name] = self._lives
+        self._call("attach", name, WORDS[self.case], join_at=join_at)
+        if self.merges[0].status(name).state == "joining":
+            assert join_at is not None
+            self.waiting[name], self.joining[name] = [], (join_at, NEG_INF)
+        else:
+            self.law.attached.add(self._lives)
+
+    def detach(self, name: str) -> None:
+        self._call("detach", name)
+        self._forget(name)
+
+    def admit(self, name: str) -> None:
+        self._after(self._call("admit", name), admitted=name)
+
+    def deliver(self, name: str, element: Element) -> None:
+        """One element of an input; after it, the output is what the law says, and so is who has been accused."""
+        if name in self.waiting and isinstance(element, Insert):
+            self.waiting[name].append(element)
+            outcome = self._call("apply", name, Batch.of([element]))
+            assert not outcome.batch.count
+            return
+        if name in self.joining and isinstance(element, Stable):
+            self.joining[name] = self.joining[name][0], element.vc
+        expected, certain = False, True
+        if isinstance(element, Insert):
+            expected = self.law.breaks(self.lives[name], element.vs, (element.payload, element.ve))
+            if not expected:
+                self._note(name, element)
+            certain = not self.law.is_ambiguous(element.vs)
+        outcome = self._call("apply", name, Batch.of([element]))
+        accused = [detached.input for detached in outcome.detached if detached.input == name]
+        assert expected or not accused, f"{name} is innocent: {outcome.detached[0].reason}"
+        assert accused or not (expected and certain), f"{name} has broken its promise with {element}"
+        if expected and not accused and isinstance(element, Insert):
+            self._note(name, element)
+        self._after(outcome)
+
+    def exchange(self) -> None:
+        """Each engine goes on with the snapshot of the other."""
+        first, second = (merge.snapshot() for merge in self.merges)
+        assert first == second
+        self.merges = [Merge.restore(second), Merge.restore(first, engine="python")]
+        assert self.merges[0].snapshot() == self.merges[1].snapshot() == first
+
+    def _note(self, name: str, element: Insert) -> None:
+        self.law.deliveries.append(Delivery(self.lives[name], element.vs, (element.payload, element.ve)))
+
+    def _call(self, method: str, *arguments: object, **options: object) -> Outcome:
+        outcomes = [getattr(merge, method)(*arguments, **options) for merge in self.merges]
+        told = [
+            (list(outcome.batch.elements()), [d.reason for d in outcome.detached], outcome.joined)
+            for outcome in outcomes
+        ]
+        assert told[0] == told[1], "the engines differ"
+        for merge in self.merges:
+            merge.check()
+        self.output.update(element for element in told[0][0] if isinstance(element, Insert))
+        outcome: Outcome = outcomes[0]
+        return outcome
+
+    def _after(self, outcome: Outcome, admitted: str = "") -> None:
+        stables = [element.vc for element in outcome.batch.elements() if isinstance(element, Stable)]
+        ended = {detached.input for detached in outcome.detached}
+        for name in outcome.joined:
+            # A stable lets it in, unless it is admitted; what has waited comes next, and then its own stable.
+            join_at, last = self.joining.pop(name)
+            if name != admitted:
+                self._pass(stables, join_at, until_reached=True)
+            self._join(name, broken=name in ended)
+            if name not in ended:
+                self._pass(stables, last)
+        self._pass(stables, INF)
+        for name in ended:
+            self.accused.append(name)
+            self._forget(name)
+        assert self.output == self.law.output()
+
+    def _pass(self, stables: list[int], limit: int, *, until_reached: bool = False) -> None:
+        """The output reaches the first of ``stables``, as far as ``limit``, or until one is there or beyond."""
+        reached = max((delivery.vs for delivery in self.law.deliveries if not delivery.life), default=NEG_INF)
+        while stables and (reached < limit if until_reached else stables[0] <= limit):
+            reached = stables.pop(0)
+            self.law.deliveries.append(Delivery(0, reached, (b"", 0)))
+
+    def _join(self, name: str, *, broken: bool) -> None:
+        """What has waited counts, all of it or nothing."""
+        waiting, before = self.waiting.pop(name), len(self.law.deliveries)
+        self.law.attached.add(self.lives[name])
+        breaks = certain = False
+        for element in waiting:
+            breaks = breaks or self.law.breaks(self.lives[name], element.vs, (element.payload, element.ve))
+            self._note(name, element)
+            certain = certain or self.law.is_ambiguous(element.vs)
+        assert breaks or not broken, f"{name} is innocent"
+        assert broken or certain or not breaks, f"{name} has broken its promise while it waited"
+        if broken:
+            del self.law.deliveries[before:]
+
+    def _forget(self, name: str) -> None:
+        self.law.attached.discard(self.lives.pop(name))
+        self.waiting.pop(name, None)
+        self.joining.pop(name, None)
+
+
+def truth(random: Random, case: str) -> list[Insert]:
+    """The stream that all inputs present: equal Vs, some of them -inf, equal elements, and empty lifetimes."""
+    elements: list[Insert] = []
+    payloads = [b"%d" % at for at in range(random.choice((3, 12)))]
+    for vs in sorted({random.choice((NEG_INF, 1, 2, 3, 5)) for _ in range(4)}):
+        slot: list[Insert] = []
+        for _ in range(1 if case == "r0" else random.randint(1, 8)):
+            ve = random.choice((INF, vs, max(vs, 0) + 9, max(vs, 0) + 12))
+            slot.append(Insert(random.choice(payloads), vs, ve))
+        if case == "r2":
+            slot = list({(element.payload, element.ve > vs): element for element in slot}.values())
+        if case == "r1" and random.random() < 0.5:
+            slot = list(dict.fromkeys(slot))
+        elements += slot
+    return elements
+
+
+def presented(random: Random, case: str, elements: Sequence[Insert]) -> Iterator[Element]:
+    """What one life delivers of it: with elements missing or repeated, and now and then in another order."""
+    misses, repeats, swaps = (random.choice((0.0, chance)) for chance in (0.3, 0.1, 0.1))
+    slots: dict[int, list[Insert]] = {}
+    for element in elements:
+        if random.random() >= misses:
+            ve = element.vs if case == "r0" and random.random() < 0.1 else element.ve
+            slots.setdefault(element.vs, []).append(element._replace(ve=ve))
+    for vs, slot in slots.items():
+        if case == "r2":
+            random.shuffle(slot)
+        for at in range(len(slot) - 1):
+            if random.random() < swaps:
+                slot[at], slot[at + 1] = slot[at + 1], slot[at]
+        for element in slot:
+            yield element
+            if case != "r0" and random.random() < repeats:
+                yield element
+        if random.random() < 0.4:
+            yield Stable(random.choice((vs, max(vs, 0) + 1)))
+
+
+def play(seed: str, case: str) -> World:
+    """A session of three inputs that attach, join late, leave and come back inside a slot."""
+    random = Random(seed)
+    elements = truth(random, case)
+    world = World(case)
+    streams: dict[str, list[Element]] = {}
+    for _ in range(40):
+        name = random.choice("abc")
+        chance = random.random()
+        if name not in world.lives:
+            joins = random.choice((None, None, random.choice((NEG_INF, 1, 2, 4))))
+            world.attach(name, joins)
+            at = random.choice((0, 0, random.randrange(len(elements))))
+            streams[name] = list(legal(presented(random, case, elements[at:])))
+        elif chance < 0.04:
+            world.detach(name)
+        elif chance < 0.08:
+            world.admit(name)
+        elif chance < 0.16:
+            world.exchange()
+        for _ in range(random.choice((1, 1, 3, 9))):
+            if name in world.lives and streams[name]:
+                world.deliver(name, streams[name].pop(0))
+    return world
+
+
+def legal(stream: Iterator[Element]) -> Iterator[Element]:
+    """Without what would break another promise than those about equal Vs."""
+    stable = NEG_INF
+    for element in stream:
+        if isinstance(element, Stable):
+            stable = max(stable, element.vc)
+            yield Stable(stable)
+        elif isinstance(element, Insert) and element.vs >= stable:
+            yield element

@@ -1,0 +1,240 @@
+"""Law 10: what inputs of R0-R2 miss, repeat and order otherwise (IV.A-C, V.C), against an oracle of deliveries."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations, product
+
+import pytest
+from helpers import R0_WORDS, R1_WORDS, R2_WORDS, WORDS, a, f
+from ordered_world import World, play
+from test_exhaustive import interleavings
+
+from lmerge.core.batch import Batch
+from lmerge.core.elements import NEG_INF, Element, Insert, Stable
+from lmerge.core.merge import Merge
+
+CASES = ("r0", "r1", "r2")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_output_has_what_any_input_has_in_time_and_only_liars_are_accused(case: str) -> None:
+    accused = 0
+    for seed in range(150):
+        accused += len(play(f"{seed} {case}", case).accused)
+    assert (accused > 0) == (case != "r0"), "R0 has no ties that could differ"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
+def test_the_output_has_what_any_input_has_in_time_for_many_seeds(case: str, long_seeds: range) -> None:
+    for seed in long_seeds:
+        play(f"many {seed} {case}", case)
+
+
+def run(case: str, streams: list[list[Element]], order: tuple[int, ...]) -> World:
+    world = World(case)
+    for at in range(len(streams)):
+        world.attach(str(at))
+    rest = [list(stream) for stream in streams]
+    for at in order:
+        if str(at) in world.lives:
+            world.deliver(str(at), rest[at].pop(0))
+    return world
+
+
+def parts(elements: str) -> list[str]:
+    """Everything that can be left of a sequence of which elements were missed."""
+    kept = product((False, True), repeat=len(elements))
+    return sorted({"".join(e for e, keep in zip(elements, keeps, strict=True) if keep) for keeps in kept})
+
+
+def test_of_one_slot_two_inputs_in_every_order_with_everything_missed() -> None:
+    """Each input has a part of ABC; nobody orders anything differently, so nobody is accused."""
+    for first, second in product(parts("ABC"), repeat=2):
+        streams: list[list[Element]] = [[a(e, 5, 9) for e in slot] for slot in (first, second)]
+        for order in interleavings([len(first), len(second)]):
+            world = run("r1", streams, order)
+            assert not world.accused
+            assert {e.payload.decode() for e in world.output} == set(first) | set(second)
+
+
+def test_of_one_slot_three_inputs_in_every_order_with_one_element_missed_each() -> None:
+    slots = ["BC", "AC", "AB"]
+    streams: list[list[Element]] = [[a(e, 5, 9) for e in slot] for slot in slots]
+    for order in interleavings([2, 2, 2]):
+        world = run("r1", streams, order)
+        assert not world.accused
+        assert world.output.total() == 3
+
+
+def test_of_one_slot_two_orders_every_inversion_and_nothing_else_is_accused() -> None:
+    for slot in permutations("ABC"):
+        streams: list[list[Element]] = [[a(e, 5, 9) for e in "ABC"], [a(e, 5, 9) for e in slot]]
+        for order in interleavings([3, 3]):
+            world = run("r1", streams, order)
+            assert len(world.accused) == ("".join(slot) != "ABC")
+            assert world.output == dict.fromkeys([a(e, 5, 9) for e in "ABC"], 1)
+
+
+@pytest.mark.long
+def test_of_one_slot_of_four_with_duplicates_two_inputs_in_every_order() -> None:
+    for first, second in product(parts("ABAC"), repeat=2):
+        streams: list[list[Element]] = [[a(e, 5, 9) for e in slot] for slot in (first, second)]
+        for order in interleavings([len(first), len(second)]):
+            run("r1", streams, order)
+
+
+def test_r1_after_one_missed_element_accuses_nobody() -> None:
+    merge = Merge()
+    for name in "abcde":
+        merge.attach(name, R1_WORDS)
+    merge.apply("a", Batch.of([a("A", 1, 5), a("B", 1, 5)]))
+    for name in "bcde":
+        outcome = merge.apply(name, Batch.of([a("A", 1, 5), a("X", 1, 5), a("B", 1, 5)]))
+        assert not outcome.detached
+        assert list(outcome.batch.elements()) == ([a("X", 1, 5)] if name == "b" else [])
+
+
+@pytest.mark.parametrize("missed", ["none", "first", "every other", "all of the others"])
+def test_a_slot_costs_what_it_has(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count of comparisons and hashes of payloads, of both: a slot four times as large costs four times as much."""
+
+    class Counting(bytes):
+        looks = 0
+
+        def __eq__(self, other: object) -> bool:
+            Counting.looks += 1
+            return bytes(self) == other
+
+        def __hash__(self) -> int:
+            Counting.looks += 1
+            return hash(bytes(self))
+
+    def cost(size: int) -> int:
+        merge = Merge("r1", engine="python", track_live=False)
+        elements = [Insert(Counting(b"%d" % at), 5, 9) for at in range(size)]
+        streams = {
+            "none": [elements] * 3, "first": [elements, elements[1:], elements],
+            "every other": [elements[::2], elements[1::2], elements],
+            "all of the others": [elements[at::3] for at in range(3)],
+        }[missed]
+        for at, stream in enumerate(streams):
+            merge.attach(str(at), R1_WORDS)
+            merge.apply(str(at), Batch.of(stream[: size // 3]))
+        Counting.looks = 0
+        for at, stream in enumerate(streams):
+            assert not merge.apply(str(at), Batch.of(stream[size // 3 :])).detached
+        return Counting.looks
+
+    assert cost(1600) <= 4.5 * cost(400)
+
+
+@pytest.mark.parametrize("case", ["r1", "r2"])
+@pytest.mark.parametrize("broken", [True, False])
+def test_an_input_that_broke_its_promise_while_it_waited_moves_nothing(case: str, broken: bool) -> None:
+    """Its stable is not emitted, and what the others deliver below its inserts is not lost."""
+    merge = Merge(case)
+    for name in ("x", "y"):
+        merge.attach(name, WORDS[case])
+    merge.attach("late", WORDS[case], join_at=5)
+    merge.apply("x", Batch.of([a("A", 5, 50), a("B", 5, 50)]))
+    lie = [a("B", 5, 50), a("A", 5, 50)] if case == "r1" else [a("C", 8, 50), a("C", 8, 60)]
+    merge.apply("late", Batch.of([*(lie if broken else lie[:1]), a("D", 9, 50), f(20)]))
+    outcome = merge.apply("x", Batch.of([f(5)]))
+    assert ("late" in [detached.input for detached in outcome.detached]) == broken
+    if broken:
+        assert list(outcome.batch.elements()) == [f(5)]
+        assert list(merge.apply("y", Batch.of([a("E", 6, 50)])).batch.elements()) == [a("E", 6, 50)]
+    merge.check()
+
+
+def test_two_that_broke_their_promise_while_they_waited_do_not_close_the_output() -> None:
+    """Their end of stream is no agreement on closing, not even while the other one is removed."""
+    merge = Merge("r2", closing="any")
+    merge.attach("x", R2_WORDS)
+    for name in ("late", "later"):
+        merge.attach(name, R2_WORDS, join_at=5)
+        merge.apply(name, Batch.of([a("A", 8, 9), a("A", 8, 9), Stable(2**63 - 1)]))
+    outcome = merge.apply("x", Batch.of([f(5)]))
+    assert {detached.input for detached in outcome.detached} == {"late", "later"}
+    assert list(outcome.batch.elements()) == [f(5)]
+    assert merge.stable_point == 5
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_element_at_minus_infinity_is_one_as_any_other(case: str) -> None:
+    merge = Merge(case)
+    for name in ("x", "y"):
+        merge.attach(name, WORDS[case])
+    first = a("A", NEG_INF, 9)
+    assert list(merge.apply("x", Batch.of([f(NEG_INF), first])).batch.elements()) == [first]
+    assert list(merge.apply("y", Batch.of([first])).batch.elements()) == []
+    merge = Merge.restore(merge.snapshot())
+    assert list(merge.apply("y", Batch.of([a("B", 1, 9)])).batch.elements()) == [a("B", 1, 9)]
+
+
+@pytest.mark.parametrize("algorithm", ["r0", "r3", "r4"])
+@pytest.mark.parametrize("role", ["active", "observe"])
+@pytest.mark.parametrize("join_at", [None, 4])
+@pytest.mark.parametrize("restored", [False, True])
+def test_minus_infinity_twice_breaks_the_strict_order(
+    algorithm: str, role: str, join_at: int | None, restored: bool
+) -> None:
+    merge = Merge(algorithm)
+    merge.attach("x", R0_WORDS, role=role, join_at=join_at)
+    assert not merge.apply("x", Batch.of([a("A", NEG_INF, 9)])).detached
+    if restored:
+        merge = Merge.restore(merge.snapshot())
+    (detached,) = merge.apply("x", Batch.of([a("B", NEG_INF, 9)])).detached
+    assert detached.violation is not None
+    assert detached.violation.code == "out-of-order"
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("order", ["empty, event", "event, empty"])
+def test_an_empty_lifetime_hides_no_event_with_its_key_and_breaks_none(case: str, order: str) -> None:
+    """The event is in the output, from whichever input, and from one input that has both."""
+    elements = [a("A", 5, 5), a("A", 5, 9)] if order == "empty, event" else [a("A", 5, 9), a("A", 5, 5)]
+    for names in ("xy", "xx"):
+        if case == "r0" and names == "xx":
+            continue  # its order is one of elements: Vs would not increase
+        merge = Merge(case)
+        for name in "xy":
+            merge.attach(name, WORDS[case])
+        output: list[Element] = []
+        for name, element in zip(names, elements, strict=True):
+            outcome = merge.apply(name, Batch.of([element]))
+            assert not outcome.detached
+            output += outcome.batch.elements()
+            merge.check()
+        assert a("A", 5, 9) in output
+        assert a("A", 5, 5) in output or case == "r0"
+        assert not merge.apply("y", Batch.of([a("A", 6, 6)])).detached
+
+
+def test_a_snapshot_of_the_version_before_goes_on_and_accuses_nobody_of_an_order_it_does_not_have() -> None:
+    """It has what an input passed over in place of its order, and -inf in place of no Vs."""
+    merge = Merge("r1")
+    for name in "ab":
+        merge.attach(name, R1_WORDS)
+    merge.apply("a", Batch.of([a("A", 5, 9), a("B", 5, 9), a("C", 5, 9)]))
+    merge.apply("b", Batch.of([a("B", 5, 9)]))
+    document = json.loads(merge.snapshot())
+    del document["algorithm"]["out_of_step"]
+    for fields in document["inputs"]:
+        fields.pop("tie_order", None)
+        fields.pop("tie_marks", None)
+    document["inputs"][1] |= {"tie_count": 2, "passed_over": [["QQ==", 9, 1]]}
+    merge = Merge.restore(json.dumps(document).encode())
+    merge.check()
+    outcome = merge.apply("b", Batch.of([a("A", 5, 9), a("C", 5, 9), a("X", 5, 9)]))
+    assert not outcome.detached, "whether it delivered A before B is not known"
+    assert list(outcome.batch.elements()) == [a("X", 5, 9)]
+    outcome = merge.apply("a", Batch.of([a("X", 5, 9), a("D", 5, 9)]))
+    assert not outcome.detached
+    assert list(outcome.batch.elements()) == [a("D", 5, 9)]
+    assert not merge.apply("b", Batch.of([a("Y", 5, 9), a("Z", 5, 9)])).detached
+    (detached,) = merge.apply("a", Batch.of([a("Z", 5, 9), a("Y", 5, 9)])).detached
+    assert detached.violation is not None
+    assert detached.violation.code == "ties-differ", "from there on their orders are known"
