@@ -96,13 +96,6 @@ DEFECTS = (
         LAWS + "test_law_4_a_replay_that_begins_in_the_middle_of_a_slot_is_aligned",
     ),
     Defect(
-        "r1 compares with the order of another slot",
-        CORE + "insert_only.py",
-        "if place in other.tie_order and self.stands(other)]",
-        "if place in other.tie_order]",
-        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_liars_are_accused",
-    ),
-    Defect(
         "r1 accuses by an element that came twice",
         CORE + "insert_only.py",
         "            if copies == 1:\n                self._check_order",

@@ -155,8 +155,8 @@ fn input_state_of(merge: &Sharded, slot: usize) -> InputState {
     let (joined, stable, last_vs, tie_count, late) = merge.input(slot);
     let fields: Fields = merge
         .input_state(slot)
-        .iter()
-        .map(|(name, text)| (name.to_string(), json(text)))
+        .into_iter()
+        .map(|(name, text)| (name, json(&text)))
         .collect();
     let number = |value: &Value| value.as_u64().expect("a number") as u32;
     let mark = |row: &Value| (row[0].as_u64().expect("a slot") as usize, number(&row[1]));
