@@ -13,9 +13,10 @@ from typing import Any
 
 from lmerge.client.follower import SubscriptionGap
 from lmerge.client.publisher import AsyncPublisher
-from lmerge.client.streams import Connector
+from lmerge.client.streams import Connector, parse_targets
 from lmerge.client.subscriber import AsyncSubscriber
 from lmerge.core.elements import INF, NEG_INF
+from lmerge.wire.names import check_name, cut_name
 
 
 class Relay:
@@ -31,12 +32,14 @@ class Relay:
     ) -> None:
         self.replica = replica
         self.to_merge = to_merge or merge
+        for what, name in (("merge", self.to_merge), ("replica", replica)):
+            check_name(what, name)
         self.subscriber = AsyncSubscriber(
-            sources, merge, name=f"relay {replica}", give_up_after_s=give_up_after_s, on_gap=self._jump,
+            sources, merge, name=cut_name(f"relay {replica}"), give_up_after_s=give_up_after_s, on_gap=self._jump,
             security=security,
         )
         self.publisher: AsyncPublisher | None = None
-        self._targets = targets
+        self._targets = parse_targets(targets)
         self._options = {"give_up_after_s": give_up_after_s, "security": security, **options}
 
     async def run(self) -> None:

@@ -31,6 +31,7 @@ from lmerge.errors import LmergeError, Unauthenticated, UsageError
 from lmerge.service import log
 from lmerge.service.auth import ROLES, Certificate, Identity, Rights
 from lmerge.service.watched import read_bounded, stamp_of
+from lmerge.wire.names import check_name
 
 _TOKEN: Final = re.compile(r"lmt_([0-9a-f]{8})_[0-9a-f]{64}")
 _TOKENS: Final = re.compile(r"(lmt_[0-9a-f]{8}_)[0-9a-f]+")
@@ -162,6 +163,7 @@ def entry_of(item: Any) -> Entry:
     if unknown:
         raise UsageError(f"unknown field {unknown[0]!r}; there are {', '.join(sorted(_FIELDS))}")
     name = _text(item, "name")
+    check_name("token's owner", name)
     is_token = "sha256" in item
     if is_token == ("certificate" in item) or is_token != ("id" in item):
         raise UsageError(f'{name!r} needs either "id" and "sha256", or "certificate"')

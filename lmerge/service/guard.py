@@ -313,6 +313,8 @@ class Guard(grpc.aio.ServerInterceptor):
         except LmergeError as error:
             problem = self._tell(error, method, context.peer())
             await context.abort(code_of(problem), status_words(str(problem)), trailing_metadata(problem))
+        except NotImplementedError:  # health's List, in gRPC's own asyncio servicer
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method} is not there")
         except asyncio.CancelledError:
             if access is None or access.ended is None:
                 raise

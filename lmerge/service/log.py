@@ -12,6 +12,8 @@ import json
 import logging
 from typing import Any
 
+from lmerge.wire.shown import escaped_json
+
 logger = logging.getLogger("lmerge.service")
 
 
@@ -35,4 +37,4 @@ class JsonFormatter(logging.Formatter):
         item.update(getattr(record, "fields", {}))
         if record.exc_info:
             item["exception"] = self.formatException(record.exc_info)
-        return json.dumps(item, ensure_ascii=False, default=str)
+        return escaped_json(json.dumps(item, ensure_ascii=False, default=str))

@@ -20,6 +20,7 @@ from lmerge.loopback import is_loopback
 from lmerge.wire import limits
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
+from lmerge.wire.names import check_name
 
 MERGE_FIELD: Final = "{merge}"
 PORTS: Final = ("port", "http_port")  # 0: any that is free
@@ -305,6 +306,8 @@ class Settings:
         self._check_sizes()
         if not self.allow_create and not self.merges:
             raise UsageError("merges must be declared if publishers cannot make them (allow_create is off)")
+        for name in self.merges:
+            check_name("merge", name)
         if len(self.merges) > self.merges_max:
             raise UsageError(f"{len(self.merges)} declared merges are more than merges_max ({self.merges_max})")
         self._check_record_path()

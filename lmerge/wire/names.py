@@ -31,6 +31,11 @@ def check_name(what: str, name: str) -> None:
         raise UsageError(f"the name of a {what} {problem}{_repeated(name)}")
 
 
+def cut_name(name: str) -> str:
+    """As much of a name that only its length forbids as the rule allows."""
+    return name.encode()[:NAME_BYTES].decode(errors="ignore").strip()
+
+
 def check_sendable(what: str, name: str) -> None:
     """Raise UsageError if ``name`` cannot be asked for at all, as it is no text. Servers may have names from before the
     rule, which can still be looked at, and put away.

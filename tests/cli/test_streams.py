@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_commands import LMERGE, STREAM, Served, run
+from cli_world import LMERGE, STREAM, Served, run
 
 from lmerge.cli.main import COMMANDS
 
-SESSION = '{"op":"attach","input":"a"}\n' + "\n".join(line.replace('{"op"', '{"input":"a","op"') for line in STREAM) + "\n"
+ELEMENTS = [line.replace('{"op"', '{"input":"a","op"') for line in STREAM]
+SESSION = "\n".join(['{"op":"attach","input":"a"}', *ELEMENTS]) + "\n"
 # What each command prints to standard output, without end or at once; SERVER and FOLDER are filled in.
 PRINTING = {
     "help": ["--help"],
@@ -80,7 +81,7 @@ def one_clear_line(text: str) -> None:
 
 def test_every_command_is_tried_here_or_prints_nothing() -> None:
     printing = {words[0] for words in PRINTING.values()}
-    silent = {"demo", "serve", "publish", "tail", "query", "sink", "cutover", "relay", "jumpstart"}  # below, or no output
+    silent = {"demo", "serve", "publish", "tail", "query", "sink", "cutover", "relay", "jumpstart"}  # or tried below
     assert {*COMMANDS} == (printing & {*COMMANDS}) | silent
 
 
@@ -144,7 +145,8 @@ BAD_PATHS = {
     "token list": ["token", "list", "--file", "FOLDER/none.json"],
     "token make": ["token", "make", "x", "--file", "FOLDER/none/a.json", "--role", "status", "--merge", "*"],
     "token out": [
-        "token", "make", "x", "--file", "FOLDER/access.json", "--role", "status", "--merge", "*", "--out", "FOLDER/none/t",
+        "token", "make", "x", "--file", "FOLDER/access.json", "--role", "status", "--merge", "*",
+        "--out", "FOLDER/none/t",
     ],
     "token inspect": ["token", "inspect", "--file", "FOLDER/access.json", "--token-file", "FOLDER/none"],
     "ca": ["status", "-s", "SERVER", "--ca", "FOLDER/none"],
@@ -199,7 +201,7 @@ def test_no_command_dials_an_address_that_is_none(name: str, folder: Path) -> No
     code = DIAL_ALL.replace("OUT", str(write))
     process = subprocess.run(
         [sys.executable, "-c", code, "|".join(words), *ADDRESSES], pass_fds=(write,), capture_output=True, text=True,
-        timeout=300, check=False,
+        timeout=100, check=False,
     )
     os.close(write)
     assert process.returncode == 0, process.stderr
