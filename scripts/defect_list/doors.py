@@ -1,0 +1,139 @@
+"""Defects of what enters, of what is written, and of the way back from a spoiled merge."""
+
+from seeded import Defect
+
+RESET = "tests/service/test_reset.py"
+HTTP = "tests/service/test_http.py"
+MODES = "tests/service/test_modes.py"
+NAMES = "tests/wire/test_names.py"
+HOSTILE = "tests/service/test_hostile.py"
+TERMINAL = "tests/cli/test_terminal.py"
+
+DEFECTS = (
+    Defect(
+        "a schema that cannot be is kept",
+        "lmerge/service/publish.py",
+        "            Schema.from_message(declared)\n",
+        "            str(declared)\n",
+        f"{HOSTILE}::test_hostile_clients_harm_only_themselves[0]",
+    ),
+    Defect(
+        "a store with a schema that cannot be is opened",
+        "lmerge/service/durable.py",
+        "    if spoilt is not None:\n",
+        "    if False:\n",
+        f"{RESET}::test_a_store_with_a_schema_that_cannot_be_stops_nobody_else_and_is_mended",
+    ),
+    Defect(
+        "a token of another epoch goes on",
+        "lmerge/service/output.py",
+        "        if subscriber.epoch not in (None, self.epoch):\n",
+        "        if False:\n",
+        f"{RESET}::test_tokens_of_another_epoch_are_refused_by_name",
+    ),
+    Defect(
+        "a reset is not in the store",
+        "lmerge/service/output.py",
+        "            self.release.changes.reset()\n",
+        "            self.release.changes.take()\n",
+        f"{RESET}::test_a_reset_outlives_the_server_and_so_does_that_nothing_is_left",
+    ),
+    Defect(
+        "a forgotten fence is back after a restart",
+        "lmerge/service/store.py",
+        "            run(\"DELETE FROM incarnation WHERE replica = ?\", (replica,))\n",
+        "",
+        f"{RESET}::test_what_was_forgotten_stays_so_after_a_restart",
+    ),
+    Defect(
+        "a reader merges servers of two epochs",
+        "lmerge/client/subscriber.py",
+        "        if self.epoch == epoch:\n",
+        "        if True:\n",
+        f"{RESET}::test_a_reader_takes_servers_of_one_epoch_only",
+    ),
+    Defect(
+        "bytes that are no message end in a traceback",
+        "lmerge/service/guard.py",
+        "        except DecodeError:\n            raise Undecodable(f\"{method}",
+        "        except KeyError:\n            raise Undecodable(f\"{method}",
+        f"{HOSTILE}::test_hostile_clients_harm_only_themselves[0]",
+    ),
+    Defect(
+        "the newcomer is closed, not who waits",
+        "lmerge/service/rooms.py",
+        "        waiting = next((one for one in candidates if one.is_waiting and one is not newcomer), newcomer)\n",
+        "        waiting = newcomer\n",
+        f"{HTTP}::test_probes_answer_while_others_are_silent",
+    ),
+    Defect(
+        "a connection at work is closed for a newcomer",
+        "lmerge/service/rooms.py",
+        "        self.is_waiting = False\n",
+        "        self.is_waiting = True\n",
+        f"{HTTP}::test_a_connection_at_work_is_not_closed_for_a_newcomer",
+    ),
+    Defect(
+        "a header may take for ever",
+        "lmerge/service/rooms.py",
+        '        self._timer = loop.call_later(self._rooms.header_timeout_s, self.close, "time")\n',
+        '        self._timer = loop.call_later(3600.0, self.close, "time")\n',
+        f"{HTTP}::test_a_header_that_does_not_come_ends_its_connection",
+    ),
+    Defect(
+        "a page of metrics is made in one go",
+        "lmerge/service/page.py",
+        "_STEP_MERGES: Final = 4\n",
+        "_STEP_MERGES: Final = 4096\n",
+        f"{HTTP}::test_a_page_of_many_merges_holds_the_loop_only_for_steps",
+    ),
+    Defect(
+        "a store is for all to read",
+        "lmerge/service/store.py",
+        "                make_file(self.path)",
+        "                self.path.touch()",
+        f"{MODES}::test_what_a_server_writes",
+    ),
+    Defect(
+        "a mark that is gone is a new one",
+        "lmerge/service/store.py",
+        '            self.mark_problem = "it is gone"\n',
+        "            return\n",
+        f"{MODES}::test_a_mark_that_was_lost_is_reported",
+    ),
+    Defect(
+        "a name may end with a blank",
+        "lmerge/wire/names.py",
+        "    if name != name.strip():\n",
+        "    if False:\n",
+        f"{NAMES}::test_the_rule_is_what_it_says",
+    ),
+    Defect(
+        "a publisher of the library has a rule of its own",
+        "lmerge/client/publisher.py",
+        '        check_name("replica", replica)\n',
+        "",
+        f"{NAMES}::test_every_entry_has_the_one_rule",
+    ),
+    Defect(
+        "what rich lays out is not escaped",
+        "lmerge/cli/terminal.py",
+        "                yield Segment(escaped(segment.text), segment.style)\n",
+        "                yield segment\n",
+        f"{TERMINAL}::test_no_view_of_a_merge_lets_a_control_character_through",
+    ),
+    Defect(
+        "a port above 65535 is dialled",
+        "lmerge/addresses.py",
+        "    if int(match[3]) > PORT_MAX:\n",
+        "    if False:\n",
+        "tests/cli/test_streams.py::test_no_command_dials_an_address_that_is_none[status]",
+    ),
+    Defect(
+        "a quiet stream does not see that its reader has gone",
+        "lmerge/cli/terminal.py",
+        "    watch.start()\n",
+        "",
+        "tests/cli/test_streams.py::test_a_reader_that_goes_away_ends_a_quiet_stream[subscribe]",
+    ),
+)
