@@ -164,7 +164,7 @@ class Output:
     def reset(self, merge: Merge, epoch: int, error: MergeReset) -> None:
         """``merge``, which has said nothing, begins a new epoch: nothing of the one before is kept, or goes on."""
         self.flush()
-        self.then(partial(self.fanout.finish, error))
+        self.then(lambda: self.fanout.finish(error))
         self.journal.forget()
         if self.durable is not None:
             self.release.changes.reset()
