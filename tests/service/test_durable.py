@@ -100,17 +100,17 @@ async def test_a_restarted_server_goes_on_where_it_ended(tmp_path: Path) -> None
 async def test_the_fence_and_the_schema_and_what_was_kept_outlive_the_server(tmp_path: Path) -> None:
     schema = pb.Schema(columns=[pb.Schema.Column(name="id", type="int")])
     async with durable(tmp_path) as world:
-        await world.publisher("a", incarnation=2**63 + 5, schema=schema)
+        await world.publisher("a", incarnation=2**62 + 5, schema=schema)
         await hub(world).settled(lambda: hub(world).keep("names", '["b"]'))
         await hub(world).settled(lambda: None)
     async with durable(tmp_path) as world:
-        ending = await world.refused("a", incarnation=2**63 + 5)
+        ending = await world.refused("a", incarnation=2**62 + 5)
         assert ending.code is grpc.StatusCode.ABORTED
         other = pb.Schema(columns=[pb.Schema.Column(name="other", type="int")])
         assert (await world.refused("b", schema=other)).code is grpc.StatusCode.INVALID_ARGUMENT
         assert (await world.describe()).schema == schema
         assert dict(hub(world).kept) == {"names": '["b"]'}
-        assert (await world.publisher("a")).accepted.incarnation == 2**63 + 6
+        assert (await world.publisher("a")).accepted.incarnation == 2**62 + 6
 
 
 async def test_from_where_on_the_output_is_right_outlives_the_server(tmp_path: Path) -> None:

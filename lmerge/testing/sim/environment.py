@@ -18,6 +18,7 @@ from typing import Any, Final
 import grpc.aio
 
 from lmerge import clock
+from lmerge.loopback import host_of
 from lmerge.testing.sim import disk
 from lmerge.testing.sim.calls import Channel
 from lmerge.testing.sim.loop import PROCESS
@@ -46,7 +47,7 @@ def simulated(network: Network, random: Random, trace: Trace) -> Iterator[None]:
     def channel(target: str, *_args: Any, **_options: Any) -> Channel:
         process = PROCESS.get()
         assert isinstance(process, Process), "only a process can connect"
-        return Channel(network, process, target)
+        return Channel(network, process, host_of(target))
 
     with ExitStack() as stack:
         for module in _users_of(clock.wall_us):

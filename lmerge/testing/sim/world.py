@@ -82,8 +82,8 @@ class World:
 
     @property
     def targets(self) -> str:
-        """What clients connect to."""
-        return ",".join(server.host for server in self.servers)
+        """What clients connect to: addresses, of which a simulated network uses the hosts."""
+        return ",".join(f"{server.host}:7171" for server in self.servers)
 
     def fail(self, problem: str) -> None:
         """A check has failed: the run is over."""
