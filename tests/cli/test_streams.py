@@ -38,7 +38,6 @@ PRINTING = {
     "replay": ["replay", "FOLDER/session.jsonl"],
     "tdb": ["tdb", "FOLDER/stream.jsonl"],
     "replica list": ["replica", "list"],
-    "release": ["release", "m", "out", "-s", "SERVER"],
     "detach": ["detach", "m", "out", "--quarantine", "-s", "SERVER"],
     "reset": ["reset", "other", "-s", "SERVER"],
     "token make": ["token", "make", "x", "--file", "FOLDER/access.json", "--role", "status", "--merge", "*"],
@@ -81,7 +80,8 @@ def one_clear_line(text: str) -> None:
 
 def test_every_command_is_tried_here_or_prints_nothing() -> None:
     printing = {words[0] for words in PRINTING.values()}
-    silent = {"demo", "serve", "publish", "tail", "query", "sink", "cutover", "relay", "jumpstart"}  # or tried below
+    silent = {"demo", "serve", "publish", "tail", "query", "sink", "cutover", "relay", "release",
+              "jumpstart"}  # or tried below
     assert {*COMMANDS} == (printing & {*COMMANDS}) | silent
 
 
