@@ -265,10 +265,7 @@ class Certifier:
     def release(self, name: str) -> None:
         """Let it attach again. Raises UsageError if it was not put out."""
         if name not in self.quarantined:
-            raise UsageError(
-                f"input {name!r} of merge {self._name!r} cannot be released: it is not quarantined, and nothing "
-                "of it is held"
-            )
+            raise UsageError(f"input {name!r} of merge {self._name!r} cannot be released: it is not quarantined")
         del self.quarantined[name]
         self._store()
         log.event(logging.INFO, "input released", merge=self._name, input=name)

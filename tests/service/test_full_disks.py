@@ -1,0 +1,143 @@
+"""Full disks: whatever file the server writes meets the end of the disk, the streams go on or are told in time.
+
+``/dev/full`` takes nothing; a bound of the size of files (``RLIMIT_FSIZE``) lets the operating system refuse any
+later write, and takes it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import grpc
+import pytest
+from service_world import MERGE, World, ins, replayed, stable
+
+from lmerge.core.elements import Event
+from lmerge.core.tdb import reconstitute
+from lmerge.service.record import RECORDING, Recorder
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file of this process grows beyond ``size`` bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def page(world: World, path: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(
+        f"http://127.0.0.1:{world.server.http_port}{path}"
+    ) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_a_full_disk_ends_the_recording_and_not_the_stream() -> None:
+    async with World(record_path="/dev/full", http_port=0) as world:
+        a = await world.publisher("a")
+        reader = await world.subscriber()
+        await a.merged(ins("x", 1, 5), stable(10))
+        await a.merged(ins("y", 11, 15), stable(20))
+        assert await reader.until_stable(20) == [Event(1, b"x", 5), Event(11, b"y", 15)]
+        assert (await world.describe()).recording == "recording has stopped: No space left on device"
+        _, text = await page(world, "/metrics")
+        assert f'lmerge_recording_stopped_bool{{merge="{MERGE}"}} 1.0' in text
+        assert (await page(world, "/readyz"))[0] == 200
+
+
+@pytest.mark.parametrize("room", [0, 1, 90, 200, 1_000, 5_000])
+async def test_what_was_recorded_until_then_is_whole_and_can_be_replayed(tmp_path: Path, room: int) -> None:
+    path = tmp_path / "session"
+    async with World(record_path=str(path), merges=(MERGE,)) as world:
+        reader = await world.subscriber()
+        with room_for(room):
+            a = await world.publisher("a")
+            for at in range(1, 40):
+                await a.merged(ins("x" * 50, at, at + 2), stable(at))
+        events = await reader.until_stable(39)
+        assert (await world.describe()).recording.startswith("recording has stopped")
+        elements = reader.elements
+    assert len(events) == 39
+    said = replayed(path, "lazy")
+    assert said == elements[: len(said)]
+    assert path.stat().st_size <= room
+    assert bool(said) == (room >= 1_000)
+
+
+def test_a_recording_begins_again_with_a_fresh_merge(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "session")
+    with room_for(10):
+        recorder.attached("a", (), None, "active")
+        recorder.flush()
+    assert recorder.words != RECORDING
+    recorder.detached("a")
+    recorder.flush()
+    assert (tmp_path / "session").read_bytes() == b""
+    recorder.begin_anew()
+    recorder.attached("b", (), None, "active")
+    recorder.flush()
+    recorder.close()
+    assert recorder.words == RECORDING
+    assert b'"input":"b"' in (tmp_path / "session.1").read_bytes()
+
+
+@pytest.mark.parametrize("room", [0, 1, 4_096, 32_768, 65_536])
+async def test_the_first_publisher_of_a_merge_is_told_of_a_full_disk_and_so_are_probes(
+    tmp_path: Path, room: int
+) -> None:
+    async with World(store=str(tmp_path / "store"), store_retry_s=0.02, http_port=0) as world:
+        with room_for(room):
+            refused = await asyncio.wait_for(world.refused("a"), 30)
+            assert refused.code is grpc.StatusCode.UNAVAILABLE
+            assert f"nobody can attach to merge '{MERGE}' now: cannot write" in refused.details
+            code, text = await page(world, "/readyz")
+            assert code == 503
+            assert "cannot write" in text
+            assert (await world.refused("b")).code is grpc.StatusCode.UNAVAILABLE
+            call = world.subscribe()
+            with pytest.raises(grpc.RpcError, match="nobody can subscribe to merge"):
+                await call.read()
+            assert (await page(world, "/healthz"))[0] == 200
+        while (await page(world, "/readyz"))[0] != 200:
+            pass
+        a = await world.publisher("a")
+        reader = await world.subscriber()
+        await a.merged(ins("x", 1, 5), stable(10))
+        assert await reader.until_stable(10) == [Event(1, b"x", 5)]
+
+
+@pytest.mark.parametrize("room", [131_072, 200_000, 400_000, 800_000])
+async def test_wherever_the_disk_ends_nothing_is_lost_and_the_stream_goes_on_when_there_is_room(
+    tmp_path: Path, room: int
+) -> None:
+    settings: dict[str, Any] = {"store_retry_s": 0.02, "store_waiting_bytes": 50_000, "http_port": 0}
+    async with World(store=str(tmp_path / "store"), **settings) as world:
+        a = await world.publisher("a")
+        reader = await world.subscriber()
+
+        async def say() -> None:
+            for at in range(1, 101):
+                await a.send(ins(b"%03d" % at * 4_000, at, at + 1), stable(at))
+
+        with room_for(room):
+            saying = asyncio.create_task(say())
+            while (await page(world, "/readyz"))[0] == 200:
+                pass
+            refused = await world.refused("b")
+            assert (refused.code, MERGE in refused.details) == (grpc.StatusCode.UNAVAILABLE, True)
+        events = await reader.until_stable(100)
+        assert [event.vs for event in events] == list(range(1, 101))
+        assert reconstitute(reader.snapshot + reader.elements) == events
+        await saying
+        await a.acked()
