@@ -1,0 +1,180 @@
+"""Every limit in ``Settings`` is reached on purpose by a test: this table names it, and a field without one fails."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+
+import grpc
+import pytest
+from service_world import MERGE, World, ins, stable
+
+from lmerge.service.settings import Settings
+from lmerge.wire.generated import lmerge_pb2 as pb
+
+TESTS = Path(__file__).parent.parent
+
+# What ends, refuses, drops or holds something: the test that goes there.
+REACHED = {
+    "lead_max": "core/test_lead.py::test_a_stable_far_ahead_is_held_and_the_others_go_on",
+    "lead_wait_s": "service/test_limits_reached.py::test_mute_inputs_are_waited_for_only_so_long",
+    "compare_wait_s": "service/test_wrong_replicas.py::test_quarantine_waits_for_a_late_input_only_so_long",
+    "redundancy_lag_s": "service/test_redundancy.py::test_an_input_has_the_lag_to_follow",
+    "message_bytes": "service/test_bad_input.py::test_a_message_far_above_the_limit_ends_that_stream_alone",
+    "payload_bytes": "service/test_bad_input.py::test_a_malformed_batch_ends_that_stream_alone",
+    "batch_elements": "service/test_bad_input.py::test_a_malformed_batch_ends_that_stream_alone",
+    "name_bytes": "service/test_limits_reached.py::test_a_name_may_have_so_many_bytes_and_no_more",
+    "inputs_per_merge": "service/test_bad_input.py::test_inputs_and_merges_above_their_limits_are_refused",
+    "merges_max": "service/test_bad_input.py::test_inputs_and_merges_above_their_limits_are_refused",
+    "subscribers_per_merge": "service/test_subscribe.py::test_subscribers_above_the_limit_are_refused",
+    "waiting_subscribers": "service/test_subscribe.py::test_waiting_subscribers_have_a_limit_and_give_their_place_back",
+    "merge_queue_elements": "service/test_durable.py::test_a_full_store_holds_the_publishers_and_loses_nothing",
+    "merge_queue_bytes": "service/test_publish.py::test_publishers_wait_while_the_queue_is_full_and_nothing_is_lost",
+    "subscriber_queue_bytes":
+        "service/test_subscribe.py::test_a_slow_subscriber_is_cut_off_by_name_and_a_fast_one_misses_nothing",
+    "turn_elements": "service/test_publish.py::test_a_batch_larger_than_a_turn_is_merged_whole_and_acked_once",
+    "merge_threads": "service/test_threads.py::test_a_merge_that_finds_no_free_thread_waits_for_one",
+    "feedback_lag": "service/test_lifecycle.py::test_a_lagging_input_is_told_how_far_the_merge_is",
+    "evidence_bytes":
+        "service/test_limits_reached.py::"
+        "test_evidence_has_its_bound_and_says_when_it_does_not_reach_back",
+    "certify_open_max": "service/test_limits_reached.py::test_an_input_with_too_many_open_intervals_is_not_compared",
+    "cutover_timeout_s": "service/test_cutover.py::test_the_time_out_rolls_back",
+    "attach_rate_per_s":
+        "service/test_quota.py::"
+        "test_a_name_that_attaches_too_often_is_told_when_to_come_again_and_others_are_not",
+    "attach_burst":
+        "service/test_quota.py::"
+        "test_a_name_that_attaches_too_often_is_told_when_to_come_again_and_others_are_not",
+    "peer_attach_rate_per_s": "service/test_quota.py::test_a_peer_that_attaches_too_often_is_told_so",
+    "peer_attach_burst": "service/test_quota.py::test_a_peer_that_attaches_too_often_is_told_so",
+    "refusal_rate_per_s":
+        "service/test_quota.py::"
+        "test_guessing_tokens_ends_in_silence_and_who_has_one_is_not_disturbed",
+    "refusal_burst": "service/test_quota.py::test_guessing_tokens_ends_in_silence_and_who_has_one_is_not_disturbed",
+    "connections_per_peer": "service/test_quota.py::test_one_address_cannot_hold_all_connections",
+    "open_calls_per_peer": "service/test_quota.py::test_strangers_can_hold_few_calls_through_open_doors",
+    "subscribers_per_identity": "service/test_quota.py::test_one_identity_cannot_take_all_subscriptions",
+    "calls_per_connection": "service/test_limits_reached.py::test_one_call_more_on_a_connection_waits_for_a_place",
+    "connections_max": "service/test_quota.py::test_more_connections_than_the_limit_are_dropped_and_those_inside_stay",
+    "http_connections_max": "service/test_quota.py::test_more_http_connections_than_the_limit_are_closed_at_once",
+    "handshake_timeout_s": "service/test_quota.py::test_handshakes_that_never_end_are_ended_and_disturb_nobody",
+    "live_events_max": "service/test_quota.py::test_an_input_that_fills_a_merge_is_ended_and_the_others_lose_nothing",
+    "live_bytes_max":
+        "service/test_weight.py::"
+        "test_an_input_that_fills_a_merge_with_few_large_events_is_ended_and_the_others_go_on",
+    "live_bytes_per_input":
+        "service/test_weight.py::"
+        "test_an_input_that_fills_a_merge_with_few_large_events_is_ended_and_the_others_go_on",
+    "retain_bytes": "service/test_resume.py::test_a_merge_too_large_to_be_retained_can_still_be_followed",
+    "retain_time": "service/test_resume.py::test_retention_by_time_forgets_what_is_older",
+    "store_waiting_bytes": "service/test_durable.py::test_a_full_store_holds_the_publishers_and_loses_nothing",
+    "gap_after_s": "service/test_resume.py::test_a_merge_that_stands_still_goes_on_behind_a_gap_and_says_so",
+    "staged_bytes_per_replica": "service/test_parts.py::test_a_part_that_alone_is_too_large_is_refused_and_forgotten",
+    "staged_bytes": "service/test_parts.py::test_the_oldest_parts_make_room_those_of_the_replica_first",
+    "staged_keep_s": "service/test_staging.py::test_parts_that_nobody_commits_are_dropped_after_a_while",
+    "stage_timeout_s": "service/test_staging.py::test_a_call_that_does_not_come_to_an_end_is_ended",
+    "stage_rate_per_s": "service/test_staging.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
+    "stage_burst": "service/test_staging.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
+    "stage_calls_per_replica": "service/test_staging.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
+    "attach_timeout_s": "service/test_bad_input.py::test_a_stream_without_an_attach_is_not_held_for_ever",
+    "detached_remembered": "service/test_limits_reached.py::test_so_many_ended_inputs_are_remembered",
+    "switches_remembered": "service/test_limits_reached.py::test_so_many_switches_are_remembered",
+}
+# What bounds nothing: addresses, paces, sizes of pieces; the libraries' own timers, which only they can run out.
+PACES = {
+    "port", "http_port", "shards", "turn_interval_s", "turn_interval_per_subscriber_s", "ack_interval_s",
+    "stable_ack_interval_s", "feedback_interval_s", "certify_interval", "cutover_intervals", "progress_interval_s",
+    "check_interval_s", "segment_bytes", "store_retry_s", "store_threads", "keepalive_s", "keepalive_timeout_s",
+    "idle_connection_s",
+}
+
+
+@cache
+def names_in(file: str) -> set[str]:
+    tree = ast.parse((TESTS / file).read_text())
+    return {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@pytest.mark.parametrize("field", [f.name for f in fields(Settings) if f.type in ("int", "float", "int | None")])
+def test_every_limit_has_a_test_that_reaches_it(field: str) -> None:
+    assert (field in REACHED) != (field in PACES), f"{field}: name the test that reaches it"
+    if field in REACHED:
+        file, _, name = REACHED[field].partition("::")
+        assert name in names_in(file), f"{field}: there is no test {REACHED[field]}"
+
+
+def test_the_table_names_no_field_that_is_gone() -> None:
+    assert {*REACHED, *PACES} <= {f.name for f in fields(Settings)}
+
+
+async def test_mute_inputs_are_waited_for_only_so_long() -> None:
+    async with World(lead_max=60, lead_wait_s=0.05) as world:
+        a, mute = await world.publisher("a"), await world.publisher("mute")
+        await a.merged(ins("x", 1, 5), stable(10))
+        described = await world.describe()
+        assert [i.state for i in described.inputs] == ["held", "joined"]
+        assert described.inputs[0].lacks.startswith("its stable point is held")
+        await a.acked(stable_point=10)
+        await mute.merged(stable(8))
+        await a.merged(stable(100))
+        assert (await world.describe()).summary.stable_point == 10
+        released = await world.stub.ReleaseInput(pb.ReleaseInputRequest(merge=MERGE, replica="a"))
+        assert released.words == "the stable of a is not held any more"
+        await a.acked(stable_point=100)
+
+
+async def test_a_name_may_have_so_many_bytes_and_no_more() -> None:
+    async with World(name_bytes=10) as world:
+        await world.publisher("x" * 10)
+        refused = await world.refused("é" * 5 + "x")
+        assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "has 11 bytes, above the limit of 10" in refused.details
+
+
+async def test_evidence_has_its_bound_and_says_when_it_does_not_reach_back() -> None:
+    async with World(evidence_bytes=60, certify_interval=10) as world:
+        a, b = await world.publisher("a"), await world.publisher("b")
+        await a.merged(ins("x" * 500, 1, 5), stable(10))
+        await b.merged(ins("y" * 500, 1, 5), stable(10))
+        report = await world.stub.CertifyMerge(pb.CertifyMergeRequest(merge=MERGE))
+        assert "no longer kept" in report.divergent[0].missing
+
+
+async def test_an_input_with_too_many_open_intervals_is_not_compared() -> None:
+    async with World(certify_open_max=3, certify_interval=10) as world:
+        a = await world.publisher("a")
+        await a.merged(*(ins("x", 1 + at, 10 * at + 5) for at in range(1, 6)))
+        report = await world.stub.CertifyMerge(pb.CertifyMergeRequest(merge=MERGE))
+        assert "more than 3 intervals of 10 were open at once" in report.inputs[0].words
+
+
+async def test_one_call_more_on_a_connection_waits_for_a_place() -> None:
+    async with World(calls_per_connection=2, merges=(MERGE,)) as world:
+        first, _second = await world.subscriber(), await world.subscriber()
+        third = world.subscribe()
+        described = pb.DescribeMergeRequest(merge=MERGE)
+        with pytest.raises(grpc.RpcError, match="DEADLINE_EXCEEDED"):
+            await world.stub.DescribeMerge(described, timeout=0.2)
+        first.call.cancel()
+        assert (await third.read()).WhichOneof("message") == "snapshot_begin"
+
+
+async def test_so_many_ended_inputs_are_remembered() -> None:
+    async with World(detached_remembered=2) as world:
+        await world.publisher("stays")
+        for name in "abc":
+            await (await world.publisher(name)).leave()
+        assert [gone.replica for gone in (await world.describe()).detached] == ["c", "b"]
+
+
+async def test_so_many_switches_are_remembered() -> None:
+    async with World(switches_remembered=1) as world:
+        a = await world.publisher("a", properties=["insert-only", "strictly-ordered"])
+        await a.merged(ins("x", 1, 5))
+        await world.publisher("b", properties=["key"])
+        await world.publisher("c", properties=[])
+        (switch,) = (await world.describe()).switches
+        assert switch.startswith("r3 -> r4")
