@@ -6,6 +6,20 @@ SOURCE = "native/core/src/"
 
 DEFECTS = (
     Defect(
+        "a stable far ahead is not held",
+        SOURCE + "input.rs",
+        "            self.get_mut(slot).held = held;\n",
+        "            self.get_mut(slot).held = held && false;\n",
+        "lead::a_stable_far_ahead_is_held_and_the_others_go_on",
+    ),
+    Defect(
+        "what is held is not released when all others are gone",
+        SOURCE + "algorithm.rs",
+        "        follow_unheld(algorithm, shell);\n        return;\n",
+        "        return;\n",
+        "lead::it_is_released_when_another_one_follows_or_all_are_gone",
+    ),
+    Defect(
         "r3 without the Vs < MaxStable guard",
         SOURCE + "r3.rs",
         "if vs < shell.max_stable {\n                    input.late += 1; // IV.D line 6",

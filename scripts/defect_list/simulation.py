@@ -60,9 +60,9 @@ DEFECTS = (
     ),
     Defect(
         "simulated: an observer counts as redundant",
-        "lmerge/service/lifecycle.py",
-        "sum(life.state(status) == JOINED for status, life in lives)",
-        "sum(status.state == JOINED for status, life in lives)",
+        "lmerge/service/redundancy.py",
+        "        if state != JOINED:\n",
+        "        if state not in (JOINED, OBSERVING):\n",
         SEEDS_0,
     ),
     Defect(

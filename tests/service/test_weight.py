@@ -58,45 +58,47 @@ def test_what_waits_for_an_input_to_join_is_counted(engine: str) -> None:
     assert merge.live_bytes == 0
 
 
-class TestShares:
-    def test_who_makes_it_grow_has_brought_it_and_all_shrink_together(self) -> None:
-        weight = Weight(1000, 1000)
-        weight.note(("a", 1), 300)
-        weight.note(("b", 1), 400)
-        weight.note(("a", 1), 200)
-        assert (weight.share(("a", 1)), weight.share(("b", 1))) == (150, 50)
+def test_who_makes_it_grow_has_brought_it_and_all_shrink_together() -> None:
+    weight = Weight(1000, 1000)
+    weight.note(("a", 1), 300)
+    weight.note(("b", 1), 400)
+    weight.note(("a", 1), 200)
+    assert (weight.share(("a", 1)), weight.share(("b", 1))) == (150, 50)
 
-    def test_the_heaviest_is_ended_once_and_the_next_only_for_growth_of_its_own(self) -> None:
-        weight = Weight(1000, 1000)
-        weight.note(("good", 1), 200)
-        weight.note(("flood", 1), 1001)
-        name, error = weight.too_much(0) or ("", None)
-        assert name == "flood"
-        assert str(error) == (
-            "input 'flood' was ended: the merge holds 1001 bytes, above the limit of 1000, and this input has brought "
-            "the most of it, 801 bytes"
-        )
-        weight.gone(("flood", 1), 1001)
-        assert weight.too_much(0) is None
-        weight.note(("good", 1), 1100)
-        assert weight.too_much(0) is None
-        weight.note(("good", 1), 1200)
-        assert (weight.too_much(0) or ("",))[0] == "good"
 
-    def test_one_input_has_a_limit_of_its_own(self) -> None:
-        weight = Weight(1000, 100)
-        weight.note(("a", 1), 100)
-        assert weight.too_much(0) is None
-        weight.note(("a", 1), 101)
-        name, error = weight.too_much(0) or ("", "")
-        assert name == "a"
-        assert "it has brought 101 live bytes, above the limit of 100 bytes for one input" in str(error)
+def test_the_heaviest_is_ended_once_and_the_next_only_for_growth_of_its_own() -> None:
+    weight = Weight(1000, 1000)
+    weight.note(("good", 1), 200)
+    weight.note(("flood", 1), 1001)
+    name, error = weight.too_much(0) or ("", None)
+    assert name == "flood"
+    assert str(error) == (
+        "input 'flood' was ended: the merge holds 1001 bytes, above the limit of 1000, and this input has brought "
+        "the most of it, 801 bytes"
+    )
+    weight.gone(("flood", 1), 1001)
+    assert weight.too_much(0) is None
+    weight.note(("good", 1), 1100)
+    assert weight.too_much(0) is None
+    weight.note(("good", 1), 1200)
+    assert (weight.too_much(0) or ("",))[0] == "good"
 
-    def test_what_waits_in_the_inbox_counts(self) -> None:
-        weight = Weight(1000, 1000)
-        weight.note(("a", 1), 900)
-        assert weight.too_much(100) is None
-        assert weight.too_much(101) is not None
+
+def test_one_input_has_a_limit_of_its_own() -> None:
+    weight = Weight(1000, 100)
+    weight.note(("a", 1), 100)
+    assert weight.too_much(0) is None
+    weight.note(("a", 1), 101)
+    name, error = weight.too_much(0) or ("", "")
+    assert name == "a"
+    assert "it has brought 101 live bytes, above the limit of 100 bytes for one input" in str(error)
+
+
+def test_what_waits_in_the_inbox_counts() -> None:
+    weight = Weight(1000, 1000)
+    weight.note(("a", 1), 900)
+    assert weight.too_much(100) is None
+    assert weight.too_much(101) is not None
 
 
 @pytest.mark.usefixtures("engine")

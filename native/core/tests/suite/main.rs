@@ -9,6 +9,7 @@ mod hostile;
 mod index;
 mod input;
 mod laws;
+mod lead;
 mod nodes;
 mod oracle;
 mod paper;

@@ -1,0 +1,54 @@
+//! The bound of the lead (`lmerge/core/lead.py`): what is held, and when it is released.
+
+use lmerge_core::element::INF;
+use lmerge_core::merge::Kind;
+use lmerge_core::policy::{LAZY, Policy};
+
+use crate::session::Session;
+use crate::tdb::{a, f};
+
+const FAR: i64 = 1_000_000_000_000;
+const LEAD: Policy = Policy {
+    lead_max: Some(60),
+    ..LAZY
+};
+
+fn three(kind: Kind) -> Session {
+    let mut session = Session::with_policy(kind, LEAD, 3);
+    (0..3).for_each(|slot| drop(session.say(slot, &[f(10)])));
+    session
+}
+
+#[test]
+fn a_stable_far_ahead_is_held_and_the_others_go_on() {
+    for kind in [Kind::R3, Kind::R4] {
+        let mut session = three(kind);
+        assert_eq!(session.say(0, &[f(FAR)]), []);
+        assert_eq!(session.say(2, &[a("A", 20, 30), f(40)]), [a("A", 20, 30), f(40)]);
+    }
+}
+
+#[test]
+fn it_is_released_when_another_one_follows_or_all_are_gone() {
+    for kind in [Kind::R3, Kind::R4] {
+        let mut session = three(kind);
+        assert_eq!(session.say(0, &[f(INF)]), []);
+        assert_eq!(session.say(1, &[f(500)]), []);
+        assert_eq!(session.say(2, &[f(440)]), [f(500)]);
+        let mut session = three(kind);
+        session.say(0, &[f(FAR)]);
+        assert_eq!(session.leave(1), []);
+        assert_eq!(session.leave(2), [f(FAR)]);
+    }
+}
+
+#[test]
+fn an_input_far_behind_the_output_is_not_awaited() {
+    let mut session = Session::with_policy(Kind::R3, LEAD, 1);
+    session.say(0, &[f(1000)]);
+    session.attach(1, None);
+    session.say(1, &[f(10)]);
+    assert_eq!(session.say(0, &[f(1100)]), [f(1100)]);
+    session.say(1, &[f(1090)]);
+    assert_eq!(session.say(0, &[f(1200)]), []);
+}
