@@ -28,7 +28,7 @@ quietly = log=$$(mktemp) && { $(1) >"$$log" 2>&1 || { status=$$?; cat "$$log" >&
 	rm -f "$$log"; }
 pip_install = $(call quietly,$(BIN)/python -m pip install $(1))
 
-.PHONY: demo test demo-bare test-bare spark-test test-long lint types wire defects bench soak native native-check missing clean help
+.PHONY: bench-against bench-stale demo test demo-bare test-bare spark-test test-long lint types wire defects bench soak native native-check missing clean help
 
 help:
 	@echo "make demo       replicas of a year of flights, one in Spark, the winner killed: a verdict"; \
@@ -36,6 +36,8 @@ help:
 	echo "make demo-bare  the demo, as where there is only Python, git and a C toolchain; make test-bare: the tests"; \
 	echo "make test-long  the long tests: many seeds (LMERGE_SEEDS=1000), kills, seeded defects"; \
 	echo "make bench      every benchmark; tables in bench/results"; \
+	echo "make bench-against BASE=<commit>  both commits by turns: is this tree slower?"; \
+	echo "make bench-stale  results that are older than the code that they measure"; \
 	echo "make soak       an hour under load, with kills: is memory flat, is anything lost"; \
 	echo "make wire       generate the code of proto/ again"; \
 	echo "make native     build the native core again, in place"; \
@@ -151,6 +153,15 @@ bench: $(VENV)/.native
 		service_latency arrow_rows durability divergence kills bursty congestion feedback subscribers snapshot peers \
 		spark_sink spark_source spark_feedback spark_merge spark_kills; do \
 		$(BIN)/python -m bench.$$name || exit 1; done
+
+# The service and the core of this tree beside those of another commit, by turns; ARGS='--rounds 3 --only core' for less.
+bench-against: $(VENV)/.native
+	@test -n "$(BASE)" || { echo "name the commit to compare with: make bench-against BASE=<commit>"; exit 2; }
+	@$(BIN)/python -m bench.against "$(BASE)" $(ARGS)
+
+# Results in bench/results that are older than the code that they measure.
+bench-stale: | $(VENV)/.dev
+	@$(BIN)/python -m bench.stale
 
 # An hour; MINUTES=5 for less.
 soak: $(VENV)/.native

@@ -1,0 +1,116 @@
+"""Which results are older than the code that they measure? ``make bench-stale``; exit code 1 if any is.
+
+A result in ``bench/results`` names the commit that it was measured at. It is stale if any path that its bench measures
+(``MEASURES``, and the bench itself) differs from that commit, committed or not; a plot, if its result is newer.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parent.parent
+
+_CORE: Final = ("lmerge/core", "native/core/src", "native/python/src")
+_SERVICE: Final = (*_CORE, "lmerge/service", "lmerge/wire", "lmerge/client")
+_KILLS: Final = (*_SERVICE, "bench/rig")
+_SPARK: Final = (*_SERVICE, "lmerge/spark", "native/rows/src")
+
+MEASURES: Final[dict[str, tuple[str, ...]]] = {
+    "arrow_rows": ("lmerge/wire/arrow.py", "lmerge/wire/rows.py", "lmerge/wire/native_rows.py", "native/rows/src"),
+    "bursty": _KILLS,
+    "congestion": _KILLS,
+    "core_figures": _CORE,
+    "core_inputs": _CORE,
+    "core_memory": _CORE,
+    "core_r3": _CORE,
+    "core_shards": _CORE,
+    "core_stable": _CORE,
+    "core_throughput": _CORE,
+    "divergence": _SERVICE,
+    "durability": _SERVICE,
+    "feedback": _KILLS,
+    "kills": _KILLS,
+    "peers": (*_CORE, "bench/peers"),
+    "service_latency": _SERVICE,
+    "service_throughput": _SERVICE,
+    "snapshot": _SERVICE,
+    "soak": _KILLS,
+    "spark_feedback": (*_SPARK, "bench/rig"),
+    "spark_kills": (*_SPARK, "bench/rig"),
+    "spark_merge": (*_CORE, "lmerge/spark"),
+    "spark_sink": _SPARK,
+    "spark_source": _SPARK,
+    "subscribers": _SERVICE,
+}
+# A comparison of two commits is no figure of the present one.
+NO_FIGURES: Final = ("against",)
+_SHOWN: Final = 3
+
+
+def stale(root: Path, measures: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """File name of each stale result or plot of ``root`` -> why."""
+    found: dict[str, str] = {}
+    results = root / "bench" / "results"
+    for path in sorted(results.glob("*.json")):
+        if path.stem not in NO_FIGURES:
+            why = _why(root, path, measures)
+            if why:
+                found[path.name] = why
+    for plot in sorted(results.glob("*.png")):
+        why = _why_plot(root, plot)
+        if why:
+            found[plot.name] = why
+    return found
+
+
+def commit_of(result: Path) -> str:
+    """The commit that a result was measured at; empty if it names none."""
+    machine = json.loads(result.read_text()).get("machine", {})
+    return str(machine.get("commit", ""))
+
+
+def _why(root: Path, result: Path, measures: dict[str, tuple[str, ...]]) -> str:
+    if result.stem not in measures:
+        return "nothing says what it measures: give it a line in bench/stale.py"
+    commit = commit_of(result)
+    if not commit or _git(root, "cat-file", "-e", f"{commit}^{{commit}}") is None:
+        return f"its commit {commit or 'none'!r} is not in this repository"
+    changed = _git(root, "diff", "--name-only", commit, "--", *measures[result.stem], f"bench/{result.stem}.py")
+    files = (changed or "").split()
+    if not files:
+        return ""
+    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
+    return f"measured at {commit}; since then changed: {', '.join(files[:_SHOWN])}{more}"
+
+
+def _why_plot(root: Path, plot: Path) -> str:
+    result = plot.with_suffix(".json")
+    if not result.exists():
+        return "there is no result that it shows"
+    drawn, measured = (_git(root, "log", "-1", "--format=%H", "--", str(path)) for path in (plot, result))
+    if not drawn or not measured or drawn == measured:
+        return ""
+    newer = _git(root, "rev-list", f"{drawn}..{measured}", "--", str(result))
+    return f"{result.name} has been measured again since it was drawn" if newer else ""
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    """What git prints; None if it fails."""
+    done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def main() -> int:
+    found = stale(ROOT, MEASURES)
+    for name, why in found.items():
+        print(f"{name}: {why}")
+    print(f"{len(found)} stale" if found else "every result is as new as the code that it measures")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""``make bench-stale`` in a small repository of its own: what makes a result older than the code that it measures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.stale import MEASURES, NO_FIGURES, ROOT, stale
+
+PATHS = {"speed": ("lib", "other.py")}
+
+
+def git(repository: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(repository), "-c", "user.name=t", "-c", "user.email=t@t", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def write(repository: Path, name: str, text: str) -> None:
+    path = repository / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def commit(repository: Path) -> str:
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "a step")
+    return git(repository, "rev-parse", "--short", "HEAD")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Code, its bench, and a result and a plot of the first commit."""
+    git(tmp_path, "init", "-q")
+    for name in ("lib/a.py", "other.py", "unrelated.py", "bench/speed.py"):
+        write(tmp_path, name, "first\n")
+    measure(tmp_path, commit(tmp_path))
+    return tmp_path
+
+
+def measure(repository: Path, at: str) -> None:
+    write(repository, "bench/results/speed.json", json.dumps({"machine": {"commit": at}}))
+    write(repository, "bench/results/speed.png", f"drawn at {at}")
+    commit(repository)
+
+
+def test_a_result_of_the_present_code_is_not_stale(repository: Path) -> None:
+    assert stale(repository, PATHS) == {}
+
+
+def test_what_a_bench_does_not_measure_makes_nothing_stale(repository: Path) -> None:
+    write(repository, "unrelated.py", "second\n")
+    write(repository, "library.py", "a neighbour whose name begins alike\n")
+    commit(repository)
+    assert stale(repository, PATHS) == {}
+
+
+@pytest.mark.parametrize("name", ["lib/a.py", "lib/deep/new.py", "other.py", "bench/speed.py"])
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_change_of_what_is_measured_or_of_the_bench_makes_it_stale(
+    repository: Path, name: str, is_committed: bool
+) -> None:
+    write(repository, name, "second\n")
+    git(repository, "add", "-A")
+    if is_committed:
+        commit(repository)
+    found = stale(repository, PATHS)
+    assert list(found) == ["speed.json"]
+    assert name in found["speed.json"]
+
+
+def test_a_file_that_is_gone_makes_it_stale_and_one_that_came_back_does_not(repository: Path) -> None:
+    (repository / "other.py").unlink()
+    commit(repository)
+    assert "other.py" in stale(repository, PATHS)["speed.json"]
+    write(repository, "other.py", "first\n")
+    commit(repository)
+    assert stale(repository, PATHS) == {}
+
+
+def test_to_measure_again_makes_it_new(repository: Path) -> None:
+    write(repository, "lib/a.py", "second\n")
+    measure(repository, commit(repository))
+    assert stale(repository, PATHS) == {}
+
+
+@pytest.mark.parametrize("at", ["none", "", "0123456"])
+def test_a_commit_that_nobody_has_is_stale(repository: Path, at: str) -> None:
+    measure(repository, at)
+    assert "not in this repository" in stale(repository, PATHS)["speed.json"]
+
+
+def test_a_plot_is_stale_when_its_result_is_newer_or_gone(repository: Path) -> None:
+    write(repository, "bench/results/speed.json", json.dumps({"machine": {"commit": "HEAD"}, "again": True}))
+    commit(repository)
+    assert list(stale(repository, PATHS)) == ["speed.png"]
+    (repository / "bench/results/speed.json").unlink()
+    assert list(stale(repository, PATHS)) == ["speed.png"]
+
+
+def test_a_result_of_which_nothing_says_what_it_measures_is_stale(repository: Path) -> None:
+    write(repository, "bench/results/unknown.json", json.dumps({"machine": {"commit": "HEAD"}}))
+    assert "bench/stale.py" in stale(repository, PATHS)["unknown.json"]
+
+
+def test_every_bench_says_what_it_measures_and_all_of_it_exists() -> None:
+    results = {path.stem for path in (ROOT / "bench" / "results").glob("*.json")} - set(NO_FIGURES)
+    assert results <= set(MEASURES)
+    for name, paths in MEASURES.items():
+        assert (ROOT / "bench" / name).is_dir() or (ROOT / "bench" / f"{name}.py").exists()
+        assert [path for path in paths if not (ROOT / path).exists()] == []
