@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -81,6 +82,8 @@ def exit_code(found: dict[str, Verdict], now: Samples, is_whole: bool) -> int:
 def built(commit: str) -> Iterator[tuple[Path, Path]]:
     """A worktree of ``commit`` with its own environment: its interpreter, and the folder."""
     tree = ROOT / "build" / f"against-{commit}"
+    if tree.exists():  # of a run that was killed
+        _git("worktree", "remove", "--force", str(tree))
     _git("worktree", "add", "--detach", "--force", str(tree), commit)
     try:
         print(f"building {commit} in {tree}", flush=True)
@@ -118,6 +121,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="probes whose name contains this")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the worktree is taken away
     commit = _git("rev-parse", "--short", f"{options.base}^{{commit}}")
     probes = [probe for probe in PROBES if options.only in probe and probe != LIMIT]
     if engines.native_problem():
