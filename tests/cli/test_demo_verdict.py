@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from lmerge.cli.demo import parse_days
 from lmerge.cli.demo_judge import Comparison, Judge
 from lmerge.cli.demo_ledger import Ledger, Stall
-from lmerge.cli.demo_verdict import Kill, Output, ReplicaTotals, Verdict
+from lmerge.cli.demo_verdict import NOT_IN_TIME, RIGHT, WRONG, Kill, Output, ReplicaTotals, Verdict
 from lmerge.cli.demo_view import ReplicaScene, Scene, View, draw, draw_verdict, verdict_lines
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
@@ -116,6 +116,40 @@ def test_a_replica_that_never_came_back_is_not_right(judge: Judge, batches: list
 
 def test_a_kill_that_did_not_take_place_is_not_right(judge: Judge, batches: list[Batch]) -> None:
     assert verdict_of(judge, ledger_of(batches), kills_planned=2).problems() == ["only 0 of 2 kills took place"]
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+@pytest.mark.parametrize("away", [0, 1, 2])
+@pytest.mark.parametrize("planned", [0, 2, 3])
+def test_a_wrong_table_and_a_late_redundancy_are_never_confused(
+    judge: Judge, batches: list[Batch], is_wrong: bool, away: int, planned: int,
+) -> None:
+    kills = tuple(
+        Kill(name, 7, 3.0, 0.5, rejoined_s=None if n < away else 9.0) for n, name in enumerate(("aggressive", "b"))
+    )[:planned]
+    away = min(away, len(kills))
+    is_late = away > 0 or len(kills) < planned
+    verdict = verdict_of(judge, ledger_of(batches[:20] if is_wrong else batches), kills, planned)
+    assert bool(verdict.wrong()) == is_wrong
+    assert bool(verdict.not_in_time()) == is_late
+    assert verdict.exit_code == (WRONG if is_wrong else NOT_IN_TIME if is_late else RIGHT)
+    first = verdict.words.partition(":")[0]
+    assert first == ("WRONG" if is_wrong else "NOT IN TIME" if is_late else "right")
+    assert verdict.as_json()["ok"] == (verdict.exit_code == RIGHT)
+    assert verdict_lines(verdict)[-1] == verdict.words
+
+
+def test_gaps_in_which_the_replay_stood_still_are_no_stalls() -> None:
+    ledger = Ledger()
+    ledger.take(Batch.of([Stable(1)]), 0.0)
+    ledger.replay_stops(0.5)
+    assert ledger.idle_s(400.0) == 0.0
+    ledger.replay_goes_on(9.0)
+    assert ledger.idle_s(9.5) == 0.5
+    ledger.take(Batch.of([Stable(2)]), 9.1)
+    ledger.take(Batch.of([Stable(3)]), 9.4)
+    assert ledger.stall().longest_ms == pytest.approx(300)
+    assert ledger.longest_gap_s == pytest.approx(0.3)
 
 
 def test_how_the_replica_in_spark_fared_is_told_and_changes_no_verdict(judge: Judge, batches: list[Batch]) -> None:
