@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
+from lmerge.testing.sim.families import FAMILIES, PLAIN
 from lmerge.testing.sim.world import Result, run
 
 
@@ -15,22 +18,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m lmerge.testing.sim", description=main.__doc__)
     parser.add_argument("--seed", type=int, help="run one seed")
     parser.add_argument("--seeds", help="run many: FIRST:END")
+    parser.add_argument("--family", choices=FAMILIES, default=PLAIN, help="what goes wrong besides")
+    parser.add_argument("--kinds", help="kinds of that family, KIND,KIND...; default: all that are not held back")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--verbose", action="store_true", help="print the whole trace")
     options = parser.parse_args()
+    kinds = tuple(options.kinds.split(",")) if options.kinds else None
     if options.seeds:
         first, end = map(int, options.seeds.split(":"))
-        return _many(range(first, end), options.jobs)
-    result = run(options.seed or 0, _say if options.verbose else None)
+        return _many(range(first, end), options.jobs, partial(run, family=options.family, kinds=kinds))
+    result = run(options.seed or 0, _say if options.verbose else None, options.family, kinds)
     _say(_summary(result) if result.is_good else result.report())
     return 0 if result.is_good else 1
 
 
-def _many(seeds: range, jobs: int) -> int:
+def _many(seeds: range, jobs: int, run_one: Callable[[int], Result]) -> int:
     started = time.perf_counter()
     failed = done = 0
     with ProcessPoolExecutor(jobs) as pool:
-        for result in pool.map(run, seeds, chunksize=8):
+        for result in pool.map(run_one, seeds, chunksize=8):
             done += 1
             if not result.is_good:
                 failed += 1

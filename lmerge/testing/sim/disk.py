@@ -2,11 +2,14 @@
 
 A crash leaves what was written. What was being written at that moment, by a function in a thread whose end nobody has
 heard of yet, may be there in part: SQLite's log is cut at a random byte of what the function has added, and what is
-written after it is as it was before. A full disk is SQLite's own error, raised where it would raise it.
+written after it is as it was before. A full disk is SQLite's own error, raised where it would raise it,
+and the system's own for a file of text.
 """
 
 from __future__ import annotations
 
+import errno
+import io
 import shutil
 import sqlite3
 from pathlib import Path
@@ -94,6 +97,30 @@ def connect(database: Any, *args: Any, **options: Any) -> sqlite3.Connection:
 
 
 _connect: Final = sqlite3.connect
+_open_path: Final = Path.open
+
+
+class File(io.FileIO):
+    """A file whose process may have a full disk. What a dead process still had in its buffer is not written."""
+
+    def __init__(self, path: Path, mode: str, process: Any) -> None:
+        super().__init__(path, mode)
+        self._process = process
+
+    def write(self, data: Any) -> int:
+        if not self._process.is_alive:
+            return memoryview(data).nbytes
+        if self._process.disk.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(data)
+
+
+def open_path(path: Path, mode: str = "r", buffering: int = -1, encoding: str | None = None, *rest: Any) -> Any:
+    """``Path.open``, for text that a process with a disk writes as well."""
+    process = PROCESS.get()
+    if getattr(process, "disk", None) is None or mode not in ("w", "a", "x"):
+        return _open_path(path, mode, buffering, encoding, *rest)
+    return io.TextIOWrapper(io.BufferedWriter(File(path, mode, process)), encoding)
 
 
 def _check_room(sql: str) -> None:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from lmerge.testing.sim.disk import Disk
+from lmerge.testing.sim.families import HOSTILE, KINDS, WRONG
+from lmerge.testing.sim.hostile import Hostile
 from lmerge.testing.sim.machines import DRAIN_S
 from lmerge.testing.sim.processes import PAUSED, RUNNING, Process
 from lmerge.testing.sim.replicas import BadReplica
 from lmerge.testing.sim.scenario import Fault
+from lmerge.testing.sim.wrong import WrongReplica
 
 if TYPE_CHECKING:
     from lmerge.testing.sim.machines import Machine
@@ -39,6 +42,11 @@ class Faults:
             "zombie": lambda fault: _pick(self.world.replicas, fault).replace(fault.lasts_s),
             "leave": lambda fault: _pick(self.world.replicas, fault).leave(fault.lasts_s),
             "bad-input": self._bad_input,
+            "store-full": self._disk_full,
+            "record-full": self._disk_full,
+            "full-from-the-start": self._disk_full,
+            **dict.fromkeys(KINDS[HOSTILE], self._hostile),
+            **dict.fromkeys(KINDS[WRONG], self._wrong),
         }
 
     def schedule(self) -> None:
@@ -144,6 +152,16 @@ class Faults:
         bad = BadReplica(self.world, len(self.world.bad))
         self.world.bad.append(bad)
         bad.start()
+
+    def _hostile(self, fault: Fault) -> None:
+        hostile = Hostile(self.world, len(self.world.bad), fault.kind, fault.lasts_s)
+        self.world.bad.append(hostile)
+        hostile.start()
+
+    def _wrong(self, fault: Fault) -> None:
+        wrong = WrongReplica(self.world, fault.kind, fault.lasts_s)
+        self.world.wrong.append(wrong)
+        wrong.start()
 
     def _all(self) -> list[Machine]:
         world = self.world

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lmerge.errors import LmergeError
 from lmerge.service.hub import Hub
 from lmerge.testing.sim.disk import Disk
+from lmerge.testing.sim.families import WRONG
 from lmerge.testing.sim.processes import RUNNING, Process
 from lmerge.testing.sim.server import ServerProcess
 from lmerge.testing.sim.verdict import Contradiction
@@ -117,16 +118,25 @@ class ServerMachine(Machine):
         world, scenario = self.world, self.world.scenario
         watch = Watch(world.reference, Random(f"{scenario.seed} {process.name}"), process.name)
         watch.has_spurious = scenario.shape.spurious > 0
-        watch.all_say_all = scenario.feedback_lag is None
+        watch.all_say_all = scenario.feedback_lag is None and scenario.family != WRONG
+        watch.doubt = world.doubt
         watch.hub = lambda: self.hub if self.process is process else None
         self.watches.append(watch)
         process.disk, process.disk_s = self.disk, scenario.disk_s
         settings = WatchedSettings(
             http_port=None, policy=scenario.policy, closing=scenario.closing, engine=scenario.engine,
             feedback_lag=scenario.feedback_lag, retain_bytes=scenario.retain_bytes,
-            segment_bytes=scenario.segment_bytes, store=None if self.disk is None else str(self.disk.path), watch=watch,
+            segment_bytes=scenario.segment_bytes, divergence=scenario.divergence,
+            certify_interval=scenario.certify_interval, record_path=self._record_path(),
+            store=None if self.disk is None else str(self.disk.path), watch=watch,
         )
         self.server = ServerProcess(process, world.network, self.host, settings)
+
+    def _record_path(self) -> str | None:
+        """A file of its own for each life: a session starts with a fresh merge."""
+        if not self.world.scenario.records or self.disk is None:
+            return None
+        return str(self.disk.path / f"{{merge}}.{self.lives}.jsonl")
 
     @property
     def durable(self) -> bool:

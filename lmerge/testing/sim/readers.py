@@ -33,7 +33,7 @@ class SubscriberMachine(Machine):
     """
 
     def __init__(self, world: World, host: str) -> None:
-        self.stream: Checked = Checked(f"the stream of {host}", world.reference)
+        self.stream: Checked = Checked(f"the stream of {host}", world.reference, doubt=world.doubt)
         self.is_complete = False
         self.gaps = 0
         self._written: tuple[str | bytes, Checked | None] = (format_token(MERGE, NEG_INF), None)
@@ -43,7 +43,9 @@ class SubscriberMachine(Machine):
         world = self.world
         resume, stream = self._written
         known_to = parse_token(resume, MERGE) if isinstance(resume, str) else NEG_INF
-        self.stream = Checked("", world.reference, known_to) if stream is None else stream.copied()
+        self.stream = Checked(
+            "", world.reference, known_to, world.doubt
+        ) if stream is None else stream.copied()
         self.stream.name = f"the stream of {process} from {self._words(resume)} on"
         subscriber = AsyncSubscriber(
             world.targets, MERGE, name=process.name, on_gap=self._gap, resume=resume,
@@ -167,9 +169,9 @@ class Witness(Machine):
         name = f"the stream of {server.process} from {show_time(complete_from)} on"
         hub = server.hub
         if self._era != self._present_era() or hub is None:  # it has lost its memory since it was asked
-            return Checked(name, self.world.reference, max(complete_from, from_t))
+            return Checked(name, self.world.reference, max(complete_from, from_t), self.world.doubt)
         if begin.stable_point < self.shown:
             raise Contradiction(f"{name} is stable at {begin.stable_point}, and the server has shown {self.shown}")
         if complete_from > from_t and hub.retained_from <= from_t:
             raise Contradiction(f"{name}: it was asked for {from_t}, and retains all from {hub.retained_from} on")
-        return Checked(name, self.world.reference, max(complete_from, from_t))
+        return Checked(name, self.world.reference, max(complete_from, from_t), self.world.doubt)

@@ -66,13 +66,17 @@ class Scenario:
     window_bytes: int
     allowed: tuple[str, ...]
     faults: tuple[Fault, ...]
+    family: str = "plain"
+    divergence: str = "alarm"
+    certify_interval: int = 60_000_000
+    records: bool = False  # servers record what they are told, on the disk of their store
 
     def __str__(self) -> str:
         stores = ", ".join("durable" if durable else "in memory" for durable in self.durable)
         return (
             f"{self.case} on {self.engine}, {self.policy}, {len(self.events)} events in {self.lasts_s:.0f} s; "
             f"{self.replicas} replicas, {self.observers} observers, {self.servers} servers ({stores}), "
-            f"{self.subscribers} subscribers; faults: {', '.join(self.allowed) or 'none'}"
+            f"{self.subscribers} subscribers; divergence {self.divergence}; faults: {', '.join(self.allowed) or 'none'}"
         )
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 
 from lmerge.core.batch import AnyBatch
@@ -39,6 +39,21 @@ class Reference:
         return Counter((event.vs, event.payload) for event in later if event.vs < stable_point)
 
 
+class Doubt:
+    """What the policy promises nothing of: events that begin below a stable that was emitted while the doubt was in
+    force. All streams of a run share one.
+    """
+
+    def __init__(self, is_in_force: Callable[[], bool] = lambda: False) -> None:
+        self.ends_at = NEG_INF  # the first Vs of which something is known
+        self._is_in_force = is_in_force
+
+    def emitted(self, stable_point: int) -> None:
+        """A stream has emitted a stable."""
+        if self._is_in_force() and stable_point != INF:
+            self.ends_at = max(self.ends_at, stable_point)
+
+
 class Told(Tdb):
     """A Tdb that keeps frozen events and can say which are new."""
 
@@ -59,14 +74,19 @@ class Told(Tdb):
 class Checked:
     """One stream, checked at each of its stables. ``doubtful``: stretches [start, end) of Ve of which nothing is known.
 
-    ``complete_from``: the stream is right for events with ``Ve >= complete_from``.
+    ``complete_from``: the stream is right for events with ``Ve >= complete_from``. ``doubt``: what nothing is
+    promised of.
     """
 
-    def __init__(self, name: str, reference: Reference, complete_from: int = NEG_INF) -> None:
+    def __init__(
+        self, name: str, reference: Reference, complete_from: int = NEG_INF,
+        doubt: Doubt | None = None,
+    ) -> None:
         self.name = name
         self.reference = reference
         self.complete_from = complete_from
         self.doubtful: list[tuple[int, int]] = []
+        self._doubt = doubt or Doubt()
         self.tdb = Told(name)
         self.elements = 0
         self._checked_to = complete_from
@@ -88,6 +108,7 @@ class Checked:
             self.elements += 1
             if row[0] == STABLE:
                 has_stable = True
+                self._doubt.emitted(self.tdb.stable_point)
                 self._check_frozen()
         if has_stable:
             self._check_open()
@@ -103,7 +124,7 @@ class Checked:
 
     def copied(self) -> Checked:
         """What a reader writes down."""
-        return deepcopy(self, {id(self.reference): self.reference})
+        return deepcopy(self, {id(self.reference): self.reference, id(self._doubt): self._doubt})
 
     def doubt(self, start: int, end: int) -> None:
         """The stream may be wrong about events that end in ``[start, end)``."""
@@ -111,8 +132,8 @@ class Checked:
 
     def _check_frozen(self) -> None:
         stable = self.tdb.stable_point
-        said = Counter(e for e in self.tdb.newly_frozen() if self._is_certain(e.ve))
-        due = Counter(e for e in self.reference.ending(self._checked_to, stable) if self._is_certain(e.ve))
+        said = Counter(e for e in self.tdb.newly_frozen() if self._is_certain(e))
+        due = Counter(e for e in self.reference.ending(self._checked_to, stable) if self._is_certain(e))
         self._checked_to = max(self._checked_to, stable)
         if said != due:
             lost, extra = sorted((due - said).elements()), sorted((said - due).elements())
@@ -122,14 +143,17 @@ class Checked:
         stable = self.tdb.stable_point
         if stable < max([self.complete_from, *(end for _, end in self.doubtful)]):
             return
-        said = Counter((e.vs, e.payload) for e in self.tdb.live_events() if e.vs < stable)
-        due = self.reference.open_at(stable)
+        said = Counter((e.vs, e.payload) for e in self.tdb.live_events() if self._doubt.ends_at <= e.vs < stable)
+        due = Counter({key: n for key, n in self.reference.open_at(stable).items() if key[0] >= self._doubt.ends_at})
         if said != due:
             lost, extra = sorted((due - said).elements()), sorted((said - due).elements())
             raise Contradiction(f"{self.name} is stable at {stable}: of what goes on it lacks {lost} and has {extra}")
 
-    def _is_certain(self, ve: int) -> bool:
-        return ve >= self.complete_from and not any(start <= ve < end for start, end in self.doubtful)
+    def _is_certain(self, event: Event) -> bool:
+        return (
+            event.ve >= self.complete_from and event.vs >= self._doubt.ends_at
+            and not any(start <= event.ve < end for start, end in self.doubtful)
+        )
 
 
 def _list(events: Iterable[Event]) -> str:

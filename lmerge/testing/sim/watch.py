@@ -21,7 +21,7 @@ from lmerge.core.policy import LAZY
 from lmerge.core.tdb import Tdb
 from lmerge.service.hub import Hub
 from lmerge.service.settings import Settings
-from lmerge.testing.sim.verdict import Checked, Contradiction, Reference
+from lmerge.testing.sim.verdict import Checked, Contradiction, Doubt, Reference
 
 # C1-C3 look at everything that was ever said, so only some calls are followed by them.
 COMPATIBLE_CHANCE = 0.02
@@ -37,6 +37,7 @@ class Watch:
     has_spurious: bool = False  # inputs say events that never were
     all_say_all: bool = True  # no input leaves anything out
     hub: Callable[[], Hub | None] = lambda: None
+    doubt: Doubt | None = None
     problems: list[str] = field(default_factory=list)
     compatible_checks: int = 0
 
@@ -56,7 +57,7 @@ class WatchedMerge(Merge):
         self.is_resumed = live is not None
         self.resumed_events = 0
         self.emitted_before = Counts()
-        self.output = Checked(f"the output of {watch.name}", watch.reference)
+        self.output = Checked(f"the output of {watch.name}", watch.reference, doubt=watch.doubt)
         self.prefixes: list[InputPrefix] = []
         self.current: dict[str, tuple[int, Tdb]] = {}
         self.counted: set[str] = set()  # inputs that may move the output, as far as we know
@@ -113,10 +114,11 @@ class WatchedMerge(Merge):
         return outcome
 
     def _follow(self, outcome: Outcome) -> None:
+        # Of one that has broken its promise too: what it said in the same batch before counts.
+        self.reached = max([self.reached, *(self.current[name][1].stable_point for name in self.counted)])
         for gone in outcome.detached:
             if self.current.get(gone.input, (gone.incarnation,))[0] == gone.incarnation:
                 self.counted.discard(gone.input)
-        self.reached = max([self.reached, *(self.current[name][1].stable_point for name in self.counted)])
         early = []
         for name in outcome.joined:  # in order: one that joins may let the next join
             if self.join_at[name] > self.reached and name not in self.counted:

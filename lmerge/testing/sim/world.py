@@ -13,16 +13,18 @@ from typing import Final
 
 from lmerge.core.inputs import OBSERVE
 from lmerge.testing.sim.environment import simulated
+from lmerge.testing.sim.families import PLAIN, PREVENTING, UNGUARDED, in_family
 from lmerge.testing.sim.faults import Faults
 from lmerge.testing.sim.loop import Deadlock, RunsForever, VirtualLoop
 from lmerge.testing.sim.machines import Machine, ServerMachine
 from lmerge.testing.sim.network import Network
 from lmerge.testing.sim.processes import Process
 from lmerge.testing.sim.readers import SubscriberMachine, Witness
-from lmerge.testing.sim.replicas import BadReplica, ReplicaMachine
+from lmerge.testing.sim.replicas import ReplicaMachine
 from lmerge.testing.sim.scenario import Scenario, scenario
 from lmerge.testing.sim.trace import Trace
-from lmerge.testing.sim.verdict import Reference
+from lmerge.testing.sim.verdict import Doubt, Reference
+from lmerge.testing.sim.wrong import WrongReplica
 
 # Files of stores are real; a file system in memory makes their fsync cheap.
 MEMORY_FOLDER: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -49,10 +51,10 @@ class Result:
 
     def report(self, last: int = 60) -> str:
         """For people: what went wrong, what happened before, and how to run it again."""
-        seed = self.scenario.seed
+        seed, family = self.scenario.seed, self.scenario.family
         return "\n".join((
             f"seed {seed} FAILED: {self.scenario}", *self.lines[-last:], *(f"  {problem}" for problem in self.problems),
-            f"run it again: python -m lmerge.testing.sim --seed {seed} --verbose",
+            f"run it again: python -m lmerge.testing.sim --seed {seed} --family {family} --verbose",
         ))
 
 
@@ -68,6 +70,7 @@ class World:
         self.network.weather.delay_s = plan.delay_s
         self.network.weather.window_bytes = plan.window_bytes
         self.reference = Reference(plan.events)
+        self.doubt = Doubt(self._promises_nothing)
         self.processes: list[Process] = []
         self.problems: list[str] = []
         self.over = asyncio.Event()
@@ -78,12 +81,19 @@ class World:
         self.replicas += [ReplicaMachine(self, f"o{n}", OBSERVE) for n in range(plan.observers)]
         self.subscribers = [SubscriberMachine(self, f"reader{n}") for n in range(plan.subscribers)]
         self.witnesses = [Witness(self, server) for server in self.servers]
-        self.bad: list[BadReplica] = []
+        self.bad: list[Machine] = []
+        self.wrong: list[WrongReplica] = []
 
     @property
     def targets(self) -> str:
         """What clients connect to: addresses, of which a simulated network uses the hosts."""
         return ",".join(f"{server.host}:7171" for server in self.servers)
+
+    def _promises_nothing(self) -> bool:
+        """Whether a wrong replica may lead the output, under a policy that does not prevent it."""
+        if self.scenario.divergence in PREVENTING:
+            return False
+        return any(wrong.may_lead and wrong.kind != UNGUARDED for wrong in self.wrong)
 
     def fail(self, problem: str) -> None:
         """A check has failed: the run is over."""
@@ -132,6 +142,8 @@ class World:
             if server.merge is not None:
                 server.merge.check_output()
             self.problems += server.problems()
+        for wrong in self.wrong:
+            self.problems += wrong.problems()
         self.problems += self.loop.problems
 
     def _stuck(self) -> str:
@@ -160,7 +172,9 @@ class World:
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
 
 
-def run(seed: int, echo: Callable[[str], object] | None = None) -> Result:
-    """Run the scenario of a seed."""
+def run(
+    seed: int, echo: Callable[[str], object] | None = None, family: str = PLAIN, kinds: tuple[str, ...] | None = None,
+) -> Result:
+    """Run the scenario of a seed. ``kinds``: of faults of the family; None: all but those that are held back."""
     with TemporaryDirectory(prefix="lmerge-sim-", dir=MEMORY_FOLDER) as folder:
-        return World(scenario(seed), Path(folder), echo).run()
+        return World(in_family(scenario(seed), family, kinds), Path(folder), echo).run()

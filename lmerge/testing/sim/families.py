@@ -1,0 +1,116 @@
+"""Families of scenarios: the plain one of a seed, and the same with hostile clients, wrong replicas or full disks.
+
+A family adds to the scenario of the seed by a randomness of its own, so a seed of the plain family stays what it was.
+Each has kinds of faults that can be chosen. What is ``HELD_BACK`` finds something today that is not mended yet: it is
+left out unless it is asked for by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from lmerge.errors import UsageError
+from lmerge.testing.sim.scenario import Fault, Scenario
+
+PLAIN: Final = "plain"
+HOSTILE: Final = "hostile"
+WRONG: Final = "wrong"
+DISKS: Final = "disks"
+
+KINDS: Final = {
+    PLAIN: (),
+    HOSTILE: (
+        "impossible-attach", "impossible-schema", "impossible-name", "broken-promise", "nonsense", "garbage-call",
+        "mute", "no-attach", "incarnations", "no-next-incarnation",
+    ),
+    WRONG: ("wrong-payload", "lost-events", "far-stable", "far-stable-unguarded"),
+    DISKS: ("store-full", "full-from-the-start", "record-full"),
+}
+HELD_BACK: Final = frozenset({
+    # After the largest incarnation the server gives 2^64 as the next one, and a durable merge shows nothing any more.
+    "no-next-incarnation",
+    # A schema that cannot be is accepted and kept.
+    "impossible-schema",
+    # A disk that is full under a recording ends the merge.
+    "record-full",
+    # One stable of a wrong replica, far ahead, ends the stream for good where no policy withholds it.
+    "far-stable-unguarded",
+})
+FAMILIES: Final = tuple(KINDS)
+
+#: A stable far ahead, which is to do no harm under any policy.
+UNGUARDED: Final = "far-stable-unguarded"
+#: The policies under which a wrong replica does no harm, while the right ones are the majority.
+PREVENTING: Final = ("majority", "hold")
+#: What leaves all right replicas in the merge: a majority is one only while it is there.
+HARMLESS: Final = ("clock", "slow-disk", "kill-subscriber")
+
+
+def in_family(plan: Scenario, family: str, kinds: Sequence[str] | None = None) -> Scenario:
+    """The scenario of the same seed in ``family``, with those ``kinds`` of its faults; None: all but those held back.
+
+    Raises UsageError if there is no such family or kind.
+    """
+    if family not in KINDS or not set(kinds or ()) <= set(KINDS[family]):
+        raise UsageError(f"there is no family {family!r} with {', '.join(kinds or ()) or 'its kinds'}")
+    chosen = tuple(kind for kind in KINDS[family] if (kind in kinds if kinds is not None else kind not in HELD_BACK))
+    random = Random(f"{family} {plan.seed}")
+    if family == HOSTILE and chosen:
+        return _with(plan, family, _some(random, plan, chosen, random.choice((1, 2, 4, 8))))
+    if family == WRONG and chosen:
+        return _wrong(random, plan, chosen)
+    if family == DISKS and chosen:
+        return _disks(random, plan, chosen)
+    return plan
+
+
+def _with(plan: Scenario, family: str, faults: Sequence[Fault]) -> Scenario:
+    kinds = sorted({fault.kind for fault in faults})
+    together = sorted((*plan.faults, *faults), key=lambda fault: fault.at_s)
+    return replace(plan, family=family, allowed=(*plan.allowed, *kinds), faults=tuple(together))
+
+
+def _some(random: Random, plan: Scenario, kinds: Sequence[str], count: int) -> list[Fault]:
+    return [
+        Fault(
+            random.uniform(0.0, plan.lasts_s), random.choice(kinds),
+            random.choice((0.2, 3.0, 20.0)) * random.uniform(0.5, 1.5), random.random(),
+        ) for _ in range(count)
+    ]
+
+
+def _wrong(random: Random, plan: Scenario, kinds: Sequence[str]) -> Scenario:
+    """Three right replicas from beginning to end, and a wrong one for a while."""
+    policy = random.choice(("alarm", "quarantine", "majority", "majority", "hold"))
+    possible = [
+        kind for kind in kinds
+        if not kind.startswith("far-stable") or (kind == "far-stable") == (policy in PREVENTING)
+    ]
+    calm = replace(
+        plan, case=random.choice(("r3", "r4")) if plan.case not in ("r3", "r4") else plan.case, replicas=3, observers=0,
+        closing="all", feedback_lag=None, divergence=policy,
+        certify_interval=random.choice((2, 5, 20, max(1, plan.events[-1].vs // 4))),
+        allowed=tuple(kind for kind in plan.allowed if kind in HARMLESS),
+        faults=tuple(fault for fault in plan.faults if fault.kind in HARMLESS), behind_events_max=100_000,
+    )
+    if calm.case == "r3" and plan.case == "r1":  # its events are no keys
+        calm = replace(calm, case="r4")
+    if not possible:
+        return calm
+    # Once the right ones are there: a wrong replica that is alone is its own majority.
+    at = 2.0 + random.uniform(0.0, plan.lasts_s)
+    lasts = random.choice((0.5, 5.0, 30.0)) * random.uniform(0.5, 1.5)
+    return _with(calm, WRONG, [Fault(at, random.choice(possible), lasts, random.random())])
+
+
+def _disks(random: Random, plan: Scenario, kinds: Sequence[str]) -> Scenario:
+    """Every server has a disk, which is full now and then."""
+    plan = replace(plan, durable=(True,) * plan.servers, records="record-full" in kinds)
+    later = [kind for kind in kinds if kind != "full-from-the-start"] or kinds
+    faults = _some(random, plan, later, random.choice((1, 2, 5)))
+    if "full-from-the-start" in kinds and random.random() < 0.4:
+        faults += [Fault(0.0, "full-from-the-start", random.choice((1.0, 5.0, 40.0)), random.random())]
+    return _with(plan, DISKS, faults)

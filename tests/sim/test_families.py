@@ -1,0 +1,99 @@
+"""Whole systems with hostile clients, wrong replicas and full disks; and the families' own promises."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from lmerge.core.batch import Batch
+from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
+from lmerge.errors import UsageError
+from lmerge.testing.sim.families import FAMILIES, HELD_BACK, KINDS, PLAIN, PREVENTING, WRONG, in_family
+from lmerge.testing.sim.scenario import scenario
+from lmerge.testing.sim.verdict import Checked, Contradiction, Doubt, Reference
+from lmerge.testing.sim.world import run
+
+SEEDS = 40
+CHUNK = 20
+ADDED = tuple(family for family in FAMILIES if family != PLAIN)
+
+
+def assert_good(family: str, seeds: range) -> None:
+    reports = [result.report() for result in (run(seed, family=family) for seed in seeds) if not result.is_good]
+    assert not reports, "\n\n".join(reports[:2])
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize("family", ADDED)
+def test_nothing_is_lost_or_doubled_or_contradicted(family: str, first: int) -> None:
+    assert_good(family, range(first, first + CHUNK))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("family", ADDED)
+def test_nothing_goes_wrong_over_many_seeds(family: str, part: int) -> None:
+    count = int(os.environ.get("LMERGE_SEEDS", "1000"))
+    assert_good(family, range(2_000_000 + part, 2_000_000 + count, 4))
+
+
+@pytest.mark.parametrize("family", ADDED)
+def test_the_same_seed_is_the_same_run(family: str) -> None:
+    for seed in (3, 5):
+        assert run(seed, family=family).digest == run(seed, family=family).digest
+
+
+@pytest.mark.parametrize("family", ADDED)
+def test_the_seeds_of_the_suite_use_every_kind_that_is_not_held_back(family: str) -> None:
+    plans = [in_family(scenario(seed), family) for seed in range(SEEDS)]
+    used = {fault.kind for plan in plans for fault in plan.faults}
+    assert set(KINDS[family]) & used == set(KINDS[family]) - HELD_BACK
+
+
+def test_the_suite_has_every_divergence_policy_with_a_wrong_replica() -> None:
+    plans = [in_family(scenario(seed), WRONG) for seed in range(SEEDS)]
+    assert {plan.divergence for plan in plans} == {"alarm", "quarantine", *PREVENTING}
+    assert {plan.replicas for plan in plans} == {3}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_plain_seed_is_what_it_was(seed: int) -> None:
+    plan = scenario(seed)
+    assert in_family(plan, PLAIN) is plan
+    for family in ADDED:
+        assert in_family(plan, family).events == plan.events
+        assert in_family(plan, family, ()) == plan
+
+
+def test_what_is_held_back_can_be_asked_for() -> None:
+    kinds = {fault.kind for seed in range(30) for fault in in_family(scenario(seed), "disks", ("record-full",)).faults}
+    assert "record-full" in kinds
+    for family, kind in (("hostile", "far-stable"), ("no-such-family", "mute")):
+        with pytest.raises(UsageError, match="there is no family"):
+            in_family(scenario(0), family, (kind,))
+
+
+def test_a_doubt_covers_what_begins_below_a_stable_of_its_time_and_nothing_else() -> None:
+    events = [Event(1, b"a", 5), Event(7, b"b", 20), Event(12, b"c", 25)]
+    for is_in_force in (True, False):
+        in_force = [is_in_force]
+        stream = Checked("s", Reference(events), NEG_INF, Doubt(lambda in_force=in_force: in_force[0]))
+        lost = Batch.of([Stable(10)])  # neither a nor b
+        if not is_in_force:
+            with pytest.raises(Contradiction, match="lost"):
+                stream.take(lost)
+            continue
+        stream.take(lost)
+        in_force[0] = False
+        stream.take(Batch.of([Insert(b"c", 12, 25), Stable(INF)]))
+        assert stream.is_complete
+
+
+def test_after_a_doubt_nothing_may_be_lost() -> None:
+    in_force = [True]
+    stream = Checked("s", Reference([Event(1, b"a", 5), Event(12, b"c", 25)]), NEG_INF, Doubt(lambda: in_force[0]))
+    stream.take(Batch.of([Stable(10)]))
+    in_force[0] = False
+    with pytest.raises(Contradiction, match="lost c"):
+        stream.take(Batch.of([Stable(INF)]))
