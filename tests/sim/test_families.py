@@ -15,7 +15,7 @@ from lmerge.testing.sim.verdict import Checked, Contradiction, Doubt, Reference
 from lmerge.testing.sim.world import run
 
 SEEDS = 40
-CHUNK = 20
+CHUNK = 10
 ADDED = tuple(family for family in FAMILIES if family != PLAIN)
 
 
