@@ -162,8 +162,8 @@ class Core:
     """
 
     def __init__(
-        self, algorithm: str, show: str, reflects_adjusts: bool, quorum: int, lag: int, closing: int, track_live: bool,
-        shards: int = 1, lead_max: int | None = None,
+        self, algorithm: str, show: str, reflects_adjusts: bool, quorum: int, quorum_percent: int, leader: str,
+        lag: int, closing: int, track_live: bool, shards: int = 1, lead_max: int | None = None,
     ) -> None:
         """``algorithm``: r0 .. r4, r3-. ``show``: the values of policy.Show. ``closing``: 0 means all."""
     @property

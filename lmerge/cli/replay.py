@@ -24,6 +24,7 @@ from lmerge.core.consistent import contradictions
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.inputs import OBSERVE
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.policy import POLICY_HELP
 from lmerge.core.properties import Case
 from lmerge.core.session import AdmitLine, AttachLine, DetachLine, ElementLine, ExcuseLine, format_detached, format_row
 from lmerge.core.tdb import Tdb
@@ -62,13 +63,7 @@ class InconsistentError(LmergeError):
 def replay(
     session: Annotated[str, typer.Argument(metavar="FILE", help="Recorded session, JSON lines; - for standard input.")],
     algorithm: Annotated[Algorithm, typer.Option(help="auto: chosen from what the inputs promise.")] = Algorithm.AUTO,
-    policy: Annotated[
-        str,
-        typer.Option(
-            help="lazy, eager, half-frozen-only, final-only, quorum:K or leading-input-only; each can end in +lag:T, "
-            "+lead:T."
-        ),
-    ] = "lazy",
+    policy: Annotated[str, typer.Option(help=POLICY_HELP)] = "lazy",
     closing: Annotated[str, typer.Option(help="Who must say stable(inf): all, any or quorum:K inputs.")] = "all",
     engine: Annotated[
         Engine, typer.Option(help="Implementation of the core; auto: native where it is built.")

@@ -57,6 +57,9 @@ class Algorithm:
     def forget(self, slot: int) -> None:
         """The input in column ``slot`` has left: none of its entries may remain (law 3)."""
 
+    def reconsider(self, out: BatchBuilder) -> None:
+        """An input has joined or left: show what the policy shows by the number of inputs (V.A)."""
+
     def shown(self) -> Iterable[Event] | None:
         """Output events that are not fully frozen, in any order; None if this algorithm keeps no events."""
         return None
@@ -110,7 +113,8 @@ class Algorithm:
         before = None
         while before != self.max_stable:
             before = self.max_stable
-            mark_held(self.inputs.values(), before, self.policy)
+            if mark_held(self.inputs.values(), before, self.policy):
+                self.reconsider(out)
             for inp in by_lead(self.inputs.values()):
                 self._move_to(inp, out)
                 if self.max_stable > before:
@@ -140,7 +144,8 @@ class Algorithm:
         return self.closing.agreed(sum(inp.stable == INF for inp in counting), len(counting))
 
     def after_detach(self, out: BatchBuilder) -> None:
-        """The inputs that remain may agree on closing now that one has left, or lead less than they did."""
+        """The inputs that remain may agree now that one has left, on an event, on closing, or lead less than they did."""
+        self.reconsider(out)
         if self.policy.lead_max is not None:
             self.follow_unheld(out)
             return
@@ -165,6 +170,7 @@ class Algorithm:
         if inp.join_at is not None and inp.join_at > self.max_stable:
             self.right_from = max(self.right_from, inp.join_at)
         self.newly_joined.append(inp.name)
+        self.reconsider(out)
         self.advance(inp, out)
 
     def _admit_joining(self, out: BatchBuilder) -> None:

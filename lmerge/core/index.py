@@ -38,7 +38,7 @@ from lmerge.core.batch import BatchBuilder, Row
 from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import INF
 from lmerge.core.inputs import Input
-from lmerge.core.policy import Closing, Policy, Show
+from lmerge.core.policy import Closing, Leader, Policy, Show
 from lmerge.core.sized import SizedTable
 
 DUE: Final = 0
@@ -59,6 +59,9 @@ class Indexed(Algorithm):
         self.slots = 0
         self.visits = 0  # nodes looked at by stables: the measure of law 2
         self.final_only = policy.show is Show.FINAL
+        self.by_insert = policy.show is Show.LEADING and policy.leader is Leader.INSERT
+        self.by_unfrozen = policy.show is Show.LEADING and policy.leader is Leader.UNFROZEN
+        self.unfrozen: list[int] = []  # most-unfrozen: how many unfrozen events each input has, by slot
         # Final-only: half-frozen events that are not shown yet, by Vs; the output's stable may not pass them.
         self.held: list[tuple[int, bytes, Node]] = []
 
@@ -78,6 +81,14 @@ class Indexed(Algorithm):
 
     def says(self, node: Node, slot: int, ve: int) -> bool:
         """Whether the input in ``slot`` has an event here that ends at ``ve``."""
+        raise NotImplementedError
+
+    def copies(self, node: Node, slot: int) -> int:
+        """How many events the input in ``slot`` has here."""
+        raise NotImplementedError
+
+    def show_agreed(self, node: Node, out: BatchBuilder) -> None:
+        """Quorum: show what enough inputs have of an unfrozen node and the output lacks."""
         raise NotImplementedError
 
     # The same for both.
@@ -110,6 +121,9 @@ class Indexed(Algorithm):
 
     def _visit(self, node: Node, t: int, inp: Input, rows: list[Row]) -> None:
         self.visits += 1
+        if self.by_unfrozen and node[KEY][0] >= self.max_stable:
+            for slot in range(self.slots):
+                self.unfrozen[slot] -= self.copies(node, slot)
         if self.settle(node, t, inp, rows):
             node[DUE] = None
             del self.nodes[node[KEY]]
@@ -153,16 +167,53 @@ class Indexed(Algorithm):
         return best
 
     def leads(self, inp: Input) -> bool:
-        """V.A: whether ``inp`` is the leading input: the largest stable point, of equals the longest attached."""
+        """V.A: whether ``inp`` is the leading input; of equals the longest attached leads."""
         best = None
         for other in self.inputs.values():
-            if other.counts and (best is None or other.stable > best.stable):
+            if other.counts and (best is None or self._rank(other) > self._rank(best)):
                 best = other
         return best is inp
 
+    def _rank(self, inp: Input) -> int:
+        if self.by_insert:
+            return inp.last_vs
+        return self.unfrozen[inp.slot] if self.by_unfrozen else inp.stable
+
     def quorum(self) -> int:
-        """V.A: how many inputs must have an event before it is shown; never more than there are."""
-        return min(self.policy.quorum, sum(inp.counts for inp in self.inputs.values()))
+        """V.A: how many inputs must have an event before it is shown."""
+        return self.policy.enough(sum(inp.counts for inp in self.inputs.values()))
+
+    def support(self, node: Node, shown: int) -> int:
+        """How many joined inputs have more than ``shown`` events here."""
+        return sum(self.copies(node, inp.slot) > shown for inp in self.inputs.values() if inp.counts)
+
+    def wants(self, node: Node, inp: Input, shown: int) -> bool:
+        """V.A, location 2: whether ``inp`` makes the output show one event more than ``shown`` of an unfrozen node."""
+        show = self.policy.show
+        if show is Show.FIRST:
+            return True
+        if not inp.counts:
+            return False
+        if show is Show.QUORUM:
+            return self.support(node, shown) >= self.quorum()
+        return show is Show.LEADING and self.leads(inp)
+
+    def follows(self, inp: Input) -> bool:
+        """V.A, location 1: whether a change by ``inp`` is shown at once; with a quorum, if others agree with it."""
+        if not (self.policy.reflects_adjusts and inp.joined):
+            return False
+        return self.policy.show is not Show.LEADING or self.leads(inp)
+
+    def reconsider(self, out: BatchBuilder) -> None:
+        if self.policy.show is not Show.QUORUM:
+            return
+        for _, node in sorted(item for item in self.nodes.items() if item[0][0] >= self.max_stable):
+            self.show_agreed(node, out)
+
+    def furthest(self, node: Node, shown: int) -> Input:
+        """Of the joined inputs that have more than ``shown`` events here, the one with the largest stable point."""
+        having = (inp for inp in self.inputs.values() if inp.counts and self.copies(node, inp.slot) > shown)
+        return max(having, key=lambda inp: inp.stable)
 
     def widen(self, slots: int) -> None:
         if slots > self.slots:
@@ -170,8 +221,10 @@ class Indexed(Algorithm):
             for node in self.nodes.values():
                 node += more
             self.slots = slots
+        self.unfrozen += [0] * (self.slots - len(self.unfrozen))
 
     def forget(self, slot: int) -> None:
+        self.unfrozen[slot] = 0
         for node in self.nodes.values():
             node[IN + slot] = None
 
@@ -187,6 +240,7 @@ class Indexed(Algorithm):
         entered: dict[int, int] = {}
         for node in self.calendar.entries():
             entered[id(node)] = entered.get(id(node), 0) + 1
+        assert not self.by_unfrozen or self.unfrozen == self.count_unfrozen(), "unfrozen events were counted wrongly"
         used = {inp.slot for inp in self.inputs.values()}
         assert self.nodes.payload_bytes == sum(len(payload) for _, payload in self.nodes), "payload bytes"
         for key, node in self.nodes.items():
@@ -201,8 +255,14 @@ class Indexed(Algorithm):
             for slot in range(self.slots):
                 assert slot in used or node[IN + slot] is None, "an entry of an input that has left"
 
+    def count_unfrozen(self) -> list[int]:
+        """How many unfrozen events each input has, by slot."""
+        unfrozen = [node for (vs, _), node in self.nodes.items() if vs >= self.max_stable]
+        return [sum(self.copies(node, slot) for node in unfrozen) for slot in range(self.slots)]
+
     def rebuild_calendar(self) -> None:
         """After ``load``: due times follow from the entries."""
+        self.unfrozen = self.count_unfrozen() if self.by_unfrozen else [0] * self.slots
         self.calendar = Calendar(self.max_stable)
         self.held = []
         for (vs, _), node in self.nodes.items():

@@ -33,18 +33,25 @@ def by_lead(inputs: Iterable[Input]) -> list[Input]:
     return sorted((inp for inp in inputs if inp.joined and inp.role == ACTIVE), key=lambda inp: -inp.stable)
 
 
-def mark_held(inputs: Iterable[Input], max_stable: int, policy: Policy) -> None:
-    """Enter in all ``inputs`` whether their stables are held, at the output's stable point ``max_stable``."""
+def mark_held(inputs: Iterable[Input], max_stable: int, policy: Policy) -> bool:
+    """Enter in all ``inputs`` whether their stables are held, at the output's stable point ``max_stable``.
+
+    True: this has changed for one of them, so others count now.
+    """
     if policy.lead_max is None:
-        return
+        return False
     ranked = by_lead(inputs)
     awaited = [is_awaited(inp, max_stable, policy.lead_max) for inp in ranked]
     may_hold = True
+    changed = False
     for at, inp in enumerate(ranked):
         following = next((other for other, waits in zip(ranked[at + 1 :], awaited[at + 1 :]) if waits), None)
         leads = following is not None and inp.stable > min(INF, following.stable + policy.lead_max)
         may_hold = may_hold and leads
-        inp.held = may_hold and policy.held_back(inp.stable) > max_stable
+        held = may_hold and policy.held_back(inp.stable) > max_stable
+        changed = changed or held != inp.held
+        inp.held = held
+    return changed
 
 
 def is_awaited(inp: Input, max_stable: int, lead_max: int) -> bool:

@@ -174,7 +174,7 @@ class Merge:
         switched = self._switch_to(wanted)
         self._inputs[name] = inp
         self._engine.attach(inp)
-        if detached:
+        if detached or self.policy.lead_max is not None:  # with a bound, whoever attaches can hold another's stable
             self._engine.after_detach()
         return self._outcome(detached, switched)
 
@@ -443,6 +443,8 @@ class Merge:
             raise UsageError(f"{self.shards} shards need r3 or r4: {self.fixed} keeps no index that they could share")
         if self.allow_downgrade:
             raise UsageError(f"a merge of {self.shards} shards cannot be downgraded")
+        if self.policy.counts_elements:
+            raise UsageError(f"policy {self.policy} needs one shard: of {self.shards} none sees all that inputs insert")
 
     def _first_algorithm(self) -> tuple[str, str]:
         """Its name and the reason for it."""

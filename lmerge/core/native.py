@@ -164,7 +164,8 @@ class NativeEngine:
     def _fresh(self, algorithm: str) -> Core:
         policy = self._policy
         return Core(
-            algorithm, policy.show.value, policy.reflects_adjusts, policy.quorum, policy.lag,
+            algorithm, policy.show.value, policy.reflects_adjusts, policy.quorum, policy.quorum_percent,
+            policy.leader.value, policy.lag,
             self._closing.needed or 0, self._track_live, self._shards, policy.lead_max,
         )
 

@@ -43,6 +43,7 @@ class R3(Indexed):
         lookup = self.nodes.get
         slot = IN + inp.slot
         lazy = self.policy.show is Show.FIRST and not self.policy.reflects_adjusts
+        by_insert = self.by_insert
         ordered, strict, floor, max_stable = inp.ordered, inp.strict, inp.floor(), self.max_stable
         for index, row in enumerate(batch.rows(start), start):
             kind, vs, ve, vold, payload = row
@@ -52,6 +53,8 @@ class R3(Indexed):
                 if ordered:
                     inp.last_vs = vs
                     floor = vs + strict
+                elif by_insert and vs > inp.last_vs:
+                    inp.last_vs = vs
                 node = lookup((vs, payload))
                 if node is None:
                     if vs < max_stable:  # IV.D line 6
@@ -79,12 +82,12 @@ class R3(Indexed):
                 floor, max_stable = inp.floor(), self.max_stable
                 continue
             # Line 11, line 14. The output's own integer is stored where it is equal: inputs that agree share it.
-            shown = node[OUT]
+            shown, before = node[OUT], node[slot]
             node[slot] = shown if ve == shown else ve if ve > vs else None
             if max_stable <= ve < node[0]:
                 self.fall_due(node, ve)
             if not lazy:
-                self._follow(node, inp, slot, out)
+                self._follow(node, inp, slot, before, out)
 
     def settle(self, node: Node, t: int, inp: Input, rows: list[Row]) -> bool:
         vs, payload = node[KEY]
@@ -138,6 +141,9 @@ class R3(Indexed):
     def says(self, node: Node, slot: int, ve: int) -> bool:
         return bool(node[IN + slot] == ve)
 
+    def copies(self, node: Node, slot: int) -> int:
+        return node[IN + slot] is not None
+
     def shown(self) -> Iterator[Event] | None:
         if self.final_only:
             return None  # what is shown leaves the index at once
@@ -187,18 +193,27 @@ class R3(Indexed):
             node[OUT] = ve
             out.rows.append((INSERT, vs, ve, 0, payload))
         else:
-            self._follow(node, inp, slot, out)
+            self._follow(node, inp, slot, None, out)
 
-    def _follow(self, node: Node, inp: Input, slot: int, out: BatchBuilder) -> None:
+    def show_agreed(self, node: Node, out: BatchBuilder) -> None:
+        if node[OUT] is None and self.support(node, 0) >= self.quorum():
+            vs, payload = node[KEY]
+            ve: int = node[IN + self.furthest(node, 0).slot]
+            node[OUT] = ve
+            out.insert(payload, vs, ve)
+
+    def _follow(self, node: Node, inp: Input, slot: int, before: int | None, out: BatchBuilder) -> None:
         """V.A: an input has changed its entry; whether the output follows at once is the policy's choice."""
         vs, payload = node[KEY]
         said, shown = node[slot], node[OUT]
         unfrozen = vs >= self.max_stable
+        if self.by_unfrozen and unfrozen:
+            self.unfrozen[inp.slot] += (said is not None) - (before is not None)
         if shown is None:
-            if said is not None and unfrozen and self._wants(node, inp):
+            if said is not None and unfrozen and self.wants(node, inp, 0):
                 node[OUT] = said
                 out.insert(payload, vs, said)
-        elif self.policy.reflects_adjusts and inp.joined and said != shown:
+        elif said != shown and self.follows(inp) and self._agreed(node, said):
             if said is None:
                 if unfrozen:
                     node[OUT] = None
@@ -207,11 +222,11 @@ class R3(Indexed):
                 node[OUT] = said
                 out.adjust(payload, vs, shown, said)
 
-    def _wants(self, node: Node, inp: Input) -> bool:
-        show = self.policy.show
-        if show is Show.QUORUM:
-            supporters = sum(node[IN + other.slot] is not None for other in self.inputs.values() if other.counts)
-            return supporters >= self.quorum()
-        if show is Show.LEADING:
-            return self.leads(inp)
-        return show is Show.FIRST
+    def _agreed(self, node: Node, said: int | None) -> bool:
+        """Quorum: whether enough inputs have the end ``said``; None: whether too few have the event."""
+        if self.policy.show is not Show.QUORUM:
+            return True
+        if said is None:
+            return self.support(node, 0) < self.quorum()
+        agreed: int = sum(node[IN + inp.slot] == said for inp in self.inputs.values() if inp.counts)
+        return agreed >= self.quorum()

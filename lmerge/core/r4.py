@@ -58,6 +58,8 @@ class R4(Indexed):
                 if ordered:
                     inp.last_vs = vs
                     floor = inp.floor()
+                elif self.by_insert and vs > inp.last_vs:
+                    inp.last_vs = vs
                 node = lookup((vs, payload))
                 if node is None:
                     if vs < self.max_stable:  # line 6
@@ -137,6 +139,17 @@ class R4(Indexed):
     def says(self, node: Node, slot: int, ve: int) -> bool:
         return ve in (node[IN + slot] or ())
 
+    def copies(self, node: Node, slot: int) -> int:
+        return len(node[IN + slot] or ())
+
+    def show_agreed(self, node: Node, out: BatchBuilder) -> None:
+        vs, payload = node[KEY]
+        while self.support(node, len(node[OUT] or ())) >= self.quorum():
+            furthest = self.furthest(node, len(node[OUT] or ()))
+            ve = _minus(node[IN + furthest.slot], node[OUT] or [])[0]
+            _add(node, OUT, ve)
+            out.insert(payload, vs, ve)
+
     def shown(self) -> Iterator[Event] | None:
         if self.final_only:
             return None
@@ -197,45 +210,52 @@ class R4(Indexed):
             self.fall_due(node, ve)
         vs, payload = node[KEY]
         unfrozen = vs >= self.max_stable
+        if self.by_unfrozen and unfrozen:
+            self.unfrozen[inp.slot] += (ve is not None) - (vold is not None)
         if vold is None and ve is not None and unfrozen and self._wants(node, inp, slot):  # lines 9-11
             _add(node, OUT, ve)
             out.insert(payload, vs, ve)
-        elif self.policy.reflects_adjusts and inp.joined:
-            self._reflect(node, slot, ve, vold, unfrozen, out)
+        elif self.follows(inp):
+            self._reflect(node, inp, ve, vold, unfrozen, out)
 
     def _wants(self, node: Node, inp: Input, slot: int) -> bool:
         """V.A: whether the output shows one more event now; never more than the input has that has most."""
         shown = len(node[OUT] or ())
-        if len(node[slot]) <= shown:
-            return False
-        show = self.policy.show
-        if show is Show.QUORUM:
-            supporters = sum(
-                len(node[IN + other.slot] or ()) > shown for other in self.inputs.values() if other.counts
-            )
-            return supporters >= self.quorum()
-        if show is Show.LEADING:
-            return self.leads(inp)
-        return show is Show.FIRST
+        said: Ends = node[slot] or []
+        return len(said) > shown and self.wants(node, inp, shown)
+
+    def _agreed(self, node: Node, ve: int | None) -> bool:
+        """Quorum: whether enough inputs have one more event with the end ``ve``; None: whether too few have as many."""
+        if self.policy.show is not Show.QUORUM:
+            return True
+        shown = node[OUT] or []
+        if ve is None:
+            return self.support(node, len(shown) - 1) < self.quorum()
+        count = shown.count(ve)
+        entries = [node[IN + inp.slot] or [] for inp in self.inputs.values() if inp.counts]
+        agreed: int = sum(ends.count(ve) > count for ends in entries)
+        return agreed >= self.quorum()
 
     def _reflect(
-        self, node: Node, slot: int, ve: int | None, vold: int | None, unfrozen: bool, out: BatchBuilder
+        self, node: Node, inp: Input, ve: int | None, vold: int | None, unfrozen: bool, out: BatchBuilder
     ) -> None:
         """Eager: one output event that the input does not have becomes what the input has just said."""
+        slot = IN + inp.slot
         vs, payload = node[KEY]
         low = NEG_INF if unfrozen else self.max_stable
         said, shown = _from(node[slot], low), _from(node[OUT], low)
         surplus = _minus(shown, said)
         if ve is None:
-            if unfrozen and vold in surplus:
+            if unfrozen and vold in surplus and self._agreed(node, None):
                 _remove(node[OUT], vold)
                 out.adjust(payload, vs, vold, vs)
         elif ve >= low and surplus and ve in _minus(said, shown):
-            old = vold if vold is not None and vold in surplus else surplus[0]
-            _remove(node[OUT], old)
-            _add(node, OUT, ve)
-            out.adjust(payload, vs, old, ve)
-        elif vold is not None and unfrozen and len(said) > len(shown):  # removed before, and now wanted again
+            if self._agreed(node, ve):
+                old = vold if vold is not None and vold in surplus else surplus[0]
+                _remove(node[OUT], old)
+                _add(node, OUT, ve)
+                out.adjust(payload, vs, old, ve)
+        elif vold is not None and unfrozen and self._wants(node, inp, slot):  # removed before, and now wanted again
             _add(node, OUT, ve)
             out.insert(payload, vs, ve)
 

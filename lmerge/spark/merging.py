@@ -165,7 +165,8 @@ def _check_settings(algorithm: str, shards: int, policy: str, closing: str) -> N
         raise UsageError(f"cannot merge by {algorithm!r}: it is r3 or r4; the others keep no index to share out")
     if not 1 <= shards <= SHARDS_MAX:
         raise UsageError(f"cannot merge: there can be 1 to {SHARDS_MAX} shards, not {shards}")
-    parse_policy(policy)
+    if parse_policy(policy).counts_elements and shards > 1:
+        raise UsageError(f"policy {policy} needs one shard: of {shards} none sees all that inputs insert")
     parse_closing(closing)
 
 

@@ -303,8 +303,8 @@ DEFECTS = (
     Defect(
         "r4 shows one event too many",
         CORE + "r4.py",
-        "        if len(node[slot]) <= shown:",
-        "        if len(node[slot]) < shown:",
+        "        return len(said) > shown and",
+        "        return len(said) >= shown and",
         PAPER + "test_algorithm_r4_never_shows_more_than_the_input_with_most",
     ),
     Defect(
@@ -323,9 +323,9 @@ DEFECTS = (
     ),
     Defect(
         "the quorum is off by one",
-        CORE + "r3.py",
-        "return supporters >= self.quorum()",
-        "return supporters >= self.quorum() - 1",
+        CORE + "index.py",
+        "return self.support(node, shown) >= self.quorum()",
+        "return self.support(node, shown) >= self.quorum() - 1",
         PAPER + "test_v_a_quorum_waits_for_k_inputs",
     ),
     Defect(

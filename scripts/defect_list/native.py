@@ -274,8 +274,8 @@ DEFECTS = (
     Defect(
         "the quorum is off by one",
         SOURCE + "index.rs",
-        "Show::Quorum => supporters() >= quorum(shell),",
-        "Show::Quorum => supporters() + 1 >= quorum(shell),",
+        "Show::Quorum => shell.inputs.get(slot).counts() && supporters() >= quorum(shell),",
+        "Show::Quorum => shell.inputs.get(slot).counts() && supporters() + 1 >= quorum(shell),",
         "paper::a_quorum_waits_for_k_inputs",
     ),
     Defect(

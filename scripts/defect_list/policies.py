@@ -6,6 +6,9 @@ CORE = "lmerge/core/"
 ADAPTERS = "tests/core/test_adapters.py::"
 COMPATIBLE = "tests/core/test_compatible.py::"
 CONSISTENT = "tests/core/test_consistent.py::"
+POLICIES = "tests/core/test_policies.py::"
+PROMISED = POLICIES + "test_what_is_shown_is_what_the_policy_promises_at_each_step"
+NATIVE = "native/core/src/"
 
 DEFECTS = (
     Defect(
@@ -70,5 +73,68 @@ DEFECTS = (
         "        if wrong:\n",
         "        if False:\n",
         "tests/cli/test_replay.py::test_check_tells_an_output_that_is_wrong_from_inputs_that_contradict_each_other",
+    ),
+    Defect(
+        "a fraction of the inputs is rounded down",
+        CORE + "policy.py",
+        "-(-self.quorum_percent * joined // 100)",
+        "self.quorum_percent * joined // 100",
+        PROMISED + "[python-r3-quorum:34%]",
+    ),
+    Defect(
+        "an input that leaves lowers the quorum of later events only",
+        CORE + "algorithm.py",
+        "        self.reconsider(out)\n        for inp",
+        "        for inp",
+        POLICIES + "test_an_event_that_only_joining_inputs_have_makes_no_quorum",
+    ),
+    Defect(
+        "of equal inputs the latest attached leads",
+        CORE + "index.py",
+        "self._rank(other) > self._rank(best)",
+        "self._rank(other) >= self._rank(best)",
+        PROMISED + "[python-r3-leading-input-only:furthest-stable]",
+    ),
+    Defect(
+        "the highest insert of an unordered input is not noted",
+        CORE + "r3.py",
+        "elif by_insert and vs > inp.last_vs:",
+        "elif False:",
+        PROMISED + "[python-r3-leading-input-only:highest-insert]",
+    ),
+    Defect(
+        "half-frozen events are counted as unfrozen",
+        CORE + "index.py",
+        "                self.unfrozen[slot] -= self.copies(node, slot)",
+        "                pass",
+        PROMISED + "[python-r3-leading-input-only:most-unfrozen]",
+    ),
+    Defect(
+        "one input moves an end that a quorum must agree on",
+        CORE + "r3.py",
+        "        if self.policy.show is not Show.QUORUM:",
+        "        if True:",
+        PROMISED + "[python-r3-quorum:2+adjusts]",
+    ),
+    Defect(
+        "half-frozen-only shows an unfrozen event when its end changes",
+        CORE + "r4.py",
+        "elif vold is not None and unfrozen and self._wants(node, inp, slot):",
+        "elif vold is not None and unfrozen and len(said) > len(shown):",
+        PROMISED + "[python-r4-half-frozen-only+adjusts]",
+    ),
+    Defect(
+        "a fraction of the inputs is rounded down",
+        NATIVE + "policy.rs",
+        ".div_ceil(100)",
+        " / 100",
+        "policy::a_quorum_is_of_one_at_least_and_of_all_at_most",
+    ),
+    Defect(
+        "half-frozen events are counted as unfrozen",
+        NATIVE + "index.rs",
+        "shell.inputs.get_mut(slot).unfrozen -= self.copies(id, slot);",
+        "let _ = self.copies(id, slot);",
+        "oracle::r3_gives_the_reference_under_every_policy",
     ),
 )

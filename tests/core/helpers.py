@@ -18,7 +18,9 @@ WORDS = {"r0": R0_WORDS, "r1": R1_WORDS, "r2": R2_WORDS, "r3": R3_WORDS, "r4": R
 INDEX_POLICIES = (
     "lazy", "eager", "half-frozen-only", "final-only", "quorum:2", "leading-input-only", "lazy+lag:5", "eager+lag:2",
     "final-only+lag:3", "lazy+lead:4", "eager+lag:2+lead:3", "leading-input-only+lead:5", "quorum:2+lead:4",
-    "final-only+lead:6",
+    "final-only+lead:6", "quorum:60%+lead:3", "leading-input-only:highest-insert+lead:4",
+    "leading-input-only:most-unfrozen+adjusts+lead:5", "half-frozen-only+adjusts", "quorum:60%", "quorum:2+adjusts", "leading-input-only+adjusts",
+    "leading-input-only:highest-insert+lag:4", "leading-input-only:most-unfrozen+adjusts",
 )
 
 

@@ -78,8 +78,9 @@ class Session:
                 output.apply(element)
         except InputViolation as violation:
             return [str(violation)]
+        latest_first = sorted(self.follow.prefixes, key=lambda prefix: -prefix.join_at)
         return incompatibilities(
-            output, self.follow.prefixes, multiset=self.algorithm == "r4", right_from=self.right_from
+            output, latest_first, multiset=self.algorithm == "r4", right_from=self.right_from
         )
 
 

@@ -106,6 +106,9 @@ pub trait Algorithm {
     /// Make the output ready for stable(t), which the input in `slot` has reached.
     fn freeze(&mut self, _shell: &mut Shell, _slot: usize, _t: i64) {}
 
+    /// An input has joined or left: show what the policy shows by the number of inputs (V.A).
+    fn reconsider(&mut self, _shell: &mut Shell) {}
+
     /// The stable that the output may say once `t` is frozen.
     fn sayable(&mut self, _shell: &Shell, t: i64) -> i64 {
         t
@@ -139,7 +142,9 @@ pub fn advance<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot
 fn follow_unheld<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell) {
     loop {
         let before = shell.max_stable;
-        shell.inputs.mark_held(before, &shell.policy);
+        if shell.inputs.mark_held(before, &shell.policy) {
+            algorithm.reconsider(shell);
+        }
         for slot in shell.inputs.by_lead() {
             follow(algorithm, shell, slot);
             if shell.max_stable > before {
@@ -185,11 +190,13 @@ pub fn admit<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: 
     if let Some(join_at) = join_at.filter(|&join_at| join_at > shell.max_stable) {
         shell.right_from = shell.right_from.max(join_at);
     }
+    algorithm.reconsider(shell);
     advance(algorithm, shell, slot);
 }
 
-/// The inputs that remain may agree on closing now that one has left, or lead less than they did.
+/// The inputs that remain may agree now that one has left, on an event, on closing, or lead less than they did.
 pub fn after_detach<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell) {
+    algorithm.reconsider(shell);
     if shell.policy.lead_max.is_some() {
         follow_unheld(algorithm, shell);
         return;

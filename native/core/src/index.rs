@@ -17,7 +17,7 @@ use crate::algorithm::{Algorithm, Checked, Shell, observe, stable};
 use crate::columns::{Indices, View};
 use crate::element::{ADJUST, INF, INSERT};
 use crate::nodes::{NIL, NONE};
-use crate::policy::Show;
+use crate::policy::{Leader, Show};
 use crate::store::Store;
 
 /// Tables and lists up to so many entries keep their memory.
@@ -354,6 +354,29 @@ impl<S: Spill> Index<S> {
         assert_eq!(spilled + self.unused_spills.len(), self.spills.len(), "spilled entries");
     }
 
+    /// The nodes that no stable has reached, in no useful order.
+    pub fn unfrozen(&self, max_stable: i64) -> Vec<u32> {
+        let nodes = &self.store.nodes;
+        let mut ids = nodes.ids();
+        ids.retain(|&id| nodes.get(id).vs >= max_stable);
+        ids
+    }
+
+    /// Assert that the unfrozen events of each input were counted, where the most of them lead.
+    pub fn check_unfrozen(&self, shell: &Shell, copies: impl Fn(u32, usize) -> usize) {
+        if shell.policy.leads_by(Leader::Unfrozen) {
+            let ids = self.unfrozen(shell.max_stable);
+            for &slot in shell.inputs.order() {
+                let count: usize = ids.iter().map(|&id| copies(id, slot)).sum();
+                assert_eq!(
+                    shell.inputs.get(slot).unfrozen,
+                    count,
+                    "unfrozen events were counted wrongly"
+                );
+            }
+        }
+    }
+
     /// Put what a stable caused into order of (Vs, payload), so that no hash or wheel order reaches the output (law 7),
     /// say it, and forget the nodes that are done.
     fn say_rows(&mut self, shell: &mut Shell) {
@@ -461,6 +484,49 @@ pub trait Indexed {
     /// Whether the input in `slot` has an event here that is not fully frozen at MaxStable, and ends by `latest`.
     fn has_live_entry(&self, id: u32, slot: usize, max_stable: i64, latest: i64) -> bool;
 
+    /// How many events the input in `slot` has here.
+    fn copies(&self, id: u32, slot: usize) -> usize;
+
+    /// Quorum: show what enough inputs have of an unfrozen node and the output lacks.
+    fn show_agreed(&mut self, shell: &mut Shell, id: u32);
+
+    /// How many joined inputs have more than `shown` events here.
+    fn support(&self, shell: &Shell, id: u32, shown: usize) -> usize {
+        let having = |&(slot, _): &(usize, _)| self.copies(id, slot) > shown;
+        shell.inputs.counting().filter(having).count()
+    }
+
+    /// See [`Algorithm::reconsider`].
+    fn reconsider_nodes(&mut self, shell: &mut Shell) {
+        if shell.policy.show != Show::Quorum {
+            return;
+        }
+        let mut ids = self.index().unfrozen(shell.max_stable);
+        let store = &self.index().store;
+        ids.sort_unstable_by(|&a, &b| store.key(a).cmp(&store.key(b)));
+        for id in ids {
+            self.show_agreed(shell, id);
+        }
+    }
+
+    /// Count the unfrozen events of each input anew, where the most of them lead.
+    fn count_unfrozen(&mut self, shell: &mut Shell) {
+        if !shell.policy.leads_by(Leader::Unfrozen) {
+            return;
+        }
+        let ids = self.index().unfrozen(shell.max_stable);
+        for slot in shell.inputs.order().to_vec() {
+            shell.inputs.get_mut(slot).unfrozen = ids.iter().map(|&id| self.copies(id, slot)).sum();
+        }
+    }
+
+    /// Most-unfrozen: the node becomes half frozen.
+    fn freeze_counted(&self, shell: &mut Shell, id: u32) {
+        for slot in shell.inputs.order().to_vec() {
+            shell.inputs.get_mut(slot).unfrozen -= self.copies(id, slot);
+        }
+    }
+
     /// IV.D line 17 and IV.E line 18: every node that a stable(t) concerns, and only those.
     fn freeze_nodes(&mut self, shell: &mut Shell, slot: usize, t: i64) {
         let index = self.index();
@@ -476,8 +542,12 @@ pub trait Indexed {
             // Final-only shows at last what never ends; such nodes are due at no time. All others are due before.
             popped = index.store.nodes.ids();
         }
+        let is_counted = shell.policy.leads_by(Leader::Unfrozen);
         for id in popped.drain(..) {
             self.index().visits += 1;
+            if is_counted && self.index().store.nodes.get(id).vs >= shell.max_stable {
+                self.freeze_counted(shell, id);
+            }
             if self.settle(shell, id, slot, t) {
                 self.index().done.push((id, 0));
             } else {
@@ -523,7 +593,7 @@ pub fn apply_runs<A: Algorithm + Indexed>(
 }
 
 /// The input that counts and `is_asked` for with the largest stable point, of equals the longest attached.
-fn furthest(shell: &Shell, is_asked: impl Fn(usize) -> bool) -> Option<usize> {
+pub fn furthest(shell: &Shell, is_asked: impl Fn(usize) -> bool) -> Option<usize> {
     let mut best: Option<(usize, i64)> = None;
     for (slot, input) in shell.inputs.counting() {
         if best.is_none_or(|(_, stable)| input.stable > stable) && is_asked(slot) {
@@ -533,24 +603,41 @@ fn furthest(shell: &Shell, is_asked: impl Fn(usize) -> bool) -> Option<usize> {
     best.map(|(slot, _)| slot)
 }
 
-/// V.A: whether the input is the leading one: the largest stable point, of equals the longest attached.
+/// V.A: whether the input is the leading one; of equals the longest attached leads.
 pub fn leads(shell: &Shell, slot: usize) -> bool {
-    furthest(shell, |_| true) == Some(slot)
+    let mut best: Option<(usize, Option<i64>)> = None;
+    for (slot, input) in shell.inputs.counting() {
+        let rank = match shell.policy.leader {
+            Leader::Stable => Some(input.stable),
+            Leader::Insert => input.last_vs,
+            Leader::Unfrozen => Some(input.unfrozen as i64),
+        };
+        if best.is_none_or(|(_, highest)| rank > highest) {
+            best = Some((slot, rank));
+        }
+    }
+    best.is_some_and(|(leader, _)| leader == slot)
 }
 
-/// V.A: how many inputs must have an event before it is shown; never more than there are.
+/// V.A: how many inputs must have an event before it is shown.
 pub fn quorum(shell: &Shell) -> usize {
-    shell.policy.quorum.min(shell.inputs.counting().count())
+    shell.policy.enough(shell.inputs.counting().count())
 }
 
-/// V.A, location 2: whether an event is shown now that `slot` has it. `supporters`: of the inputs that count.
+/// V.A, location 2: whether an unfrozen event is shown now that `slot` has it. `supporters`: of the inputs that count.
 pub fn wants(shell: &Shell, slot: usize, supporters: impl FnOnce() -> usize) -> bool {
     match shell.policy.show {
         Show::First => true,
-        Show::Quorum => supporters() >= quorum(shell),
+        Show::Quorum => shell.inputs.get(slot).counts() && supporters() >= quorum(shell),
         Show::Leading => leads(shell, slot),
         Show::HalfFrozen | Show::Final => false,
     }
+}
+
+/// V.A, location 1: whether a change by the input is shown at once; with a quorum, if others agree with it.
+pub fn follows(shell: &Shell, slot: usize) -> bool {
+    let policy = &shell.policy;
+    policy.reflects_adjusts && shell.inputs.get(slot).joined && (policy.show != Show::Leading || leads(shell, slot))
 }
 
 /// The hash that the table sees: it takes its tag from the highest bits and the place from the lowest.

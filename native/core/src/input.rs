@@ -91,8 +91,10 @@ pub struct Input {
     pub joined: bool,
     /// Its own stable point.
     pub stable: i64,
-    /// Vs of its last insert, if there was one.
+    /// Vs of its last insert, if there was one; the largest, where it promises no order and the highest insert leads.
     pub last_vs: Option<i64>,
+    /// Events that can still be taken back, where the most of them lead.
+    pub unfrozen: usize,
     /// Inserts and adjusts that came below the output's stable point, too late to matter.
     pub late: u64,
     /// R0-R2: its elements with that Vs, in order.
@@ -118,6 +120,7 @@ impl Input {
             joined,
             stable: NEG_INF,
             last_vs: None,
+            unfrozen: 0,
             late: 0,
             at_last_vs: Said::default(),
             tie_count: 0,
@@ -252,11 +255,14 @@ impl Inputs {
     }
 
     /// Enter in all inputs whether their stables are held: `lmerge/core/lead.py`.
-    pub fn mark_held(&mut self, max_stable: i64, policy: &Policy) {
-        let Some(lead_max) = policy.lead_max else { return };
+    pub fn mark_held(&mut self, max_stable: i64, policy: &Policy) -> bool {
+        let Some(lead_max) = policy.lead_max else {
+            return false;
+        };
         let ranked = self.by_lead();
         let is_awaited = |input: &Input| !input.excused && input.stable >= max_stable.saturating_sub(lead_max);
         let mut may_hold = true;
+        let mut changed = false;
         for (at, &slot) in ranked.iter().enumerate() {
             let following = ranked[at + 1..]
                 .iter()
@@ -265,8 +271,10 @@ impl Inputs {
             let input = self.get(slot);
             may_hold &= following.is_some_and(|next| input.stable > next.stable.saturating_add(lead_max));
             let held = may_hold && policy.held_back(input.stable) > max_stable;
+            changed |= held != input.held;
             self.get_mut(slot).held = held;
         }
+        changed
     }
 
     /// One more than the largest slot in use.

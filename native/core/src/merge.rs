@@ -7,6 +7,7 @@
 use crate::algorithm::{self, Algorithm, Checked, Shell};
 use crate::columns::{Columns, Indices, View};
 use crate::element::NEG_INF;
+use crate::index::Indexed;
 use crate::input::{Demands, Input};
 use crate::insert_only::{InsertOnly, Ties};
 use crate::nodes::{NIL, NONE};
@@ -232,6 +233,11 @@ impl Merge {
         self.shell.inputs.forget_ties();
         if started {
             switch(old, &mut self.running, &mut self.shell);
+            match &mut self.running {
+                Running::R3(running) => running.count_unfrozen(&mut self.shell),
+                Running::R4(running) => running.count_unfrozen(&mut self.shell),
+                Running::InsertOnly(_) | Running::R3Minus(_) => {}
+            }
         }
         if self.running.keeps_events(&self.shell.policy) {
             self.shell.live = None;

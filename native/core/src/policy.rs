@@ -12,14 +12,25 @@ pub enum Show {
     Final,
 }
 
-/// An output policy. `reflects_adjusts`: location 1. `lag` in time units, not negative. `lead_max`: how far one input may be
-/// ahead of the next, positive; None: any (`lmerge/core/lead.py`).
+/// V.A: which of the joined inputs leads; of equals the longest attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leader {
+    Stable,
+    Insert,
+    Unfrozen,
+}
+
+/// An output policy. `reflects_adjusts`: location 1. `lag` in time units, not negative. `quorum_percent`: 0 where
+/// `quorum` counts inputs. `lead_max`: how far one input may be ahead of the next, positive; None: any
+/// (`lmerge/core/lead.py`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub show: Show,
     pub reflects_adjusts: bool,
     pub quorum: usize,
     pub lag: i64,
+    pub quorum_percent: usize,
+    pub leader: Leader,
     pub lead_max: Option<i64>,
 }
 
@@ -29,12 +40,30 @@ pub const LAZY: Policy = Policy {
     reflects_adjusts: false,
     quorum: 0,
     lag: 0,
+    quorum_percent: 0,
+    leader: Leader::Stable,
     lead_max: None,
 };
 
 impl Policy {
     pub fn is_lazy(&self) -> bool {
         self.show == Show::First && !self.reflects_adjusts
+    }
+
+    /// Whether the input with this measure leads, where one does.
+    #[inline]
+    pub fn leads_by(&self, leader: Leader) -> bool {
+        self.show == Show::Leading && self.leader == leader
+    }
+
+    /// How many of `joined` inputs make a quorum: at least one, at most all.
+    pub fn enough(&self, joined: usize) -> usize {
+        let needed = if self.quorum_percent > 0 {
+            (self.quorum_percent * joined).div_ceil(100)
+        } else {
+            self.quorum.min(joined)
+        };
+        needed.max(1)
     }
 
     /// The stable point that the output may say when an input says `t`.

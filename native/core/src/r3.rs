@@ -4,9 +4,9 @@
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell};
 use crate::columns::{Indices, View};
 use crate::element::{INF, INSERT};
-use crate::index::{Index, Indexed, Run, Spill, apply_runs, wants};
+use crate::index::{Index, Indexed, Run, Spill, apply_runs, follows, furthest, quorum, wants};
 use crate::nodes::{BITS, NIL, NONE};
-use crate::policy::Show;
+use crate::policy::{Leader, Show};
 use crate::violation::{Code, Violation};
 
 /// The ends of inputs that do not agree, by slot.
@@ -110,22 +110,27 @@ impl R3 {
             self.index.store.nodes.get_mut(id).out = ve;
             shell.emit_insert(vs, ve, payload);
         } else {
-            self.follow(shell, id, slot, payload);
+            self.follow(shell, id, slot, false, payload);
         }
     }
 
-    /// V.A: an input has changed its entry; whether the output follows at once is the policy's choice.
-    fn follow(&mut self, shell: &mut Shell, id: u32, slot: usize, payload: &[u8]) {
+    /// V.A: an input has changed its entry; whether the output follows at once is the policy's choice. `had`: whether it had
+    /// an event here before.
+    fn follow(&mut self, shell: &mut Shell, id: u32, slot: usize, had: bool, payload: &[u8]) {
         let said = self.end(id, slot);
         let node = self.index.store.nodes.get(id);
         let (vs, shown) = (node.vs, node.out);
         let unfrozen = vs >= shell.max_stable;
+        if unfrozen && shell.policy.leads_by(Leader::Unfrozen) {
+            let input = shell.inputs.get_mut(slot);
+            input.unfrozen = input.unfrozen + usize::from(said != NONE) - usize::from(had);
+        }
         if shown == NONE {
             if said != NONE && unfrozen && self.wants(shell, id, slot) {
                 self.index.store.nodes.get_mut(id).out = said;
                 shell.emit_insert(vs, said, payload);
             }
-        } else if shell.policy.reflects_adjusts && shell.inputs.get(slot).joined && said != shown {
+        } else if said != shown && follows(shell, slot) && self.agreed(shell, id, said) {
             if said == NONE {
                 if unfrozen {
                     self.index.store.nodes.get_mut(id).out = NONE;
@@ -139,13 +144,19 @@ impl R3 {
     }
 
     fn wants(&self, shell: &Shell, id: u32, slot: usize) -> bool {
-        wants(shell, slot, || {
-            shell
-                .inputs
-                .counting()
-                .filter(|&(other, _)| self.end(id, other) != NONE)
-                .count()
-        })
+        wants(shell, slot, || self.support(shell, id, 0))
+    }
+
+    /// Quorum: whether enough inputs have the end `said`; NONE: whether too few have the event.
+    fn agreed(&self, shell: &Shell, id: u32, said: i64) -> bool {
+        if shell.policy.show != Show::Quorum {
+            return true;
+        }
+        if said == NONE {
+            return self.support(shell, id, 0) < quorum(shell);
+        }
+        let agrees = |&(other, _): &(usize, _)| self.end(id, other) == said;
+        shell.inputs.counting().filter(agrees).count() >= quorum(shell)
     }
 
     fn settle_final(&mut self, id: u32, t: i64, said: i64, half_frozen: bool) -> bool {
@@ -184,6 +195,7 @@ impl Indexed for R3 {
         let (index, hash) = run.element(number);
         let (vs, ve, payload) = (batch.vs(index), batch.ve(index), batch.payload(index));
         let is_lazy = shell.policy.is_lazy();
+        let by_insert = shell.policy.leads_by(Leader::Insert);
         let id;
         if batch.kind(index) == INSERT {
             let input = shell.inputs.get_mut(slot);
@@ -192,6 +204,8 @@ impl Indexed for R3 {
             }
             if input.demands.is_ordered() {
                 input.last_vs = Some(vs);
+            } else if by_insert {
+                input.last_vs = input.last_vs.max(Some(vs));
             }
             id = self.index.found(run, number, vs, payload);
             if id == NIL {
@@ -231,7 +245,7 @@ impl Indexed for R3 {
         self.set_end(id, slot, if ve > vs { ve } else { NONE }); // line 11, line 14
         self.index.fall_due(id, ve, shell.max_stable);
         if !is_lazy {
-            self.follow(shell, id, slot, payload);
+            self.follow(shell, id, slot, batch.kind(index) != INSERT, payload);
         }
         Ok(())
     }
@@ -292,6 +306,21 @@ impl Indexed for R3 {
         due
     }
 
+    fn copies(&self, id: u32, slot: usize) -> usize {
+        usize::from(self.end(id, slot) != NONE)
+    }
+
+    fn show_agreed(&mut self, shell: &mut Shell, id: u32) {
+        if self.index.store.nodes.get(id).out != NONE || self.support(shell, id, 0) < quorum(shell) {
+            return;
+        }
+        let best = furthest(shell, |slot| self.copies(id, slot) > 0).expect("a quorum is of one at least");
+        let ve = self.end(id, best);
+        self.index.store.nodes.get_mut(id).out = ve;
+        let (vs, payload) = self.index.store.key(id);
+        shell.emit_insert(vs, ve, payload);
+    }
+
     fn has_live_entry(&self, id: u32, slot: usize, max_stable: i64, latest: i64) -> bool {
         let ve = self.end(id, slot);
         ve != NONE && max_stable <= ve && ve <= latest
@@ -305,6 +334,10 @@ impl Algorithm for R3 {
 
     fn freeze(&mut self, shell: &mut Shell, slot: usize, t: i64) {
         self.freeze_nodes(shell, slot, t);
+    }
+
+    fn reconsider(&mut self, shell: &mut Shell) {
+        self.reconsider_nodes(shell);
     }
 
     fn sayable(&mut self, _shell: &Shell, t: i64) -> i64 {
@@ -325,6 +358,7 @@ impl Algorithm for R3 {
         check_shell(shell);
         self.index
             .check(shell.max_stable, |index, id| R3::next_due(index, id, shell.max_stable));
+        self.index.check_unfrozen(shell, |id, slot| self.copies(id, slot));
         let final_only = shell.policy.show == Show::Final;
         for id in self.index.store.nodes.ids() {
             let node = self.index.store.nodes.get(id);

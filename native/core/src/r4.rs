@@ -9,9 +9,9 @@ use std::slice::from_ref;
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell};
 use crate::columns::{Indices, View};
 use crate::element::{INF, INSERT, NEG_INF};
-use crate::index::{Index, Indexed, Run, Spill, apply_runs, wants};
+use crate::index::{Index, Indexed, Run, Spill, apply_runs, follows, furthest, quorum, wants};
 use crate::nodes::{BITS, NIL, NONE};
-use crate::policy::Show;
+use crate::policy::{Leader, Show};
 use crate::violation::{Code, Violation};
 
 /// The sorted ends of a node with several ends, or with inputs that do not agree.
@@ -201,12 +201,16 @@ impl R4 {
         }
         let vs = self.index.store.nodes.get(id).vs;
         let unfrozen = vs >= shell.max_stable;
+        if unfrozen && shell.policy.leads_by(Leader::Unfrozen) {
+            let input = shell.inputs.get_mut(slot);
+            input.unfrozen = input.unfrozen + usize::from(ve.is_some()) - usize::from(vold.is_some());
+        }
         match (ve, vold) {
             (Some(ve), None) if unfrozen && self.wants(shell, id, slot) => {
                 self.add(id, At::Out, ve); // lines 9-11
                 shell.emit_insert(vs, ve, payload);
             }
-            _ if shell.policy.reflects_adjusts && shell.inputs.get(slot).joined => {
+            _ if follows(shell, slot) => {
                 self.reflect(shell, id, slot, ve, vold, payload);
             }
             _ => {}
@@ -219,10 +223,21 @@ impl R4 {
         if self.ends(id, At::In(slot)).len() <= shown {
             return false;
         }
-        wants(shell, slot, || {
-            let supports = |&(other, _): &(usize, _)| self.ends(id, At::In(other)).len() > shown;
-            shell.inputs.counting().filter(supports).count()
-        })
+        wants(shell, slot, || self.support(shell, id, shown))
+    }
+
+    /// Quorum: whether enough inputs have one more event with the end `ve`; None: whether too few have as many.
+    fn agreed(&self, shell: &Shell, id: u32, ve: Option<i64>) -> bool {
+        if shell.policy.show != Show::Quorum {
+            return true;
+        }
+        let shown = self.ends(id, At::Out);
+        let Some(ve) = ve else {
+            return self.support(shell, id, shown.len() - 1) < quorum(shell);
+        };
+        let count = count_of(shown, ve);
+        let agrees = |&(other, _): &(usize, _)| count_of(self.ends(id, At::In(other)), ve) > count;
+        shell.inputs.counting().filter(agrees).count() >= quorum(shell)
     }
 
     /// Eager: one output event that the input does not have becomes what the input has just said.
@@ -234,18 +249,21 @@ impl R4 {
         let shown = from(self.ends(id, At::Out), low).to_vec();
         let surplus = minus(&shown, &said);
         let Some(ve) = ve else {
-            if let Some(vold) = vold.filter(|vold| unfrozen && surplus.contains(vold)) {
+            let gone = vold.filter(|vold| unfrozen && surplus.contains(vold));
+            if let Some(vold) = gone.filter(|_| self.agreed(shell, id, None)) {
                 self.remove(id, At::Out, vold);
                 shell.emit_adjust(vs, vold, vs, payload);
             }
             return;
         };
         if ve >= low && !surplus.is_empty() && minus(&said, &shown).contains(&ve) {
-            let old = vold.filter(|vold| surplus.contains(vold)).unwrap_or(surplus[0]);
-            self.remove(id, At::Out, old);
-            self.add(id, At::Out, ve);
-            shell.emit_adjust(vs, old, ve, payload);
-        } else if vold.is_some() && unfrozen && said.len() > shown.len() {
+            if self.agreed(shell, id, Some(ve)) {
+                let old = vold.filter(|vold| surplus.contains(vold)).unwrap_or(surplus[0]);
+                self.remove(id, At::Out, old);
+                self.add(id, At::Out, ve);
+                shell.emit_adjust(vs, old, ve, payload);
+            }
+        } else if vold.is_some() && unfrozen && self.wants(shell, id, slot) {
             self.add(id, At::Out, ve); // removed before, and now wanted again
             shell.emit_insert(vs, ve, payload);
         }
@@ -375,6 +393,10 @@ fn ends(index: &Index<Lists>, id: u32, at: At) -> &[i64] {
     }
 }
 
+fn count_of(ends: &[i64], ve: i64) -> usize {
+    by(from(ends, ve), ve).len()
+}
+
 /// The ends that are not below `low`.
 fn from(ends: &[i64], low: i64) -> &[i64] {
     &ends[ends.partition_point(|&ve| ve < low)..]
@@ -420,6 +442,7 @@ impl Indexed for R4 {
     fn merge(&mut self, shell: &mut Shell, slot: usize, batch: &View<'_>, run: &mut Run, number: usize) -> Checked {
         let (index, hash) = run.element(number);
         let (vs, ve, payload) = (batch.vs(index), batch.ve(index), batch.payload(index));
+        let by_insert = shell.policy.leads_by(Leader::Insert);
         if batch.kind(index) == INSERT {
             let input = shell.inputs.get_mut(slot);
             if input.is_below_floor(vs) || ve < vs {
@@ -427,6 +450,8 @@ impl Indexed for R4 {
             }
             if input.demands.is_ordered() {
                 input.last_vs = Some(vs);
+            } else if by_insert {
+                input.last_vs = input.last_vs.max(Some(vs));
             }
             let is_keyed = input.demands.is_keyed();
             let mut id = self.index.found(run, number, vs, payload);
@@ -499,6 +524,24 @@ impl Indexed for R4 {
             .fold(out, i64::min)
     }
 
+    fn copies(&self, id: u32, slot: usize) -> usize {
+        self.ends(id, At::In(slot)).len()
+    }
+
+    fn show_agreed(&mut self, shell: &mut Shell, id: u32) {
+        loop {
+            let shown = self.ends(id, At::Out).len();
+            if self.support(shell, id, shown) < quorum(shell) {
+                return;
+            }
+            let best = furthest(shell, |slot| self.copies(id, slot) > shown).expect("a quorum is of one at least");
+            let ve = minus(self.ends(id, At::In(best)), self.ends(id, At::Out))[0];
+            self.add(id, At::Out, ve);
+            let (vs, payload) = self.index.store.key(id);
+            shell.emit_insert(vs, ve, payload);
+        }
+    }
+
     fn has_live_entry(&self, id: u32, slot: usize, max_stable: i64, latest: i64) -> bool {
         !by(from(self.ends(id, At::In(slot)), max_stable), latest).is_empty()
     }
@@ -511,6 +554,10 @@ impl Algorithm for R4 {
 
     fn freeze(&mut self, shell: &mut Shell, slot: usize, t: i64) {
         self.freeze_nodes(shell, slot, t);
+    }
+
+    fn reconsider(&mut self, shell: &mut Shell) {
+        self.reconsider_nodes(shell);
     }
 
     fn sayable(&mut self, _shell: &Shell, t: i64) -> i64 {
@@ -531,6 +578,7 @@ impl Algorithm for R4 {
         check_shell(shell);
         self.index
             .check(shell.max_stable, |index, id| R4::next_due(index, id, shell.max_stable));
+        self.index.check_unfrozen(shell, |id, slot| self.copies(id, slot));
         let final_only = shell.policy.show == Show::Final;
         for id in self.index.store.nodes.ids() {
             let vs = self.index.store.nodes.get(id).vs;

@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::element::{Element, NEG_INF};
+use crate::index::Indexed;
 use crate::input::{Input, Inputs, Said};
 use crate::insert_only::{InsertOnly, Payloads, Ties};
 use crate::merge::{Merge, Running};
@@ -227,6 +228,7 @@ impl Merge {
                     }
                 }
                 running.rebuild(max_stable);
+                running.count_unfrozen(&mut self.shell);
             }
             (Running::R4(running), State::R4 { slots, nodes }) => {
                 running.index.slots = slots;
@@ -240,6 +242,7 @@ impl Merge {
                     }
                 }
                 running.rebuild(max_stable);
+                running.count_unfrozen(&mut self.shell);
             }
             (Running::R3Minus(running), State::R3Minus { output, indexes }) => {
                 running.output = loaded_ends(output)?;

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lmerge_core::input::Demands;
 use lmerge_core::merge::Kind;
-use lmerge_core::policy::{Closing, Policy, Show};
+use lmerge_core::policy::{Closing, Leader, Policy, Show};
 use lmerge_core::sharded::{SHARDS_MAX, Sharded};
 use lmerge_core::violation;
 use pyo3::exceptions::{PyAssertionError, PyValueError};
@@ -87,13 +87,15 @@ pub fn guarded<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyRe
 #[pymethods]
 impl Core {
     #[new]
-    #[pyo3(signature = (algorithm, show, reflects_adjusts, quorum, lag, closing, track_live, shards=1, lead_max=None))]
+    #[pyo3(signature = (algorithm, show, reflects_adjusts, quorum, quorum_percent, leader, lag, closing, track_live, shards=1, lead_max=None))]
     #[expect(clippy::too_many_arguments, reason = "the settings of a merge")]
     fn new(
         algorithm: &str,
         show: &str,
         reflects_adjusts: bool,
         quorum: usize,
+        quorum_percent: usize,
+        leader: &str,
         lag: i64,
         closing: usize,
         track_live: bool,
@@ -113,11 +115,19 @@ impl Core {
             "final" => Show::Final,
             _ => return Err(PyValueError::new_err(format!("unknown show {show:?}"))),
         };
+        let leader = match leader {
+            "furthest-stable" => Leader::Stable,
+            "highest-insert" => Leader::Insert,
+            "most-unfrozen" => Leader::Unfrozen,
+            _ => return Err(PyValueError::new_err(format!("unknown leader {leader:?}"))),
+        };
         let policy = Policy {
             show,
             reflects_adjusts,
             quorum,
             lag,
+            quorum_percent,
+            leader,
             lead_max,
         };
         let closing = Closing((closing > 0).then_some(closing));

@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use lmerge_core::element::{Element, Event, INF};
 use lmerge_core::merge::Kind;
-use lmerge_core::policy::{LAZY, Policy};
+use lmerge_core::policy::{LAZY, Leader, Policy};
 
 use crate::generate::{Kinds, chance, joining, ordered, present, reference};
 use crate::session::{ALL, EAGER, FINAL_ONLY, HALF_FROZEN_ONLY, LEADING_INPUT_ONLY, Session, quorum};
@@ -144,7 +144,35 @@ fn runs(kind: Kind, policies: &[Policy], switches_to: Option<Kind>, seeds: u64) 
 
 /// All policies of an index, each with and without a lag.
 fn policies() -> Vec<Policy> {
-    let shows = [LAZY, EAGER, HALF_FROZEN_ONLY, FINAL_ONLY, LEADING_INPUT_ONLY, quorum(2)];
+    let adjusting = |policy: Policy| Policy {
+        reflects_adjusts: true,
+        ..policy
+    };
+    let led_by = |leader| Policy {
+        leader,
+        ..LEADING_INPUT_ONLY
+    };
+    let fraction = Policy {
+        quorum_percent: 60,
+        ..quorum(0)
+    };
+    let shows = [
+        LAZY,
+        EAGER,
+        HALF_FROZEN_ONLY,
+        FINAL_ONLY,
+        LEADING_INPUT_ONLY,
+        quorum(2),
+        fraction,
+        led_by(Leader::Insert),
+        led_by(Leader::Unfrozen),
+        adjusting(HALF_FROZEN_ONLY),
+        adjusting(LEADING_INPUT_ONLY),
+        adjusting(led_by(Leader::Insert)),
+        adjusting(led_by(Leader::Unfrozen)),
+        adjusting(quorum(2)),
+        adjusting(fraction),
+    ];
     shows
         .into_iter()
         .flat_map(|policy| [policy, Policy { lag: 4, ..policy }])

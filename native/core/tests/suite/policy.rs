@@ -3,7 +3,7 @@
 use lmerge_core::element::{INF, NEG_INF};
 use lmerge_core::policy::{Closing, LAZY, Policy};
 
-use crate::session::{EAGER, HALF_FROZEN_ONLY};
+use crate::session::{EAGER, HALF_FROZEN_ONLY, quorum};
 
 #[test]
 fn only_first_without_adjusts_is_lazy() {
@@ -35,4 +35,18 @@ fn closing_needs_as_many_as_it_says_and_never_nobody() {
     assert!(two.agreed(2, 5) && !two.agreed(1, 5));
     assert!(two.agreed(1, 1), "more than there are means all");
     assert!(!Closing(Some(0)).agreed(0, 3), "nobody has ended");
+}
+
+#[test]
+fn a_quorum_is_of_one_at_least_and_of_all_at_most() {
+    let enough = |policy: Policy| [0, 1, 2, 3, 4].map(|joined| policy.enough(joined));
+    assert_eq!(enough(quorum(2)), [1, 1, 2, 2, 2]);
+    let percent = |quorum_percent| Policy {
+        quorum_percent,
+        ..quorum(0)
+    };
+    assert_eq!(enough(percent(1)), [1, 1, 1, 1, 1]);
+    assert_eq!(enough(percent(34)), [1, 1, 1, 2, 2], "rounded up");
+    assert_eq!(enough(percent(50)), [1, 1, 1, 2, 2]);
+    assert_eq!(enough(percent(100)), [1, 1, 2, 3, 4]);
 }

@@ -4,7 +4,7 @@ use lmerge_core::columns::{Columns, Limits, Raw, View};
 use lmerge_core::element::{ADJUST, Element, STABLE};
 use lmerge_core::input::Demands;
 use lmerge_core::merge::Kind;
-use lmerge_core::policy::{Closing, LAZY, Policy, Show};
+use lmerge_core::policy::{Closing, LAZY, Leader, Policy, Show};
 use lmerge_core::sharded::Sharded;
 
 use crate::tdb::{Tdb, elements};
@@ -82,16 +82,18 @@ fn plausible(data: &[u8]) -> Columns {
     batch
 }
 
-/// One of those that have a name: only one that shows events at once can be eager.
+/// One of those that have a name.
 fn policy(byte: u8) -> Policy {
     let shows = [Show::First, Show::Quorum, Show::Leading, Show::HalfFrozen, Show::Final];
     let show = shows[usize::from(byte) % 5];
     let lag = if byte & 64 == 0 { 0 } else { 3 };
     Policy {
         show,
-        reflects_adjusts: show == Show::First && byte & 128 != 0,
+        reflects_adjusts: show != Show::Final && byte & 128 != 0,
         quorum: 2,
         lag,
+        quorum_percent: if byte & 32 == 0 { 0 } else { 60 },
+        leader: [Leader::Stable, Leader::Insert, Leader::Unfrozen][usize::from(byte) / 5 % 3],
         lead_max: (byte & 32 != 0).then_some(4),
     }
 }
