@@ -144,7 +144,7 @@ class Algorithm:
         return self.closing.agreed(sum(inp.stable == INF for inp in counting), len(counting))
 
     def after_detach(self, out: BatchBuilder) -> None:
-        """The inputs that remain may agree now that one has left, on an event, on closing, or lead less than they did."""
+        """The inputs that remain may agree now, on an event or on closing, or lead less than they did."""
         self.reconsider(out)
         if self.policy.lead_max is not None:
             self.follow_unheld(out)

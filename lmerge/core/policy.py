@@ -3,7 +3,8 @@
 Algorithm R3 leaves two locations free. Location 2 is the first insert of an event: show it at once, when enough
 inputs have it, when the leading input has it, when it is half frozen, or when it is final. Location 1 is an
 adjust: show it only when compatibility demands it (lazy), or at once. Apart from that the output's stable point can
-be held back by a lag, which saves adjusts, and one input may not lead by more than a bound (``lead``). A policy is a choice of each; ``docs/policies.md`` is the reference.
+be held back by a lag, which saves adjusts, and one input may not lead by more than a bound (``lead``). A policy is a
+choice of each; ``docs/policies.md`` is the reference.
 
 ``adjusts`` means the adjusts of those whose inserts are shown: of the leading input, of any input where the first
 insert or the half-frozen event is shown, and with a quorum an end that enough inputs have. Final-only has none to show.
@@ -161,7 +162,8 @@ def _parse_show(name: str, text: str) -> Policy:
         if number > 100:
             raise UsageError(f"policy {text!r} means nothing: there is no more than 100% of the inputs")
         return Policy(Show.QUORUM, quorum_percent=number)
-    raise UsageError(f"unknown policy {text!r}; it is {', '.join(POLICY_WORDS)}, each with +adjusts, +lag:T, +lead:T if wanted")
+    words = ", ".join(POLICY_WORDS)
+    raise UsageError(f"unknown policy {text!r}; it is {words}, each with +adjusts, +lag:T, +lead:T if wanted")
 
 
 @dataclass(frozen=True)

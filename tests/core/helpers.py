@@ -19,8 +19,9 @@ INDEX_POLICIES = (
     "lazy", "eager", "half-frozen-only", "final-only", "quorum:2", "leading-input-only", "lazy+lag:5", "eager+lag:2",
     "final-only+lag:3", "lazy+lead:4", "eager+lag:2+lead:3", "leading-input-only+lead:5", "quorum:2+lead:4",
     "final-only+lead:6", "quorum:60%+lead:3", "leading-input-only:highest-insert+lead:4",
-    "leading-input-only:most-unfrozen+adjusts+lead:5", "half-frozen-only+adjusts", "quorum:60%", "quorum:2+adjusts", "leading-input-only+adjusts",
-    "leading-input-only:highest-insert+lag:4", "leading-input-only:most-unfrozen+adjusts",
+    "leading-input-only:most-unfrozen+adjusts+lead:5", "half-frozen-only+adjusts", "quorum:60%", "quorum:2+adjusts",
+    "leading-input-only+adjusts", "leading-input-only:highest-insert+lag:4",
+    "leading-input-only:most-unfrozen+adjusts",
 )
 
 

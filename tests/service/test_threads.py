@@ -117,7 +117,7 @@ async def test_questions_are_answered_from_the_moment_before_while_a_thread_merg
         world = work.world
         merge = await world.describe()
         assert (merge.summary.stable_point, merge.summary.inputs, merge.live_events) == (2, 2, 1)
-        assert (merge.emitted.inserts, merge.emitted.stables, merge.survives_losses) == (1, 1, 0)  # b has delivered nothing
+        assert (merge.emitted.inserts, merge.emitted.stables, merge.survives_losses) == (1, 1, 0)  # b is mute
         inputs = [(i.replica, i.received.inserts, i.stable_point) for i in merge.inputs]
         assert inputs == [("a", 1, 2), ("b", 0, NEG_INF)]
         (listed,) = (await world.stub.ListMerges(pb.ListMergesRequest())).merges

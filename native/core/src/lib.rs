@@ -11,6 +11,7 @@
 //! | `algorithm` | what all algorithms share: when a stable point moves the output |
 //! | `insert_only`, `ties`, `r3`, `r4`, `switch` | the algorithms, and from one to another |
 //! | `arena`, `nodes`, `wheel`, `store`, `index` | payloads; nodes; due times; the three together; with look-up by key |
+//! | `following` | which inputs the output follows, by the policy |
 //! | `r3minus`, `cleanse` | what the paper compares R3 with |
 //! | `limit` | what any merge by key must at least do, for the benchmark |
 //! | `merge`, `sharded`, `state` | one running merge; the face, which can share it out; snapshots |
@@ -24,6 +25,7 @@ pub mod cleanse;
 pub mod columns;
 pub mod digests;
 pub mod element;
+pub mod following;
 pub mod index;
 pub mod input;
 pub mod insert_only;

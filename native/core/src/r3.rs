@@ -4,7 +4,8 @@
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell};
 use crate::columns::{Indices, View};
 use crate::element::{INF, INSERT};
-use crate::index::{Index, Indexed, Run, Spill, apply_runs, follows, furthest, quorum, wants};
+use crate::following::{follows, quorum, wants};
+use crate::index::{Index, Indexed, Run, Spill, apply_runs, furthest};
 use crate::nodes::{BITS, NIL, NONE};
 use crate::policy::{Leader, Show};
 use crate::violation::{Code, Violation};

@@ -9,7 +9,8 @@ use std::slice::from_ref;
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell};
 use crate::columns::{Indices, View};
 use crate::element::{INF, INSERT, NEG_INF};
-use crate::index::{Index, Indexed, Run, Spill, apply_runs, follows, furthest, quorum, wants};
+use crate::following::{follows, quorum, wants};
+use crate::index::{Index, Indexed, Run, Spill, apply_runs, furthest};
 use crate::nodes::{BITS, NIL, NONE};
 use crate::policy::{Leader, Show};
 use crate::violation::{Code, Violation};
@@ -235,8 +236,8 @@ impl R4 {
         let Some(ve) = ve else {
             return self.support(shell, id, shown.len() - 1) < quorum(shell);
         };
-        let count = count_of(shown, ve);
-        let agrees = |&(other, _): &(usize, _)| count_of(self.ends(id, At::In(other)), ve) > count;
+        let count = by(from(shown, ve), ve).len();
+        let agrees = |&(other, _): &(usize, _)| by(from(self.ends(id, At::In(other)), ve), ve).len() > count;
         shell.inputs.counting().filter(agrees).count() >= quorum(shell)
     }
 
@@ -391,10 +392,6 @@ fn ends(index: &Index<Lists>, id: u32, at: At) -> &[i64] {
         At::Out => &lists.out,
         At::In(slot) => lists.ins.get(slot).map_or(&[], Vec::as_slice),
     }
-}
-
-fn count_of(ends: &[i64], ve: i64) -> usize {
-    by(from(ends, ve), ve).len()
 }
 
 /// The ends that are not below `low`.
