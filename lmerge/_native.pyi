@@ -203,6 +203,10 @@ class Core:
         merged."""
     def switch(self, algorithm: str, started: bool) -> None:
         """Run another algorithm; ``started``: carry over the state to something more general."""
+    def keep_delivered(self) -> None:
+        """Keep what inputs deliver under R0-R2. Before any attaches."""
+    def repeats_a_key(self) -> bool:
+        """Whether two live events of the output, or of an input, have one (Vs, payload). Under R0-R2 only."""
     def take(self) -> tuple[Columns, list[int], list[Violation]]:
         """What has happened since the last call: output, slots that joined, promises found broken meanwhile."""
     def input(self, slot: int) -> tuple[bool, int, int | None, int, int]:

@@ -11,10 +11,12 @@ One call of Merge is: what happens (``apply``, ``remove``, ...), then ``broken``
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from lmerge.core.algorithm import Algorithm
 from lmerge.core.batch import AnyBatch, BatchBuilder
+from lmerge.core.delivered import Delivered
 from lmerge.core.elements import INSERT, NEG_INF, STABLE, Event
 from lmerge.core.index import Indexed
 from lmerge.core.inputs import Input
@@ -25,7 +27,7 @@ from lmerge.core.r3 import R3
 from lmerge.core.r3minus import R3Minus
 from lmerge.core.r4 import R4
 from lmerge.core.statetext import dump_input_state, dump_live, json_text, load_input_state, load_live
-from lmerge.core.switch import merge_waiting, switch
+from lmerge.core.switch import merge_waiting, repeats_a_key, switch
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
 
@@ -105,6 +107,9 @@ class Engine(Protocol):
     def switch(self, algorithm: str, started: bool) -> None:
         """Run another algorithm; ``started``: carry the state over, to something more general."""
 
+    def repeats_a_key(self) -> bool:
+        """Whether two live events of the output, or of an input, have one (Vs, payload). Asked under R0-R2 only."""
+
     def broken(self) -> list[InputViolation]:
         """Promises found broken while another input's elements were merged; they are then forgotten here."""
 
@@ -146,12 +151,14 @@ class PythonEngine:
     name: Final = "python"
 
     def __init__(
-        self, algorithm: str, inputs: Mapping[str, Input], policy: Policy, closing: Closing, *, track_live: bool
+        self, algorithm: str, inputs: Mapping[str, Input], policy: Policy, closing: Closing, *, track_live: bool,
+        keeps_delivered: bool = False,
     ) -> None:
         self.inputs = inputs
         self._policy = policy
         self._closing = closing
         self._track_live = track_live
+        self._keeps_delivered = keeps_delivered
         self._algorithm = self._fresh(algorithm)
         self._live = self._new_live()
         self._out = BatchBuilder()
@@ -187,6 +194,7 @@ class PythonEngine:
 
     def attach(self, inp: Input) -> None:
         self._algorithm.widen(self._slots())
+        self._keep_delivered(inp)
 
     def remove(self, inp: Input) -> None:
         self._algorithm.forget(inp.slot)
@@ -207,10 +215,15 @@ class PythonEngine:
         return batch
 
     def apply(self, inp: Input, batch: AnyBatch, start: int) -> InputViolation | None:
+        stop = batch.count
         try:
             self._algorithm.apply(inp, batch, start, self._out)
         except InputViolation as violation:
+            stop = violation.index
             return violation
+        finally:
+            if inp.delivered is not None:
+                inp.delivered.add(islice(batch.rows(start), stop - start), min(inp.stable, self.max_stable))
         return None
 
     def switch(self, algorithm: str, started: bool) -> None:
@@ -222,7 +235,7 @@ class PythonEngine:
             self._note_live()
             live = self._live_events()
             assert live is not None, "a switch without the live events"
-            switch(self._algorithm, new, live)
+            switch(self._algorithm, new, live, self._out)
         else:
             new.widen(self._slots())
         # A downgrade comes in the middle of a call: what it has to report so far must not go with the old algorithm.
@@ -230,7 +243,14 @@ class PythonEngine:
         if started and isinstance(new, Indexed):
             merge_waiting(new, self._out)
         self._algorithm = new
+        for inp in self.inputs.values():
+            self._keep_delivered(inp, from_the_start=not started)
         self._live = self._new_live() if new.shown() is not None else self._live or self._new_live()
+
+    def repeats_a_key(self) -> bool:
+        self._note_live()
+        live = self._live_events()
+        return live is not None and repeats_a_key(self._algorithm, live)
 
     def broken(self) -> list[InputViolation]:
         broken, self._algorithm.broken = self._algorithm.broken, []
@@ -272,7 +292,7 @@ class PythonEngine:
         return json_text(None if self._live is None else dump_live(self._live))
 
     def input_state(self, inp: Input) -> dict[str, bytes]:
-        return {name: json_text(value) for name, value in dump_input_state(inp).items()}
+        return {name: json_text(value) for name, value in dump_input_state(inp, self.max_stable).items()}
 
     def load(
         self, algorithm: str, state: dict[str, Any], live: list[Any] | None, inputs: Mapping[str, dict[str, Any]]
@@ -286,6 +306,13 @@ class PythonEngine:
 
     def _fresh(self, algorithm: str) -> Algorithm:
         return ALGORITHMS[algorithm](self.inputs, self._policy, self._closing)
+
+    def _keep_delivered(self, inp: Input, *, from_the_start: bool = True) -> None:
+        """Keep what ``inp`` delivers where that is asked for, and forget it where an index has it."""
+        if not self._keeps_delivered or inp.observes or isinstance(self._algorithm, Indexed):
+            inp.delivered = None
+        elif from_the_start:
+            inp.delivered = Delivered()
 
     def _slots(self) -> int:
         return 1 + max((inp.slot for inp in self.inputs.values()), default=-1)

@@ -69,15 +69,21 @@ def resolve(engine: str) -> str:
 
 def make_engine(
     engine: str, algorithm: str, inputs: Mapping[str, Input], policy: Policy, closing: Closing, *, track_live: bool,
-    shards: int = 1,
+    keeps_delivered: bool = False, shards: int = 1,
 ) -> Engine:
-    """The engine that ``resolve`` named, running ``algorithm``. ``shards`` above 1 are native only."""
+    """The engine that ``resolve`` named, running ``algorithm``. ``keeps_delivered``: under R0-R2, see ``delivered``.
+    ``shards`` above 1 are native only.
+    """
     if engine == PYTHON:
         assert shards == 1
-        return PythonEngine(algorithm, inputs, policy, closing, track_live=track_live)
+        return PythonEngine(
+            algorithm, inputs, policy, closing, track_live=track_live, keeps_delivered=keeps_delivered
+        )
     from lmerge.core.native import NativeEngine
 
-    return NativeEngine(algorithm, inputs, policy, closing, track_live=track_live, shards=shards)
+    return NativeEngine(
+        algorithm, inputs, policy, closing, track_live=track_live, keeps_delivered=keeps_delivered, shards=shards
+    )
 
 
 def live_tdb(name: str, engine: str = AUTO) -> LiveTdb:

@@ -30,10 +30,11 @@ What the listings leave open, and what is done here:
 from __future__ import annotations
 
 import heapq
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from lmerge.core.algorithm import Algorithm
+from lmerge.core.algorithm import Algorithm, State
 from lmerge.core.batch import BatchBuilder, Row
 from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import INF
@@ -89,6 +90,10 @@ class Indexed(Algorithm):
 
     def show_agreed(self, node: Node, out: BatchBuilder) -> None:
         """Quorum: show what enough inputs have of an unfrozen node and the output lacks."""
+        raise NotImplementedError
+
+    def load_nodes(self, rows: list[Any]) -> None:
+        """The reverse of what ``state`` makes of the nodes; their due times follow."""
         raise NotImplementedError
 
     # The same for both.
@@ -260,22 +265,44 @@ class Indexed(Algorithm):
         unfrozen = [node for (vs, _), node in self.nodes.items() if vs >= self.max_stable]
         return [sum(self.copies(node, slot) for node in unfrozen) for slot in range(self.slots)]
 
-    def rebuild_calendar(self) -> None:
-        """After ``load``: due times follow from the entries."""
+    def rebuild_calendar(self, dues: Mapping[Key, int] | None = None) -> None:
+        """After ``load`` and switches: due times follow from the entries, but for those in ``dues``."""
         self.unfrozen = self.count_unfrozen() if self.by_unfrozen else [0] * self.slots
         self.calendar = Calendar(self.max_stable)
         self.held = []
-        for (vs, _), node in self.nodes.items():
-            if vs >= self.max_stable:
-                node[DUE] = vs
-            else:
-                node[DUE] = self.next_due(node, self.max_stable)
-                if self.final_only and not node[OUT]:
-                    self.hold(node)
-                    if node[DUE] == INF:  # perhaps nobody says it any more: the next stable looks
-                        node[DUE] = self.max_stable
+        for key, node in self.nodes.items():
+            node[DUE] = dues[key] if dues and key in dues else self._due(node)
+            if self.final_only and not node[OUT] and key[0] < self.max_stable:
+                self.hold(node)
             if node[DUE] < INF:
                 self.calendar.add(node)
+
+    def state(self) -> State:
+        """A due time is stored where it does not follow from the entries: an end that went up or away again left it
+        behind. A visit before anything is due can change the output where the merge is not right yet, or under
+        final-only, so a restored merge must make the same (law 12).
+        """
+        early = [[key[0], b64encode(key[1]).decode(), node[DUE]]
+                 for key, node in sorted(self.nodes.items()) if node[DUE] != self._due(node)]
+        return super().state() | {"slots": self.slots, **({"due": early} if early else {})}
+
+    def load(self, state: State) -> None:
+        super().load(state)
+        self.slots = state["slots"]
+        self.load_nodes(state["nodes"])
+        dues = {(vs, b64decode(payload)): due for vs, payload, due in state.get("due", ())}
+        if not all(key in self.nodes and isinstance(due, int) and due >= self.max_stable for key, due in dues.items()):
+            raise ValueError("a due time that cannot be")
+        self.rebuild_calendar(dues)
+
+    def _due(self, node: Node) -> int:
+        """The due time of a node as it follows from the entries."""
+        if node[KEY][0] >= self.max_stable:
+            return node[KEY][0]  # type: ignore[no-any-return]
+        due = self.next_due(node, self.max_stable)
+        if due == INF and self.final_only and not node[OUT]:
+            return self.max_stable  # perhaps nobody says it any more: the next stable looks
+        return due
 
 
 def _by_event(row: Row) -> tuple[int, bytes]:

@@ -8,6 +8,7 @@ from typing import Final
 
 from lmerge.core import properties as props
 from lmerge.core.batch import Row
+from lmerge.core.delivered import Delivered
 from lmerge.core.elements import NEG_INF
 
 NEVER: Final = NEG_INF - 1  # in place of a Vs: none has come yet; -inf is a time like any other
@@ -27,7 +28,7 @@ class Input:
     algorithm was fixed by the user, what that algorithm needs.
 
     ``Merge`` counts elements here and the engine keeps the rest. The native engine copies its counters in after each
-    call; ``at_last_vs``, ``tie_order``, ``tie_marks`` and ``waiting`` are the Python engine's only.
+    call; ``at_last_vs``, ``tie_order``, ``tie_marks``, ``waiting`` and ``delivered`` are the Python engine's only.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Input:
 
     stable: int = NEG_INF  # its own stable point
     last_vs: int = NEVER  # Vs of its last insert
-    # R0-R2: its elements with that Vs, as (payload, Ve); says what it has delivered if the algorithm is switched.
+    # R0-R2: its elements with that Vs, as (payload, Ve): what it has delivered there if the algorithm is switched.
     at_last_vs: Counter[tuple[bytes, int]] = field(default_factory=Counter)
     tie_count: int = 0  # R1: how many elements of the output's current Vs slot it has delivered, if last_vs is there
     # R1, while that slot is out of step: the places of these elements in order, each with its rank in that order; and
@@ -52,6 +53,7 @@ class Input:
     waiting_bytes: int = 0  # of the payloads in it, at most
     held: bool = False  # its stable point is too far ahead of the others' (``lead``); it follows from the rest
     excused: bool = False  # the others' lead is not measured by it until it has a new stable point (``lead``)
+    delivered: Delivered | None = None  # R0-R2: all that it has inserted; None if that is not kept
 
     inserts: int = 0
     adjusts: int = 0

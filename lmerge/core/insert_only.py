@@ -28,7 +28,7 @@ from typing import Any
 from lmerge.core import violations
 from lmerge.core.algorithm import Algorithm, State
 from lmerge.core.batch import AnyBatch, BatchBuilder, Row
-from lmerge.core.elements import INSERT, NEG_INF, STABLE, Event
+from lmerge.core.elements import INSERT, NEG_INF, STABLE
 from lmerge.core.inputs import NEVER, Input
 from lmerge.core.policy import Closing, Policy
 from lmerge.core.properties import Case
@@ -57,12 +57,6 @@ class InsertOnly(Algorithm):
     def stands(self, inp: Input) -> bool:
         """Whether the input has delivered elements at MaxVs; those of a joining input wait, and count when it joins."""
         return inp.counts and inp.last_vs == self.max_vs
-
-    def delivered(self, inp: Input, event: Event, copies: int) -> int:
-        """How many of ``copies`` equal output events ``inp`` has delivered; what it missed before counts as well."""
-        if event.vs == inp.last_vs:
-            return min(copies, inp.at_last_vs[event.payload, event.ve])
-        return copies if event.vs < inp.last_vs else 0
 
     def apply(self, inp: Input, batch: AnyBatch, start: int, out: BatchBuilder) -> None:
         if inp.observes:

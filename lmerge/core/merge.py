@@ -142,7 +142,8 @@ class Merge:
         self._said = Said()  # after ``resumed``: what the algorithm may want to say once more
         first, self.algorithm_reason = self._first_algorithm()
         self._engine = engines.make_engine(
-            engine, first, self._inputs, self.policy, self.closing, track_live=track_live, shards=shards
+            engine, first, self._inputs, self.policy, self.closing, track_live=track_live,
+            keeps_delivered=allow_downgrade, shards=shards,
         )
 
     # Inputs come and go.
@@ -498,6 +499,9 @@ class Merge:
             return ()
         if self._started and choice.case < case:
             return ()
+        if self._started and case < Case.R3 and choice.case == Case.R3 and self._engine.repeats_a_key():
+            # R1 checks no key, and R3 can hold only one event of each.
+            choice = Choice(Case.R4, f"{choice.reason}, and r3 cannot hold two live events with one (Vs, payload)")
         self._engine.switch(choice.case.word, self._started)
         if choice.case >= Case.R3:  # with an index nothing waits
             for inp in self._inputs.values():

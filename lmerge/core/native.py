@@ -7,7 +7,7 @@ the compiled one: ``engines`` does when this engine is asked for; besides, only 
 Times are of 64 bits here. What does not fit makes a batch invalid before any of it is merged.
 
 After each call the counters of the inputs that it concerns are copied into their ``Input``; ``at_last_vs``,
-``tie_order``, ``tie_marks`` and ``waiting`` stay in the core and leave it only in snapshots.
+``tie_order``, ``tie_marks``, ``waiting`` and ``delivered`` stay in the core and leave it only in snapshots.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ class NativeEngine:
 
     def __init__(
         self, algorithm: str, inputs: Mapping[str, Input], policy: Policy, closing: Closing, *, track_live: bool,
-        shards: int = 1,
+        keeps_delivered: bool = False, shards: int = 1,
     ) -> None:
         self.inputs = inputs
         self._policy = policy
         self._closing = closing
         self._track_live = track_live
+        self._keeps_delivered = keeps_delivered
         self._shards = shards
         self._core = self._fresh(algorithm)
         # Taken from the core while looking for broken promises, not yet by the merge.
@@ -109,6 +110,9 @@ class NativeEngine:
         for inp in self.inputs.values():
             self._refresh(inp)
 
+    def repeats_a_key(self) -> bool:
+        return self._core.repeats_a_key()
+
     def broken(self) -> list[InputViolation]:
         columns, joined, broken = self._core.take()
         if columns.count:
@@ -163,11 +167,14 @@ class NativeEngine:
 
     def _fresh(self, algorithm: str) -> Core:
         policy = self._policy
-        return Core(
+        core = Core(
             algorithm, policy.show.value, policy.reflects_adjusts, policy.quorum, policy.quorum_percent,
             policy.leader.value, policy.lag,
             self._closing.needed or 0, self._track_live, self._shards, policy.lead_max,
         )
+        if self._keeps_delivered:
+            core.keep_delivered()
+        return core
 
     def _at(self, slot: int) -> Input:
         return next(inp for inp in self.inputs.values() if inp.slot == slot)

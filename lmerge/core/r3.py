@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
+from typing import Any
 
 from lmerge.core import violations
 from lmerge.core.algorithm import State
@@ -161,24 +162,30 @@ class R3(Indexed):
 
     def state(self) -> State:
         rows = [[key[0], b64encode(key[1]).decode(), *node[OUT:]] for key, node in sorted(self.nodes.items())]
-        return super().state() | {"slots": self.slots, "nodes": rows}
+        return super().state() | {"nodes": rows}
 
-    def load(self, state: State) -> None:
-        super().load(state)
-        self.slots = state["slots"]
-        for vs, payload, *ends in state["nodes"]:
+    def load_nodes(self, rows: list[Any]) -> None:
+        for vs, payload, *ends in rows:
             key = (vs, b64decode(payload))
             self.nodes[key] = [vs, key, *ends]
-        self.rebuild_calendar()
 
-    def adopt(self, event: Event, copies: int, delivered: dict[int, int]) -> None:
-        """Enter an output event on a switch from another algorithm; ``delivered``: copies by slot."""
+    def adopt(self, event: Event, copies: int) -> None:
+        """Enter an output event on a switch from another algorithm."""
+        assert copies == 1, "two events of one key"
         key = (event.vs, event.payload)
-        node = [event.vs, key, event.ve, *([None] * self.slots)]
-        for slot, count in delivered.items():
-            if count:
-                node[IN + slot] = event.ve
-        self.nodes[key] = node
+        self.nodes[key] = [event.vs, key, event.ve, *([None] * self.slots)]
+
+    def adopt_delivered(self, slot: int, vs: int, payload: bytes, ve: int, out: BatchBuilder) -> None:
+        """Enter what an input has delivered before a switch, and emit it if the output has not shown it."""
+        key = (vs, payload)
+        node = self.nodes.get(key)
+        if node is None:
+            if vs < self.max_stable:
+                return
+            self.adopt(Event(vs, payload, ve), 1)
+            node = self.nodes[key]
+            out.insert(payload, vs, ve)
+        node[IN + slot] = ve
 
     def _first_insert(
         self, inp: Input, slot: int, vs: int, ve: int, payload: bytes, lazy: bool, out: BatchBuilder

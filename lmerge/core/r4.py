@@ -23,6 +23,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
+from typing import Any
 
 from lmerge.core import violations
 from lmerge.core.algorithm import State
@@ -170,22 +171,27 @@ class R4(Indexed):
     def state(self) -> State:
         rows = [[key[0], b64encode(key[1]).decode(), *(e or None for e in node[OUT:])]
                 for key, node in sorted(self.nodes.items())]
-        return super().state() | {"slots": self.slots, "nodes": rows}
+        return super().state() | {"nodes": rows}
 
-    def load(self, state: State) -> None:
-        super().load(state)
-        self.slots = state["slots"]
-        for vs, payload, *entries in state["nodes"]:
+    def load_nodes(self, rows: list[Any]) -> None:
+        for vs, payload, *entries in rows:
             key = (vs, b64decode(payload))
             self.nodes[key] = [vs, key, *(None if ends is None else list(ends) for ends in entries)]
-        self.rebuild_calendar()
 
-    def adopt(self, event: Event, copies: int, delivered: dict[int, int]) -> None:
-        """Enter equal output events on a switch from another algorithm; ``delivered``: copies by slot."""
+    def adopt(self, event: Event, copies: int) -> None:
+        """Enter equal output events on a switch from another algorithm."""
         node = self.node((event.vs, event.payload))
-        for at, count in ((OUT, copies), *((IN + slot, count) for slot, count in delivered.items())):
-            if count:
-                node[at] = sorted((node[at] or []) + [event.ve] * count)
+        node[OUT] = sorted((node[OUT] or []) + [event.ve] * copies)
+
+    def adopt_delivered(self, slot: int, vs: int, payload: bytes, ve: int, out: BatchBuilder) -> None:
+        """Enter what an input has delivered before a switch, and emit it if the output has shown fewer events."""
+        if vs < self.max_stable and (vs, payload) not in self.nodes:
+            return
+        node = self.node((vs, payload))
+        _add(node, IN + slot, ve)
+        if vs >= self.max_stable and len(node[IN + slot]) > len(node[OUT] or ()):
+            _add(node, OUT, ve)
+            out.insert(payload, vs, ve)
 
     def adopt_said(self, key: tuple[int, bytes], slot: int, ve: int) -> None:
         """Enter what an input says about an event on a switch from R3."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lmerge.core.delivered import Delivered
 from lmerge.core.inputs import Input
 from lmerge.core.tdb import Tdb
 
@@ -31,13 +32,14 @@ def json_array(items: Iterable[bytes]) -> bytes:
     return b"[" + b",".join(items) + b"]"
 
 
-def dump_input_state(inp: Input) -> dict[str, Any]:
-    """What R0-R2 remember of an input beyond its counters.
+def dump_input_state(inp: Input, max_stable: int) -> dict[str, Any]:
+    """What R0-R2 remember of an input beyond its counters; ``delivered`` only where it is kept.
 
     ``passed_over`` is always empty: earlier versions read no input without it.
     """
     order, marks = sorted(inp.tie_order, key=inp.tie_order.__getitem__), sorted(inp.tie_marks.items())
-    return {
+    kept = {} if inp.delivered is None else {"delivered": inp.delivered.dump(min(inp.stable, max_stable))}
+    return kept | {
         "at_last_vs": _dump_counter(inp.at_last_vs),
         "passed_over": [],
         "waiting": [[*row[:4], b64encode(row[4]).decode()] for row in inp.waiting],
@@ -52,6 +54,7 @@ def load_input_state(inp: Input, fields: Mapping[str, Any]) -> None:
     inp.waiting = [(kind, vs, ve, vold, b64decode(payload)) for kind, vs, ve, vold, payload in fields["waiting"]]
     inp.tie_order = {place: at for at, place in enumerate(fields.get("tie_order", []))}
     inp.tie_marks = dict(fields.get("tie_marks", []))
+    inp.delivered = Delivered.load(fields["delivered"]) if "delivered" in fields else None
 
 
 def dump_live(live: Tdb) -> list[list[Any]]:

@@ -1,27 +1,42 @@
-"""Switching a running merge to a more general algorithm without loss (laws 2 and 6, IV.G).
+"""Switching a running merge to a more general algorithm without loss (laws 2, 6 and 11, IV.G).
 
 R0-R2 keep no events, so a switch to R3 or R4 builds the index from the output's live events, which the merge keeps
-for that and for its subscribers. What each input has delivered follows from where it stands: inputs of R0-R2 are
-in order of Vs.
+for that and for its subscribers, and from what each input has delivered:
+
+* Where a broken promise may cause the switch (``allow_downgrade``), that is kept (``delivered``). The index is then
+  what it would be if it had run before: nothing is assumed, so nothing has to be taken back.
+* Elsewhere only an input that attaches with fewer promises causes one. Those that are attached keep theirs: below its
+  last Vs, which it cannot return to, an input is assumed to have what the output has (what it missed counts too); at
+  its last Vs it has what it delivered there; above, nothing.
+
+What an input has delivered and the output has not shown is emitted now, unless it lies below MaxStable: the leader
+missed it, or the promises implied that it was known. So the output is right from here on for every event that it can
+still follow: an unfrozen one in any case, a half-frozen one if its end does not lie below MaxStable. See
+docs/design/0014-downgrade-without-loss.md.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from lmerge.core.algorithm import Algorithm
 from lmerge.core.batch import BatchBuilder
+from lmerge.core.delivered import Said
 from lmerge.core.elements import NEG_INF, Event
 from lmerge.core.index import IN, OUT, Indexed
-from lmerge.core.inputs import NEVER
+from lmerge.core.inputs import NEVER, Input
 from lmerge.core.insert_only import R0, R1, R2, InsertOnly
 from lmerge.core.r3 import R3
 from lmerge.core.r4 import R4
 from lmerge.errors import InputViolation
 
 
-def switch(old: Algorithm, new: Algorithm, live: list[Event]) -> None:
-    """Carry the state of ``old`` into the fresh ``new``. ``live``: output events that are not fully frozen."""
+def switch(old: Algorithm, new: Algorithm, live: list[Event], out: BatchBuilder) -> None:
+    """Carry the state of ``old`` into the fresh ``new``. ``live``: output events that are not fully frozen.
+
+    What was delivered and not shown is emitted to ``out``.
+    """
     new.max_stable, new.announced = old.max_stable, old.announced
     slots = 1 + max((inp.slot for inp in old.inputs.values()), default=-1)
     if isinstance(new, R3 | R4):
@@ -29,12 +44,19 @@ def switch(old: Algorithm, new: Algorithm, live: list[Event]) -> None:
         if isinstance(old, R3):
             _from_r3(old, new)
         elif isinstance(old, InsertOnly):
-            _from_events(old, new, live)
+            _from_events(old, new, live, out)
         new.rebuild_calendar()
     elif isinstance(old, R0 | R1) and isinstance(new, R1 | R2):
-        _weaken_ties(old, new)
+        _weaken_ties(old, new, out)
     else:  # nothing more special than what runs is ever chosen
         raise AssertionError(f"cannot switch from {old.name} to {new.name}")
+
+
+def repeats_a_key(old: Algorithm, live: list[Event]) -> bool:
+    """Whether R3 cannot hold what a switch would carry over: two events of one (Vs, payload). See ``switch``."""
+    if _repeats((event.vs, event.payload) for event in live):
+        return True
+    return any(_repeats((vs, payload) for vs, payload, _ in _certain(inp)) for inp in _carried(old))
 
 
 def merge_waiting(new: Indexed, out: BatchBuilder) -> None:
@@ -64,31 +86,86 @@ def _from_r3(old: R3, new: R3 | R4) -> None:
         if key[0] < old.max_stable:  # final-only: it was promised, even if who did has left; others may still say it
             new.node(key)
         if node[OUT] is not None:
-            new.adopt(Event(*key, node[OUT]), 1, {})
+            new.adopt(Event(*key, node[OUT]), 1)
         for inp in old.inputs.values():
             ve = node[IN + inp.slot]
             if ve is not None:
                 new.adopt_said(key, inp.slot, ve)
 
 
-def _from_events(old: InsertOnly, new: R3 | R4, live: list[Event]) -> None:
-    active = [inp for inp in old.inputs.values() if not inp.observes and inp.joined]
-    for event, copies in Counter(live).items():
-        new.adopt(event, copies, {inp.slot: old.delivered(inp, event, copies) for inp in active})
+def _from_events(old: InsertOnly, new: R3 | R4, live: list[Event], out: BatchBuilder) -> None:
+    counted = sorted(Counter(live).items())
+    for event, copies in counted:
+        new.adopt(event, copies)
+    for inp in _carried(old):
+        said = _certain(inp)
+        if inp.delivered is None:  # nobody broke a promise: the order of its stream tells the rest
+            said += [event for event, copies in counted if event.vs < inp.last_vs for _ in range(copies)]
+        for vs, payload, ve in sorted(said):
+            new.adopt_delivered(inp.slot, vs, payload, ve, out)
 
 
-def _weaken_ties(old: R0 | R1, new: R1 | R2) -> None:
-    """Carry the elements at MaxVs from ``old`` into ``new`` when the algorithm is downgraded among R0-R2."""
-    new.max_vs = old.max_vs
-    slot = old.slot if isinstance(old, R1) else [] if old.last is None else [old.last]
-    if isinstance(new, R1):
-        new.slot[:] = slot
-        new.settle()
-        return
-    inputs = [inp for inp in old.inputs.values() if old.stands(inp)]
-    for payload, ve in slot:  # not by position: an input may have passed elements over, and deliver them now
-        if ve == old.max_vs:
-            new.empties[payload] = new.empties.get(payload, 0) + 1
-            continue
-        bits = sum(1 << inp.slot for inp in inputs if inp.at_last_vs[payload, ve])
-        new.hash[payload] = new.hash.get(payload, 0) | bits
+def _carried(old: Algorithm) -> list[Input]:
+    """The inputs of which R0-R2 have merged something: it waits of those that join, and others are about to end."""
+    ends = {violation.input_name for violation in old.broken}
+    return [inp for inp in old.inputs.values() if inp.counts and inp.name not in ends]
+
+
+def _certain(inp: Input) -> list[Said]:
+    """What ``inp`` has delivered for certain: all that an element can still concern, or what it did at its last Vs."""
+    if inp.delivered is not None:
+        return list(inp.delivered.events)
+    return [(inp.last_vs, *event) for event in inp.at_last_vs.elements() if event[1] > inp.last_vs]
+
+
+def _repeats(keys: Iterable[tuple[int, bytes]]) -> bool:
+    seen = list(keys)
+    return len(set(seen)) < len(seen)
+
+
+def _weaken_ties(old: R0 | R1, new: R1 | R2, out: BatchBuilder) -> None:
+    """Carry the elements at MaxVs from ``old`` into ``new`` when the algorithm is downgraded among R0-R2.
+
+    The new algorithm merges once more what each input has delivered there, so that it finds by its own rules who has
+    delivered what. R0 takes one element at a Vs: what other inputs delivered there instead is emitted now.
+    """
+    new.max_vs = vs = old.max_vs
+    shown = old.slot if isinstance(old, R1) else [] if old.last is None else [old.last]
+    inputs = [inp for inp in _carried(old) if inp.last_vs == vs]
+    more = _slot_of(new, shown, inputs) if isinstance(new, R1) else _payloads_of(new, shown, inputs, vs)
+    if vs >= old.max_stable:
+        for payload, ve in more:
+            out.insert(payload, vs, ve)
+
+
+def _slot_of(new: R1, shown: list[tuple[bytes, int]], inputs: list[Input]) -> list[tuple[bytes, int]]:
+    """Enter in ``new`` what was shown at MaxVs and what ``inputs`` have delivered there; what of it was not shown."""
+    slot, more = list(shown), []
+    for inp in inputs:
+        for element in sorted(inp.at_last_vs.elements()):
+            if slot.count(element) < inp.at_last_vs[element]:
+                slot.append(element)
+                more.append(element)
+    new.slot[:] = slot
+    new.settle()
+    return more
+
+
+def _payloads_of(
+    new: R2, shown: list[tuple[bytes, int]], inputs: list[Input], vs: int
+) -> list[tuple[bytes, int]]:
+    """``_slot_of`` for R2. R1 checks no key: what an input has delivered twice breaks none now; the last end counts."""
+    more = []
+    new.hash = {payload: 0 for payload, ve in shown if ve > vs}
+    new.empties = Counter(payload for payload, ve in shown if ve == vs)
+    for inp in inputs:
+        elements = sorted(element for element, copies in inp.at_last_vs.items() if copies)
+        for payload, ve in {payload: (payload, ve) for payload, ve in elements if ve > vs}.values():
+            if payload not in new.hash:
+                more.append((payload, ve))
+            new.hash[payload] = new.hash.get(payload, 0) | 1 << inp.slot
+        for payload in (payload for payload, ve in elements if ve == vs):
+            missing = inp.at_last_vs[payload, vs] - new.empties[payload]
+            more += [(payload, vs)] * missing
+            new.empties[payload] += max(0, missing)
+    return more

@@ -18,6 +18,7 @@ use crate::columns::{Indices, View};
 use crate::element::{ADJUST, INF, INSERT};
 use crate::nodes::{NIL, NONE};
 use crate::policy::{Leader, Show};
+use crate::state::EndRow;
 use crate::store::Store;
 
 /// Tables and lists up to so many entries keep their memory.
@@ -302,24 +303,45 @@ impl<S: Spill> Index<S> {
         self.store.held_bytes() + self.table.allocation_size() + entries + scratch
     }
 
-    /// After `load` and switches: due times follow from the entries. No node is in the wheel yet.
-    pub fn rebuild(&mut self, max_stable: i64, next_due: impl Fn(&Index<S>, u32) -> i64) {
+    /// After `load` and switches: due times follow from the entries, but for those in `dues`. No node is in the wheel yet.
+    pub fn rebuild(&mut self, max_stable: i64, dues: &[EndRow], next_due: impl Fn(&Index<S>, u32) -> i64) {
         self.store.wheel = crate::wheel::Wheel::new(max_stable);
         self.held.clear();
         for id in self.store.nodes.ids() {
-            let vs = self.store.nodes.get(id).vs;
-            let mut due = vs;
-            if vs < max_stable {
-                due = next_due(self, id);
-                if self.final_only && self.store.nodes.get(id).out == NONE {
-                    self.hold(id);
-                    if due == INF {
-                        due = max_stable; // perhaps nobody says it any more: the next stable looks
-                    }
-                }
+            self.store.nodes.get_mut(id).due = self.due(id, max_stable, &next_due);
+        }
+        for (vs, payload, due) in dues {
+            let id = self.find(self.hash(*vs, payload), *vs, payload);
+            self.store.nodes.get_mut(id).due = *due;
+        }
+        for id in self.store.nodes.ids() {
+            let node = self.store.nodes.get(id);
+            let (vs, due) = (node.vs, node.due);
+            if self.final_only && vs < max_stable && node.out == NONE {
+                self.hold(id);
             }
             self.store.enter(id, due);
         }
+    }
+
+    /// The due time of a node as it follows from the entries.
+    fn due(&self, id: u32, max_stable: i64, next_due: impl Fn(&Index<S>, u32) -> i64) -> i64 {
+        let node = self.store.nodes.get(id);
+        if node.vs >= max_stable {
+            return node.vs;
+        }
+        match next_due(self, id) {
+            INF if self.final_only && node.out == NONE => max_stable, // perhaps nobody says it any more: the next stable looks
+            due => due,
+        }
+    }
+
+    /// The nodes whose due time does not follow from the entries: an end that went up or away again left it behind. A
+    /// visit before anything is due can change the output, so a restored merge must make the same (law 12).
+    pub fn early(&self, max_stable: i64, next_due: impl Fn(&Index<S>, u32) -> i64) -> Vec<u32> {
+        let mut early = self.store.nodes.ids();
+        early.retain(|&id| self.store.nodes.get(id).due != self.due(id, max_stable, &next_due));
+        early
     }
 
     /// Assert what holds whatever the entries are.

@@ -2,9 +2,10 @@
 
 use crate::algorithm::Checked;
 use crate::columns::View;
+use crate::delivered::Delivered;
 use crate::element::{Element, NEG_INF};
 use crate::policy::Policy;
-use crate::ties::Delivered;
+use crate::ties;
 use crate::violation::{Code, Violation};
 
 /// Elements with one Vs as (payload, Ve), in order; clearing keeps the memory, so that a new Vs costs nothing.
@@ -102,13 +103,15 @@ pub struct Input {
     /// R1: how many elements of the output's current Vs slot it has delivered, if `last_vs` is there.
     pub tie_count: usize,
     /// R1: which, while that slot is out of step.
-    pub delivered: Delivered,
+    pub ties: ties::Delivered,
     /// R0-R2: inserts that came while it was joining.
     pub waiting: Vec<Element>,
     /// Its stable point is too far ahead of the others'; it follows from the rest.
     pub held: bool,
     /// The others' lead is not measured by it until it has a new stable point.
     pub excused: bool,
+    /// R0-R2: all that it has inserted; None if that is not kept.
+    pub delivered: Option<Delivered>,
 }
 
 impl Input {
@@ -124,10 +127,11 @@ impl Input {
             late: 0,
             at_last_vs: Said::default(),
             tie_count: 0,
-            delivered: Delivered::default(),
+            ties: ties::Delivered::default(),
             waiting: Vec::new(),
             held: false,
             excused: false,
+            delivered: None,
         }
     }
 
@@ -202,17 +206,14 @@ impl Inputs {
     pub fn remove(&mut self, slot: usize) {
         self.by_slot[slot] = None;
         for other in self.by_slot.iter_mut().flatten() {
-            other.delivered.forget(slot);
+            other.ties.forget(slot);
         }
         self.order.retain(|&other| other != slot);
     }
 
     /// Another algorithm runs from here on.
     pub fn forget_ties(&mut self) {
-        self.by_slot
-            .iter_mut()
-            .flatten()
-            .for_each(|input| input.delivered.clear());
+        self.by_slot.iter_mut().flatten().for_each(|input| input.ties.clear());
     }
 
     /// The slots in use, in order of attachment.

@@ -53,14 +53,6 @@ impl InsertOnly {
         }
     }
 
-    /// How many of `copies` equal output events the input has delivered; what it missed before counts as well.
-    pub fn delivered(input: &Input, vs: i64, payload: &[u8], ve: i64, copies: u64) -> u64 {
-        if Some(vs) == input.last_vs {
-            return copies.min(input.at_last_vs.count(payload, ve));
-        }
-        if Some(vs) < input.last_vs { copies } else { 0 }
-    }
-
     #[inline]
     fn insert(&mut self, shell: &mut Shell, slot: usize, vs: i64, ve: i64, payload: &[u8]) -> Result<(), Code> {
         if self.deliver(shell, slot, vs, ve, payload)? {
@@ -116,7 +108,7 @@ impl InsertOnly {
                 }
                 if input.last_vs != Some(vs) {
                     input.tie_count = 0;
-                    input.delivered.clear();
+                    input.ties.clear();
                 }
                 return Ok(ties.step(input, payload, ve));
             }
@@ -289,7 +281,7 @@ impl Payloads {
 
     /// The input delivers `payload`: whether that is new. None: it has done so before.
     #[inline]
-    fn deliver(&mut self, payload: &[u8], slot: usize) -> Option<bool> {
+    pub fn deliver(&mut self, payload: &[u8], slot: usize) -> Option<bool> {
         let (at, is_new) = self.enter(payload);
         if self.has(at, slot) {
             return None;
@@ -299,7 +291,7 @@ impl Payloads {
     }
 
     /// The input delivers an element with an empty lifetime: whether it has done so more often than the output.
-    fn deliver_empty(&mut self, payload: &[u8], slot: usize) -> bool {
+    pub fn deliver_empty(&mut self, payload: &[u8], slot: usize) -> bool {
         let by_slot = self.empties_by_slot.entry((slot, payload.to_vec())).or_default();
         *by_slot += 1;
         let copies = self.empties.entry(payload.to_vec()).or_default();

@@ -7,7 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | `element`, `columns` | elements, and batches of them as the wire's columns |
-//! | `policy`, `input`, `violation` | small values |
+//! | `policy`, `input`, `delivered`, `violation` | small values; what an input has delivered |
 //! | `algorithm` | what all algorithms share: when a stable point moves the output |
 //! | `insert_only`, `ties`, `r3`, `r4`, `switch` | the algorithms, and from one to another |
 //! | `arena`, `nodes`, `wheel`, `store`, `index` | payloads; nodes; due times; the three together; with look-up by key |
@@ -23,6 +23,7 @@ pub mod algorithm;
 pub mod arena;
 pub mod cleanse;
 pub mod columns;
+pub mod delivered;
 pub mod digests;
 pub mod element;
 pub mod following;

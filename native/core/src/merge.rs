@@ -6,6 +6,7 @@
 
 use crate::algorithm::{self, Algorithm, Checked, Shell};
 use crate::columns::{Columns, Indices, View};
+use crate::delivered::Delivered;
 use crate::element::NEG_INF;
 use crate::index::Indexed;
 use crate::input::{Demands, Input};
@@ -16,7 +17,7 @@ use crate::r3::R3;
 use crate::r3minus::R3Minus;
 use crate::r4::{At, R4};
 use crate::store::Live;
-use crate::switch::switch;
+use crate::switch::{repeats_a_key, switch};
 use crate::violation::Violation;
 
 /// The algorithms by name.
@@ -119,6 +120,8 @@ pub struct Merge {
     pub(crate) shell: Shell,
     pub(crate) running: Running,
     track_live: bool,
+    /// Whether what inputs deliver under R0-R2 is kept: see [`Delivered`].
+    keeps_delivered: bool,
 }
 
 impl Merge {
@@ -129,9 +132,15 @@ impl Merge {
             shell: Shell::new(policy, closing),
             running,
             track_live,
+            keeps_delivered: false,
         };
         merge.shell.live = merge.new_live();
         merge
+    }
+
+    /// Keep what inputs deliver under R0-R2. Before any attaches.
+    pub fn keep_delivered(&mut self) {
+        self.keeps_delivered = true;
     }
 
     pub fn kind(&self) -> Kind {
@@ -163,6 +172,7 @@ impl Merge {
             .inputs
             .add(slot, Input::new(demands, join_at, observes, joined));
         self.running.as_dyn().widen(self.shell.inputs.width());
+        self.begin_delivered(slot, true);
     }
 
     /// What the input must keep has changed.
@@ -194,7 +204,16 @@ impl Merge {
 
     /// Merge the elements of `batch` from `start` on. On a violation those before the offender have been merged.
     pub fn apply(&mut self, slot: usize, batch: &View<'_>, start: usize) -> Result<(), Box<Violation>> {
-        self.apply_at(slot, batch, Indices::all(start, batch.len()))
+        let merged = self.apply_at(slot, batch, Indices::all(start, batch.len()));
+        let max_stable = self.shell.max_stable;
+        let input = self.shell.inputs.get_mut(slot);
+        if let Some(delivered) = &mut input.delivered {
+            let stop = merged
+                .as_ref()
+                .map_or_else(|violation| violation.index, |()| batch.len());
+            delivered.add(batch, start, stop, input.stable.min(max_stable));
+        }
+        merged
     }
 
     /// The same for some of its elements.
@@ -243,6 +262,26 @@ impl Merge {
             self.shell.live = None;
         } else if self.shell.live.is_none() {
             self.shell.live = self.new_live();
+        }
+        for slot in self.shell.inputs.order().to_vec() {
+            self.begin_delivered(slot, !started);
+        }
+    }
+
+    /// Whether two live events of the output, or of an input, have one (Vs, payload). Asked under R0-R2 only.
+    pub fn repeats_a_key(&self) -> bool {
+        let live = self.shell.live.as_ref().expect("a switch needs the live output");
+        repeats_a_key(&self.shell, live)
+    }
+
+    /// Keep what the input delivers where that is asked for, and forget it where an index has it.
+    fn begin_delivered(&mut self, slot: usize, from_the_start: bool) {
+        let is_kept = self.keeps_delivered && matches!(self.running, Running::InsertOnly(_));
+        let input = self.shell.inputs.get_mut(slot);
+        if !is_kept || input.observes {
+            input.delivered = None;
+        } else if from_the_start {
+            input.delivered = Some(Delivered::default());
         }
     }
 

@@ -8,6 +8,7 @@ use crate::following::{follows, quorum, wants};
 use crate::index::{Index, Indexed, Run, Spill, apply_runs, furthest};
 use crate::nodes::{BITS, NIL, NONE};
 use crate::policy::{Leader, Show};
+use crate::state::EndRow;
 use crate::violation::{Code, Violation};
 
 /// The ends of inputs that do not agree, by slot.
@@ -36,10 +37,25 @@ impl R3 {
         }
     }
 
-    /// After nodes were adopted: enter them all at their due times.
-    pub fn rebuild(&mut self, max_stable: i64) {
+    /// After nodes were adopted: enter them all at their due times, which follow from the entries but for `dues`.
+    pub fn rebuild(&mut self, max_stable: i64, dues: &[EndRow]) {
         self.index
-            .rebuild(max_stable, |index, id| R3::next_due(index, id, max_stable));
+            .rebuild(max_stable, dues, |index, id| R3::next_due(index, id, max_stable));
+    }
+
+    /// Enter what an input has delivered before a switch. True: the output has not shown it, and does now.
+    pub fn adopt_delivered(&mut self, slot: usize, vs: i64, payload: &[u8], ve: i64, max_stable: i64) -> bool {
+        let mut id = self.index.find(self.index.hash(vs, payload), vs, payload);
+        let is_new = id == NIL;
+        if is_new {
+            if vs < max_stable {
+                return false;
+            }
+            id = self.index.adopt(vs, payload);
+            self.index.store.nodes.get_mut(id).out = ve;
+        }
+        self.set_end(id, slot, ve);
+        is_new
     }
 
     /// The end that an input gives, or NONE.

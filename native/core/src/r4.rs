@@ -13,6 +13,7 @@ use crate::following::{follows, quorum, wants};
 use crate::index::{Index, Indexed, Run, Spill, apply_runs, furthest};
 use crate::nodes::{BITS, NIL, NONE};
 use crate::policy::{Leader, Show};
+use crate::state::EndRow;
 use crate::violation::{Code, Violation};
 
 /// The sorted ends of a node with several ends, or with inputs that do not agree.
@@ -63,10 +64,25 @@ impl R4 {
         }
     }
 
-    /// After nodes were adopted: enter them all at their due times.
-    pub fn rebuild(&mut self, max_stable: i64) {
+    /// After nodes were adopted: enter them all at their due times, which follow from the entries but for `dues`.
+    pub fn rebuild(&mut self, max_stable: i64, dues: &[EndRow]) {
         self.index
-            .rebuild(max_stable, |index, id| R4::next_due(index, id, max_stable));
+            .rebuild(max_stable, dues, |index, id| R4::next_due(index, id, max_stable));
+    }
+
+    /// Enter what an input has delivered before a switch. True: the output has shown fewer events, and shows it now.
+    pub fn adopt_delivered(&mut self, slot: usize, vs: i64, payload: &[u8], ve: i64, max_stable: i64) -> bool {
+        let is_known = self.index.find(self.index.hash(vs, payload), vs, payload) != NIL;
+        if vs < max_stable && !is_known {
+            return false;
+        }
+        let id = self.index.adopt(vs, payload);
+        self.add(id, At::In(slot), ve);
+        let is_new = vs >= max_stable && self.ends(id, At::In(slot)).len() > self.ends(id, At::Out).len();
+        if is_new {
+            self.add(id, At::Out, ve);
+        }
+        is_new
     }
 
     /// The ends of an entry, ascending.

@@ -66,6 +66,16 @@ impl Sharded {
         }
     }
 
+    /// See [`Merge::keep_delivered`].
+    pub fn keep_delivered(&mut self) {
+        self.each(Merge::keep_delivered);
+    }
+
+    /// See [`Merge::repeats_a_key`]: with several shards R0-R2 never run.
+    pub fn repeats_a_key(&self) -> bool {
+        self.shards[0].repeats_a_key()
+    }
+
     pub fn kind(&self) -> Kind {
         self.shards[0].kind()
     }
@@ -366,19 +376,26 @@ fn shard_of(payload: &[u8], shards: usize) -> u8 {
     ((u128::from(xxh3_64(payload)) * shards as u128) >> 64) as u8
 }
 
+/// Rows of a snapshot by shard.
+fn share<T: Clone>(rows: Vec<T>, shard: impl Fn(&T) -> usize, shards: usize) -> impl Iterator<Item = Vec<T>> {
+    let mut shared: Vec<Vec<T>> = vec![Vec::new(); shards];
+    for row in rows {
+        shared[shard(&row)].push(row);
+    }
+    shared.into_iter()
+}
+
 /// The nodes of a snapshot, shared out.
 fn shared_state(state: State, shards: usize) -> Result<Vec<State>, String> {
     let shard = |payload: &[u8]| usize::from(shard_of(payload, shards));
     match state {
-        State::R3 { slots, nodes } => {
-            let mut shared: Vec<Vec<_>> = vec![Vec::new(); shards];
-            nodes.into_iter().for_each(|node| shared[shard(&node.1)].push(node));
-            Ok(shared.into_iter().map(|nodes| State::R3 { slots, nodes }).collect())
+        State::R3 { slots, nodes, dues } => {
+            let shared = share(nodes, |node| shard(&node.1), shards).zip(share(dues, |due| shard(&due.1), shards));
+            Ok(shared.map(|(nodes, dues)| State::R3 { slots, nodes, dues }).collect())
         }
-        State::R4 { slots, nodes } => {
-            let mut shared: Vec<Vec<_>> = vec![Vec::new(); shards];
-            nodes.into_iter().for_each(|node| shared[shard(&node.1)].push(node));
-            Ok(shared.into_iter().map(|nodes| State::R4 { slots, nodes }).collect())
+        State::R4 { slots, nodes, dues } => {
+            let shared = share(nodes, |node| shard(&node.1), shards).zip(share(dues, |due| shard(&due.1), shards));
+            Ok(shared.map(|(nodes, dues)| State::R4 { slots, nodes, dues }).collect())
         }
         _ => Err("only an index can be shared out".to_string()),
     }

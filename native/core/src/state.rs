@@ -9,16 +9,18 @@ use std::fmt::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::delivered::Delivered;
 use crate::element::{Element, NEG_INF};
-use crate::index::Indexed;
+use crate::index::{Index, Indexed, Spill};
 use crate::input::{Input, Inputs, Said};
 use crate::insert_only::{InsertOnly, Payloads, Ties};
 use crate::merge::{Merge, Running};
-use crate::nodes::NONE;
+use crate::nodes::{NIL, NONE};
+use crate::r3::R3;
 use crate::r3minus::{Ends, R3Minus};
-use crate::r4::At;
+use crate::r4::{At, R4};
 use crate::store::Live;
-use crate::ties::Delivered;
+use crate::ties;
 
 /// (payload, Ve) with how often it occurs.
 pub type Counted = Vec<(Vec<u8>, i64, u64)>;
@@ -26,7 +28,7 @@ pub type Counted = Vec<(Vec<u8>, i64, u64)>;
 pub type R3Row = (i64, Vec<u8>, Vec<Option<i64>>);
 /// A node of R4: the same with lists of ends.
 pub type R4Row = (i64, Vec<u8>, Vec<Option<Vec<i64>>>);
-/// An entry of an index of R3-: Vs, payload and end.
+/// An entry of an index of R3-: Vs, payload and end. Of R3 and R4: Vs, payload and the due time.
 pub type EndRow = (i64, Vec<u8>, i64);
 
 /// What an algorithm remembers, parsed.
@@ -50,10 +52,12 @@ pub enum State {
     R3 {
         slots: usize,
         nodes: Vec<R3Row>,
+        dues: Vec<EndRow>,
     },
     R4 {
         slots: usize,
         nodes: Vec<R4Row>,
+        dues: Vec<EndRow>,
     },
     /// The index of the output, and of each input by slot.
     R3Minus {
@@ -82,6 +86,7 @@ pub struct InputState {
     pub tie_order: Vec<u32>,
     pub tie_marks: Vec<(usize, u32)>,
     pub waiting: Vec<Element>,
+    pub delivered: Option<Vec<EndRow>>,
 }
 
 /// The payload of a snapshot's text.
@@ -123,6 +128,11 @@ pub(crate) fn fields(shards: &[Merge]) -> Vec<(&'static str, String)> {
         ("slots", slots.to_string()),
         ("nodes", list(nodes.into_iter().map(|node| node.2))),
     ]);
+    let mut dues: Vec<NodeText<'_>> = shards.iter().flat_map(Merge::due_texts).collect();
+    if !dues.is_empty() {
+        dues.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+        fields.push(("due", list(dues.into_iter().map(|due| due.2))));
+    }
     fields
 }
 
@@ -171,6 +181,27 @@ impl Merge {
         }
     }
 
+    fn due_texts(&self) -> Vec<NodeText<'_>> {
+        let at = self.shell.max_stable;
+        let (store, early) = match &self.running {
+            Running::InsertOnly(_) | Running::R3Minus(_) => return Vec::new(),
+            Running::R3(running) => {
+                let early = running.index.early(at, |index, id| R3::next_due(index, id, at));
+                (&running.index.store, early)
+            }
+            Running::R4(running) => {
+                let early = running.index.early(at, |index, id| R4::next_due(index, id, at));
+                (&running.index.store, early)
+            }
+        };
+        let row = |id: u32| {
+            let (vs, payload) = store.key(id);
+            let due = store.nodes.get(id).due;
+            (vs, payload, format!("[{vs},{},{due}]", text(payload)))
+        };
+        early.into_iter().map(row).collect()
+    }
+
     /// What an input remembers beside its plain fields, each as JSON text.
     pub fn input_state(&self, slot: usize) -> Vec<(&'static str, String)> {
         let input = self.shell.inputs.get(slot);
@@ -193,13 +224,18 @@ impl Merge {
             ("passed_over", list([])), // earlier versions read no input without it
             ("waiting", list(waiting)),
         ];
-        let (order, marks) = (input.delivered.order(), input.delivered.marks());
+        let (order, marks) = (input.ties.order(), input.ties.marks());
         if !order.is_empty() {
             fields.push(("tie_order", list(order.iter().map(u32::to_string))));
         }
         if !marks.is_empty() {
             let mark = |(slot, place): &(usize, u32)| format!("[{slot},{place}]");
             fields.push(("tie_marks", list(marks.iter().map(mark))));
+        }
+        if let Some(delivered) = &input.delivered {
+            let row = |(vs, payload, ve): (i64, &[u8], i64)| format!("[{vs},{},{ve}]", text(payload));
+            let kept = delivered.since(input.stable.min(self.shell.max_stable));
+            fields.push(("delivered", list(kept.map(row))));
         }
         fields
     }
@@ -215,7 +251,7 @@ impl Merge {
         (self.shell.max_stable, self.shell.announced, self.shell.right_from) = (max_stable, announced, right_from);
         match (&mut self.running, state) {
             (Running::InsertOnly(running), state) => load_insert_only(running, state, &mut self.shell.inputs)?,
-            (Running::R3(running), State::R3 { slots, nodes }) => {
+            (Running::R3(running), State::R3 { slots, nodes, dues }) => {
                 running.index.slots = slots;
                 for (vs, payload, ends) in nodes {
                     let id = running.index.adopt(vs, &payload);
@@ -227,10 +263,11 @@ impl Merge {
                         }
                     }
                 }
-                running.rebuild(max_stable);
+                legal_dues(&running.index, &dues, max_stable)?;
+                running.rebuild(max_stable, &dues);
                 running.count_unfrozen(&mut self.shell);
             }
-            (Running::R4(running), State::R4 { slots, nodes }) => {
+            (Running::R4(running), State::R4 { slots, nodes, dues }) => {
                 running.index.slots = slots;
                 for (vs, payload, ends) in nodes {
                     let id = running.index.adopt(vs, &payload);
@@ -241,7 +278,8 @@ impl Merge {
                         }
                     }
                 }
-                running.rebuild(max_stable);
+                legal_dues(&running.index, &dues, max_stable)?;
+                running.rebuild(max_stable, &dues);
                 running.count_unfrozen(&mut self.shell);
             }
             (Running::R3Minus(running), State::R3Minus { output, indexes }) => {
@@ -280,8 +318,15 @@ impl Merge {
         for (payload, ve, count) in state.at_last_vs {
             (0..count).for_each(|_| input.at_last_vs.push(&payload, ve));
         }
-        input.delivered = Delivered::of(state.tie_order, state.tie_marks);
+        input.ties = ties::Delivered::of(state.tie_order, state.tie_marks);
         input.waiting = state.waiting;
+        input.delivered = state.delivered.map(|events| {
+            let mut delivered = Delivered::default();
+            events
+                .iter()
+                .for_each(|(vs, payload, ve)| delivered.push(*vs, payload, *ve));
+            delivered
+        });
     }
 }
 
@@ -388,6 +433,15 @@ fn row_entries<T: Clone>(vs: i64, slots: usize, ends: &[Option<T>]) -> Result<Ve
         .zip(ends)
         .filter_map(|(at, end)| end.clone().map(|end| (at, end)))
         .collect())
+}
+
+fn legal_dues<S: Spill>(index: &Index<S>, dues: &[EndRow], max_stable: i64) -> Result<(), String> {
+    let is_wrong =
+        |(vs, payload, due): &&EndRow| *due < max_stable || index.find(index.hash(*vs, payload), *vs, payload) == NIL;
+    match dues.iter().find(is_wrong) {
+        Some((vs, _, due)) => Err(format!("a node at {vs} is due at {due}")),
+        None => Ok(()),
+    }
 }
 
 fn legal(vs: i64, ve: i64) -> Result<(), String> {

@@ -1,9 +1,10 @@
-//! Switching a running merge to a more general algorithm without loss (laws 2 and 6, IV.G). `lmerge/core/switch.py`.
+//! Switching a running merge to a more general algorithm without loss (laws 2, 6 and 11, IV.G). `lmerge/core/switch.py`.
 
 use crate::algorithm::{Algorithm, Shell};
 use crate::columns::{Columns, Indices};
 use crate::element::NEG_INF;
-use crate::insert_only::{InsertOnly, Ties};
+use crate::input::{Input, Said};
+use crate::insert_only::{InsertOnly, Payloads, Ties};
 use crate::merge::Running;
 use crate::nodes::NONE;
 use crate::r3::R3;
@@ -19,14 +20,14 @@ use crate::violation::Violation;
 pub fn switch(old: Running, new: &mut Running, shell: &mut Shell) {
     match (old, new) {
         (Running::InsertOnly(old), Running::InsertOnly(new)) => weaken_ties(&old, new, shell),
-        (Running::InsertOnly(old), Running::R3(new)) => {
+        (Running::InsertOnly(_), Running::R3(new)) => {
             let live = shell.live.take().expect("a switch needs the live output");
-            r3_from_events(&old, new, shell, &live);
+            r3_from_events(new, shell, &live);
             merge_waiting(new, shell);
         }
-        (Running::InsertOnly(old), Running::R4(new)) => {
+        (Running::InsertOnly(_), Running::R4(new)) => {
             let live = shell.live.take().expect("a switch needs the live output");
-            r4_from_events(&old, new, shell, &live);
+            r4_from_events(new, shell, &live);
             merge_waiting(new, shell);
         }
         (Running::R3(old), Running::R4(new)) => r4_from_r3(&old, new, shell),
@@ -34,42 +35,82 @@ pub fn switch(old: Running, new: &mut Running, shell: &mut Shell) {
     }
 }
 
-/// The elements at MaxVs, when the algorithm is downgraded among R0-R2.
+/// The elements at MaxVs, when the algorithm is downgraded among R0-R2: what each input has delivered there is merged once
+/// more. R0 takes one element at a Vs: what other inputs delivered there instead is emitted now.
 fn weaken_ties(old: &InsertOnly, new: &mut InsertOnly, shell: &mut Shell) {
     new.max_vs = old.max_vs;
-    let said = match &old.ties {
+    let shown = match &old.ties {
         Ties::None(last) => last,
         Ties::Ordered(ties) => &ties.said,
         Ties::Keyed(_) => panic!("R2 is not more special than R0 or R1"),
     };
-    match &mut new.ties {
-        Ties::Ordered(ties) => {
-            *ties = Slot::of(said.clone());
-            ties.settle(&mut shell.inputs, new.max_vs);
-        }
-        Ties::Keyed(payloads) => {
-            let Some(max_vs) = old.max_vs else { return };
-            let counting = shell.inputs.counting();
-            let inputs: Vec<_> = counting.filter(|(_, input)| input.last_vs == Some(max_vs)).collect();
-            for (payload, ve) in said.iter() {
-                if ve == max_vs {
-                    payloads.enter_empty(payload, 1);
-                    continue;
-                }
-                let (place, _) = payloads.enter(payload);
-                for (slot, input) in &inputs {
-                    // Not by position: an input may have passed elements over, and deliver them now.
-                    if input.at_last_vs.count(payload, ve) > 0 {
-                        payloads.mark(place, *slot);
-                    }
-                }
-            }
-            for (slot, input) in inputs {
-                payloads.count_empties(slot, &input.at_last_vs, max_vs);
-            }
-        }
+    let Some(vs) = old.max_vs else { return };
+    let mut inputs = carried(shell);
+    inputs.retain(|&slot| shell.inputs.get(slot).last_vs == Some(vs));
+    let more = match &mut new.ties {
+        Ties::Ordered(ties) => slot_of(ties, shown, &inputs, vs, shell),
+        Ties::Keyed(payloads) => payloads_of(payloads, shown, &inputs, vs, shell),
         Ties::None(_) => panic!("R0 is not more general than anything"),
+    };
+    if vs >= shell.max_stable {
+        for (payload, ve) in more {
+            shell.emit_insert(vs, ve, &payload);
+        }
     }
+}
+
+/// Enter in `ties` what was shown at MaxVs, and what `inputs` have delivered there; the elements shown by neither.
+fn slot_of(ties: &mut Slot, shown: &Said, inputs: &[usize], vs: i64, shell: &mut Shell) -> Vec<(Vec<u8>, i64)> {
+    let (mut said, mut more) = (shown.clone(), Vec::new());
+    for &slot in inputs {
+        let delivered = &shell.inputs.get(slot).at_last_vs;
+        for (payload, ve) in in_order(delivered) {
+            if said.count(&payload, ve) < delivered.count(&payload, ve) {
+                said.push(&payload, ve);
+                more.push((payload, ve));
+            }
+        }
+    }
+    *ties = Slot::of(said);
+    ties.settle(&mut shell.inputs, Some(vs));
+    more
+}
+
+/// `slot_of` for R2. R1 checks no key: what an input has delivered twice breaks none now; the last end counts.
+fn payloads_of(payloads: &mut Payloads, shown: &Said, inputs: &[usize], vs: i64, shell: &Shell) -> Vec<(Vec<u8>, i64)> {
+    for (payload, ve) in shown.iter() {
+        if ve == vs {
+            payloads.enter_empty(payload, 1);
+        } else {
+            payloads.enter(payload);
+        }
+    }
+    let mut more = Vec::new();
+    for &slot in inputs {
+        let (empties, mut events): (Vec<_>, Vec<_>) = in_order(&shell.inputs.get(slot).at_last_vs)
+            .into_iter()
+            .partition(|&(_, ve)| ve == vs);
+        events.reverse();
+        events.dedup_by(|a, b| a.0 == b.0);
+        events.reverse();
+        more.extend(
+            events
+                .into_iter()
+                .filter(|(payload, _)| payloads.deliver(payload, slot).expect("each payload once")),
+        );
+        more.extend(
+            empties
+                .into_iter()
+                .filter(|(payload, _)| payloads.deliver_empty(payload, slot)),
+        );
+    }
+    more
+}
+
+fn in_order(said: &Said) -> Vec<(Vec<u8>, i64)> {
+    let mut elements: Vec<(Vec<u8>, i64)> = said.iter().map(|(payload, ve)| (payload.to_vec(), ve)).collect();
+    elements.sort();
+    elements
 }
 
 /// With an index, elements of a joining input do not wait: what has waited is merged now. The input's stable point, which
@@ -93,52 +134,81 @@ fn merge_waiting<A: Algorithm>(new: &mut A, shell: &mut Shell) {
     }
 }
 
-/// Equal output events as (vs, payload, ve, copies).
-fn counted(live: &Live) -> Vec<(i64, &[u8], i64, u64)> {
-    let mut counted: Vec<(i64, &[u8], i64, u64)> = Vec::new();
-    for (vs, payload, ve) in live.events() {
-        match counted.last_mut() {
-            Some(last) if (last.0, last.1, last.2) == (vs, payload, ve) => last.3 += 1,
-            _ => counted.push((vs, payload, ve, 1)),
-        }
-    }
-    counted
+/// The inputs of which R0-R2 have merged something: it waits of those that join, and others are about to end.
+fn carried(shell: &Shell) -> Vec<usize> {
+    let ends = |slot| shell.broken.iter().any(|violation| violation.slot == slot);
+    let slots = shell.inputs.counting().map(|(slot, _)| slot);
+    slots.filter(|&slot| !ends(slot)).collect()
 }
 
-/// The slots of inputs that have delivered something, with how many copies of an event.
-fn delivered(shell: &Shell, vs: i64, payload: &[u8], ve: i64, copies: u64) -> Vec<(usize, u64)> {
-    let counting = shell.inputs.counting();
-    counting
-        .map(|(slot, input)| (slot, InsertOnly::delivered(input, vs, payload, ve, copies)))
+/// What the input has delivered for certain: all that an element can still concern, or what it did at its last Vs.
+fn certain(input: &Input) -> Vec<(i64, &[u8], i64)> {
+    match &input.delivered {
+        Some(delivered) => delivered.since(NEG_INF).collect(),
+        None => {
+            let Some(vs) = input.last_vs else { return Vec::new() };
+            let events = input.at_last_vs.iter().filter(|&(_, ve)| ve > vs);
+            events.map(|(payload, ve)| (vs, payload, ve)).collect()
+        }
+    }
+}
+
+/// Whether R3 cannot hold what a switch would carry over: two events of one (Vs, payload).
+pub fn repeats_a_key(shell: &Shell, live: &Live) -> bool {
+    let repeats = |mut events: Vec<(i64, &[u8], i64)>| {
+        events.sort_unstable();
+        events
+            .windows(2)
+            .any(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1))
+    };
+    repeats(live.events())
+        || carried(shell)
+            .into_iter()
+            .any(|slot| repeats(certain(shell.inputs.get(slot))))
+}
+
+/// What the input in `slot` has delivered, as (vs, payload, ve) in order. See the head of `switch.py`.
+fn delivered(shell: &Shell, slot: usize, live: &Live) -> Vec<(i64, Vec<u8>, i64)> {
+    let input = shell.inputs.get(slot);
+    let mut said = certain(input);
+    if input.delivered.is_none() {
+        // Nobody broke a promise: the order of its stream tells the rest.
+        said.extend(live.events().into_iter().filter(|event| Some(event.0) < input.last_vs));
+    }
+    said.sort_unstable();
+    said.into_iter()
+        .map(|(vs, payload, ve)| (vs, payload.to_vec(), ve))
         .collect()
 }
 
-fn r3_from_events(_old: &InsertOnly, new: &mut R3, shell: &Shell, live: &Live) {
-    for (vs, payload, ve, copies) in counted(live) {
+fn r3_from_events(new: &mut R3, shell: &mut Shell, live: &Live) {
+    for (vs, payload, ve) in live.events() {
         let id = new.index.adopt(vs, payload);
         new.index.store.nodes.get_mut(id).out = ve;
-        for (slot, count) in delivered(shell, vs, payload, ve, copies) {
-            if count > 0 {
-                new.set_end(id, slot, ve);
+    }
+    for slot in carried(shell) {
+        for (vs, payload, ve) in delivered(shell, slot, live) {
+            if new.adopt_delivered(slot, vs, &payload, ve, shell.max_stable) {
+                shell.emit_insert(vs, ve, &payload);
             }
         }
     }
-    new.rebuild(shell.max_stable);
+    new.rebuild(shell.max_stable, &[]);
 }
 
-fn r4_from_events(_old: &InsertOnly, new: &mut R4, shell: &Shell, live: &Live) {
-    for (vs, payload, ve, copies) in counted(live) {
+fn r4_from_events(new: &mut R4, shell: &mut Shell, live: &Live) {
+    for (vs, payload, ve) in live.events() {
         let id = new.index.adopt(vs, payload);
-        for _ in 0..copies {
-            new.add(id, At::Out, ve);
-        }
-        for (slot, count) in delivered(shell, vs, payload, ve, copies) {
-            for _ in 0..count {
-                new.add(id, At::In(slot), ve);
+        new.add(id, At::Out, ve);
+    }
+    for slot in carried(shell) {
+        for (vs, payload, ve) in delivered(shell, slot, live) {
+            if new.adopt_delivered(slot, vs, &payload, ve, shell.max_stable) {
+                shell.emit_insert(vs, ve, &payload);
             }
         }
     }
-    new.rebuild(shell.max_stable);
+    new.rebuild(shell.max_stable, &[]);
 }
 
 fn r4_from_r3(old: &R3, new: &mut R4, shell: &Shell) {
@@ -159,5 +229,5 @@ fn r4_from_r3(old: &R3, new: &mut R4, shell: &Shell) {
             new.add(copy, At::In(slot), ve);
         }
     }
-    new.rebuild(shell.max_stable);
+    new.rebuild(shell.max_stable, &[]);
 }

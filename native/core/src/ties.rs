@@ -206,7 +206,7 @@ impl Slot {
         }
         let places = self.places.as_mut().expect("a slot out of step");
         let (place, _) = places.enter(&self.said, payload, ve, self.said.len());
-        let delivered = &mut inputs.get_mut(slot).delivered;
+        let delivered = &mut inputs.get_mut(slot).ties;
         if !delivered.others.is_empty()
             && let Some(copies) = delivered.others.remove(&(payload.to_vec(), ve))
         {
@@ -217,10 +217,10 @@ impl Slot {
             if copies == 1 {
                 places.check_order(inputs, slot, vs, place)?;
             }
-            inputs.get_mut(slot).delivered.rank_next(place);
+            inputs.get_mut(slot).ties.rank_next(place);
         }
         let input = inputs.get_mut(slot);
-        input.delivered.tie(place).copies += 1;
+        input.ties.tie(place).copies += 1;
         input.tie_count += 1;
         if before < copies {
             return Ok(false);
@@ -261,7 +261,7 @@ impl Slot {
                     delivered.set_mark(other, mark);
                 }
             }
-            inputs.get_mut(slot).delivered = delivered;
+            inputs.get_mut(slot).ties = delivered;
         }
         self.places = Some(Box::new(places));
     }
@@ -283,10 +283,8 @@ impl Slot {
         }
         self.fall_out_of_step(inputs, vs);
         for &slot in &behind {
-            inputs.get_mut(slot).delivered = Delivered::default();
-            slots
-                .iter()
-                .for_each(|&other| inputs.get_mut(other).delivered.forget(slot));
+            inputs.get_mut(slot).ties = Delivered::default();
+            slots.iter().for_each(|&other| inputs.get_mut(other).ties.forget(slot));
         }
         self.count_delivered(inputs, &behind);
     }
@@ -313,8 +311,8 @@ impl Slot {
             let input = inputs.get_mut(slot);
             for (payload, ve) in input.at_last_vs.iter() {
                 match places.find(&self.said, payload, ve) {
-                    Some(place) => input.delivered.tie(place).copies += 1,
-                    None => *input.delivered.others.entry((payload.to_vec(), ve)).or_default() += 1,
+                    Some(place) => input.ties.tie(place).copies += 1,
+                    None => *input.ties.others.entry((payload.to_vec(), ve)).or_default() += 1,
                 }
             }
         }
@@ -336,7 +334,7 @@ impl Slot {
     pub fn check(&self, inputs: &Inputs, vs: i64) {
         for (_, input) in standing(inputs, vs) {
             assert_eq!(input.tie_count, input.at_last_vs.len(), "an element was not counted");
-            let delivered = &input.delivered;
+            let delivered = &input.ties;
             match &self.places {
                 None => assert!(self.begins_with(&input.at_last_vs), "an input is not in step"),
                 Some(_) => {
@@ -357,24 +355,24 @@ impl Slot {
 impl Places {
     /// The input in `slot` delivers for the first time what was output once.
     fn check_order(&self, inputs: &mut Inputs, slot: usize, vs: i64, place: u32) -> Result<(), Code> {
-        let mine = &inputs.get(slot).delivered;
+        let mine = &inputs.get(slot).ties;
         let mut others = Vec::new();
         for (other, input) in standing(inputs, vs) {
-            if input.delivered.rank(place) == NONE {
+            if input.ties.rank(place) == NONE {
                 continue;
             }
             let mark = mine.mark(other);
             if mark != NONE && self.copies(mark) == 1 {
-                let rank = input.delivered.rank(mark);
-                if rank != NONE && rank > input.delivered.rank(place) {
+                let rank = input.ties.rank(mark);
+                if rank != NONE && rank > input.ties.rank(place) {
                     return Err(Code::TiesDiffer);
                 }
             }
             others.push(other);
         }
         for other in others {
-            inputs.get_mut(slot).delivered.set_mark(other, place);
-            inputs.get_mut(other).delivered.set_mark(slot, place);
+            inputs.get_mut(slot).ties.set_mark(other, place);
+            inputs.get_mut(other).ties.set_mark(slot, place);
         }
         Ok(())
     }

@@ -140,6 +140,11 @@ impl Core {
         )))
     }
 
+    /// Keep what inputs deliver under R0-R2. Before any attaches.
+    fn keep_delivered(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, Sharded::keep_delivered)
+    }
+
     #[getter]
     fn algorithm(&self) -> &'static str {
         self.0.kind().word()
@@ -222,6 +227,10 @@ impl Core {
     fn switch(&mut self, py: Python<'_>, algorithm: &str, started: bool) -> PyResult<()> {
         let kind = kind(algorithm)?;
         self.run(py, |merge| merge.switch(kind, started))
+    }
+
+    fn repeats_a_key(&self, py: Python<'_>) -> PyResult<bool> {
+        self.ask(py, Sharded::repeats_a_key)
     }
 
     fn take(&mut self, py: Python<'_>) -> PyResult<(Columns, Vec<usize>, Vec<Violation>)> {

@@ -48,10 +48,12 @@ pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, St
         Kind::R3 => State::R3 {
             slots: field(state, "slots")?.extract()?,
             nodes: nodes(state, |end| end.extract())?,
+            dues: optional(state, "due", end_rows)?.unwrap_or_default(),
         },
         Kind::R4 => State::R4 {
             slots: field(state, "slots")?.extract()?,
             nodes: nodes(state, |ends| ends.extract())?,
+            dues: optional(state, "due", end_rows)?.unwrap_or_default(),
         },
         Kind::R3Minus => {
             let indexes = field(state, "indexes")?;
@@ -107,6 +109,7 @@ pub fn parse_input(fields: &Bound<'_, PyDict>) -> PyResult<InputState> {
         tie_order: field(fields, "tie_order")?.extract()?,
         tie_marks: rows(fields, "tie_marks", mark)?,
         waiting: rows(fields, "waiting", element)?,
+        delivered: optional(fields, "delivered", end_rows)?,
     })
 }
 
@@ -176,6 +179,15 @@ fn field<'py>(fields: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, Py
     fields
         .get_item(name)?
         .ok_or_else(|| PyKeyError::new_err(name.to_string()))
+}
+
+/// A field that snapshots have where it is needed.
+fn optional<T>(
+    fields: &Bound<'_, PyDict>,
+    name: &str,
+    parse: impl Fn(&Bound<'_, PyAny>) -> PyResult<T>,
+) -> PyResult<Option<T>> {
+    fields.get_item(name)?.map(|value| parse(&value)).transpose()
 }
 
 fn payload(text: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {

@@ -1,0 +1,108 @@
+"""Law 12: going on after a restore is going on. The same calls give the same bytes, on either engine.
+
+Sessions of every policy in which inputs join, are admitted early, leave, contradict each other and break what they
+declared. Beside the merge goes a twin that is restored from its own snapshot at random points, on one engine or the
+other; each call must have the same outcome on both, and leave the same snapshot.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from broken_world import POLICIES, World
+from helpers import INDEX_POLICIES
+
+from lmerge.core import engines
+from lmerge.core.batch import Batch
+from lmerge.core.elements import INF, NEG_INF, Element
+from lmerge.core.merge import Merge
+from lmerge.errors import LmergeError
+
+CLOSINGS = ("all", "any", "quorum:2")
+
+
+class Twins:
+    """A merge that goes on, and one that is restored again and again."""
+
+    def __init__(self, random: Random, policy: str) -> None:
+        self.random = random
+        self.engines = [engines.PYTHON] if engines.native_problem() else [engines.PYTHON, engines.NATIVE]
+        closing, allowed = random.choice(CLOSINGS), random.random() < 0.8
+        self.going = Merge("auto", policy, closing, allow_downgrade=allowed)
+        self.restored = Merge("auto", policy, closing, allow_downgrade=allowed, engine=random.choice(self.engines))
+        self.restores = 0
+
+    def restore(self) -> None:
+        before = self.going.snapshot()
+        assert self.restored.snapshot() == before
+        self.restored = Merge.restore(before, engine=self.random.choice(self.engines))
+        assert self.restored.snapshot() == before
+        self.restored.check()
+        self.restores += 1
+
+    def call(self, method: str, *arguments: object, **options: object) -> None:
+        one, other = (self._outcome(merge, method, *arguments, **options) for merge in (self.going, self.restored))
+        assert one == other, (method, arguments)
+
+    @staticmethod
+    def _outcome(merge: Merge, method: str, *arguments: object, **options: object) -> object:
+        try:
+            outcome = getattr(merge, method)(*arguments, **options)
+        except LmergeError as error:
+            return type(error), str(error)
+        ended = [(d.input, d.incarnation, d.reason) for d in outcome.detached]
+        status = [(i.name, i.state, i.stable_point, i.late, i.won) for i in merge.inputs()]
+        return list(outcome.batch.elements()), ended, outcome.joined, outcome.switched, outcome.refused, status
+
+
+def play(seed: object) -> int:
+    """One session; the number of restores in it."""
+    random = Random(f"{seed} restore")
+    policy = random.choice(INDEX_POLICIES if random.random() < 0.6 else POLICIES)
+    worlds = [World(random, size=7) for _ in range(random.choice((1, 1, 2)))]
+    twins = Twins(random, policy)
+    streams: dict[str, list[Element]] = {}
+
+    def attach(name: str) -> None:
+        world = random.choice(worlds)
+        stable = twins.going.stable_point
+        at = 0 if stable in (NEG_INF, INF) else stable
+        join_at = random.choice((None, None, at, at + random.randint(1, 12)))
+        streams[name] = world.stream() if join_at is None or random.random() < 0.3 else world.late(join_at)
+        role = "observe" if random.random() < 0.05 else "active"
+        newer = twins.going._incarnations.get(name, 0) + 1
+        twins.call("attach", name, world.words(), join_at=join_at, role=role, incarnation=newer)
+
+    for name in "abc"[: random.randint(1, 3)]:
+        attach(name)
+    for _ in range(80):
+        chance = random.random()
+        if chance < 0.06:
+            attach(random.choice("abcd"))
+        elif chance < 0.1:
+            twins.call("detach", random.choice("abcd"))
+        elif chance < 0.16:
+            twins.call("admit", random.choice("abcd"))
+        elif chance < 0.3:
+            twins.restore()
+        else:
+            names = [name for name in streams if streams[name]]
+            if not names:
+                break
+            name = random.choice(names)
+            count = random.randint(1, 3)
+            part, streams[name] = streams[name][:count], streams[name][count:]
+            twins.call("apply", name, Batch.of(part))
+    twins.restore()
+    return twins.restores
+
+
+def test_going_on_after_a_restore_is_going_on() -> None:
+    assert sum(play(seed) for seed in range(120)) > 300
+
+
+@pytest.mark.long
+def test_going_on_after_a_restore_is_going_on_for_many_seeds(long_seeds: range) -> None:
+    for seed in long_seeds:
+        play(f"many {seed}")
