@@ -56,7 +56,7 @@ def repeats_a_key(old: Algorithm, live: list[Event]) -> bool:
     """Whether R3 cannot hold what a switch would carry over: two events of one (Vs, payload). See ``switch``."""
     if _repeats((event.vs, event.payload) for event in live):
         return True
-    return any(_repeats((vs, payload) for vs, payload, _ in _certain(inp)) for inp in _carried(old))
+    return any(_repeats((vs, payload) for vs, payload, _ in _certain(inp, old.max_stable)) for inp in _carried(old))
 
 
 def merge_waiting(new: Indexed, out: BatchBuilder) -> None:
@@ -98,7 +98,7 @@ def _from_events(old: InsertOnly, new: R3 | R4, live: list[Event], out: BatchBui
     for event, copies in counted:
         new.adopt(event, copies)
     for inp in _carried(old):
-        said = _certain(inp)
+        said = _certain(inp, old.max_stable)
         if inp.delivered is None:  # nobody broke a promise: the order of its stream tells the rest
             said += [event for event, copies in counted if event.vs < inp.last_vs for _ in range(copies)]
         for vs, payload, ve in sorted(said):
@@ -111,10 +111,10 @@ def _carried(old: Algorithm) -> list[Input]:
     return [inp for inp in old.inputs.values() if inp.counts and inp.name not in ends]
 
 
-def _certain(inp: Input) -> list[Said]:
+def _certain(inp: Input, max_stable: int) -> list[Said]:
     """What ``inp`` has delivered for certain: all that an element can still concern, or what it did at its last Vs."""
     if inp.delivered is not None:
-        return list(inp.delivered.events)
+        return inp.delivered.since(min(inp.stable, max_stable))  # whatever has been forgotten so far
     return [(inp.last_vs, *event) for event in inp.at_last_vs.elements() if event[1] > inp.last_vs]
 
 

@@ -288,8 +288,8 @@ DEFECTS = (
     Defect(
         "a switch loses what waits",
         SOURCE + "switch.rs",
-        "            r3_from_events(&old, new, shell, &live);\n            merge_waiting(new, shell);\n",
-        "            r3_from_events(&old, new, shell, &live);\n",
+        "            r3_from_events(new, shell, &live);\n            merge_waiting(new, shell);\n",
+        "            r3_from_events(new, shell, &live);\n",
         "switch::what_waits_to_join_reaches_the_index",
     ),
     Defect(

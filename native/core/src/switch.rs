@@ -142,9 +142,9 @@ fn carried(shell: &Shell) -> Vec<usize> {
 }
 
 /// What the input has delivered for certain: all that an element can still concern, or what it did at its last Vs.
-fn certain(input: &Input) -> Vec<(i64, &[u8], i64)> {
+fn certain(input: &Input, max_stable: i64) -> Vec<(i64, &[u8], i64)> {
     match &input.delivered {
-        Some(delivered) => delivered.since(NEG_INF).collect(),
+        Some(delivered) => delivered.since(input.stable.min(max_stable)).collect(), // whatever has been forgotten so far
         None => {
             let Some(vs) = input.last_vs else { return Vec::new() };
             let events = input.at_last_vs.iter().filter(|&(_, ve)| ve > vs);
@@ -164,13 +164,13 @@ pub fn repeats_a_key(shell: &Shell, live: &Live) -> bool {
     repeats(live.events())
         || carried(shell)
             .into_iter()
-            .any(|slot| repeats(certain(shell.inputs.get(slot))))
+            .any(|slot| repeats(certain(shell.inputs.get(slot), shell.max_stable)))
 }
 
 /// What the input in `slot` has delivered, as (vs, payload, ve) in order. See the head of `switch.py`.
 fn delivered(shell: &Shell, slot: usize, live: &Live) -> Vec<(i64, Vec<u8>, i64)> {
     let input = shell.inputs.get(slot);
-    let mut said = certain(input);
+    let mut said = certain(input, shell.max_stable);
     if input.delivered.is_none() {
         // Nobody broke a promise: the order of its stream tells the rest.
         said.extend(live.events().into_iter().filter(|event| Some(event.0) < input.last_vs));

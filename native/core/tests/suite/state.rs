@@ -123,13 +123,17 @@ fn insert_only(kind: Kind, fields: &Fields) -> State {
 fn indexed(kind: Kind, fields: &Fields) -> State {
     let slots = fields["slots"].as_u64().expect("a number") as usize;
     let nodes = rows(&fields["nodes"]).iter();
+    let due = |row: &Value| -> EndRow { (int(&row[0]), payload(&row[1]), int(&row[2])) };
+    let dues = fields
+        .get("due")
+        .map_or_else(Vec::new, |dues| rows(dues).iter().map(due).collect());
     if kind == Kind::R3 {
         let row = |row: &Value| -> R3Row {
             let ends = rows(row)[2..].iter().map(Value::as_i64).collect();
             (int(&row[0]), payload(&row[1]), ends)
         };
         let nodes = nodes.map(row).collect();
-        return State::R3 { slots, nodes };
+        return State::R3 { slots, nodes, dues };
     }
     let ends = |value: &Value| value.as_array().map(|ends| ends.iter().map(int).collect());
     let row = |row: &Value| -> R4Row {
@@ -137,7 +141,7 @@ fn indexed(kind: Kind, fields: &Fields) -> State {
         (int(&row[0]), payload(&row[1]), ends)
     };
     let nodes = nodes.map(row).collect();
-    State::R4 { slots, nodes }
+    State::R4 { slots, nodes, dues }
 }
 
 fn r3minus(fields: &Fields) -> State {
@@ -183,6 +187,7 @@ fn input_state_of(merge: &Sharded, slot: usize) -> InputState {
         tie_order: order,
         tie_marks: marks,
         waiting: rows(&fields["waiting"]).iter().map(waiting).collect(),
+        delivered: None, // no session of this suite keeps it
     }
 }
 
@@ -351,10 +356,12 @@ fn damage_is_refused_or_found_by_check() {
     let r3 = |ends: Vec<Option<i64>>| State::R3 {
         slots: 1,
         nodes: vec![(1, b"A".to_vec(), ends)],
+        dues: Vec::new(),
     };
     let r4 = |ends: Vec<Option<Vec<i64>>>| State::R4 {
         slots: 1,
         nodes: vec![(1, b"A".to_vec(), ends)],
+        dues: Vec::new(),
     };
     let refused = [
         (
@@ -411,6 +418,7 @@ fn check_finds_a_half_frozen_event_without_output() {
     let mut merge = Sharded::new(Kind::R3, LAZY, ALL, true, 1);
     merge.attach(0, Demands::from_bits(16), None, false, true);
     let state = State::R3 {
+        dues: Vec::new(),
         slots: 1,
         nodes: vec![(1, b"A".to_vec(), vec![None, Some(9)])],
     };
@@ -425,6 +433,7 @@ fn check_finds_an_entry_of_nobody() {
     merge.attach(0, Demands::from_bits(0), None, false, true);
     let ends = |ve| Some(vec![ve]);
     let state = State::R4 {
+        dues: Vec::new(),
         slots: 2,
         nodes: vec![(1, b"A".to_vec(), vec![ends(9), ends(9), ends(9)])],
     };
