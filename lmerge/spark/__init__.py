@@ -5,8 +5,8 @@
 
 ``publish`` makes a replica of a query, ``explain`` says what it would promise and why, ``heartbeat`` keeps an idle
 source from holding it up, ``skip_to`` lets one that is behind leave out what nobody wants any more (``skipped_until``
-for state and sources of your own), ``merge`` is the merge itself as a query, ``register`` makes ``format("lmerge")``
-known for reading and writing.
+for state and sources of your own), ``exact_sum`` and ``exact_avg`` add floats so that replicas agree, ``merge`` is the
+merge itself as a query, ``register`` makes ``format("lmerge")`` known for reading and writing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from lmerge.spark.exact import exact_avg, exact_sum
     from lmerge.spark.heartbeats import heartbeat
     from lmerge.spark.merging import MergeInput, merge
     from lmerge.spark.plan import check, explain
@@ -21,10 +22,14 @@ if TYPE_CHECKING:
     from lmerge.spark.session import register
     from lmerge.spark.skipping import skip_to, skipped_until
 
-__all__ = ["MergeInput", "check", "explain", "heartbeat", "merge", "publish", "register", "skip_to", "skipped_until"]
+__all__ = [
+    "MergeInput", "check", "exact_avg", "exact_sum", "explain", "heartbeat", "merge", "publish", "register", "skip_to",
+    "skipped_until",
+]
 
 _MODULES: Final = {
-    "MergeInput": "merging", "check": "plan", "explain": "plan", "heartbeat": "heartbeats", "merge": "merging",
+    "MergeInput": "merging", "check": "plan", "exact_avg": "exact", "exact_sum": "exact", "explain": "plan",
+    "heartbeat": "heartbeats", "merge": "merging",
     "publish": "publishing", "register": "session", "skip_to": "skipping", "skipped_until": "skipping",
 }
 
