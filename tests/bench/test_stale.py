@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from bench.stale import MEASURES, NO_FIGURES, ROOT, stale
+from bench.stale import MEASURES, NO_FIGURES, ROOT, commit_of, stale
 
 PATHS = {"speed": ("lib", "other.py")}
 
@@ -111,3 +112,29 @@ def test_every_bench_says_what_it_measures_and_all_of_it_exists() -> None:
     for name, paths in MEASURES.items():
         assert (ROOT / "bench" / name).is_dir() or (ROOT / "bench" / f"{name}.py").exists()
         assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def misquoted(text: str, results: Path) -> list[str]:
+    """The rows of figures, those that name a bench beside its figures, which do not name the commit of its result."""
+    found = []
+    for line in text.splitlines():
+        for name, commit in re.findall(r"^\|.*\| `python -m bench\.(\w+)`(?: at ([0-9a-f]+))? \|.*\|", line):
+            result = results / f"{name}.json"
+            if not result.exists() or not commit or commit != commit_of(result):
+                found.append(f"{name}: {commit or 'no commit'}")
+    return found
+
+
+def test_each_quoted_figure_names_the_commit_that_it_was_measured_at() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert len(re.findall(r"^\|.*`python -m bench\.\w+` at [0-9a-f]+ \|", readme, re.MULTILINE)) > 15
+    assert misquoted(readme, ROOT / "bench" / "results") == []
+
+
+def test_a_figure_of_another_commit_or_of_none_is_found(tmp_path: Path) -> None:
+    write(tmp_path, "speed.json", json.dumps({"machine": {"commit": "abc1234"}}))
+    rows = "| how fast | `python -m bench.speed` at abc1234 | 5 |\n| how fast | `python -m bench.speed`{} | 5 |"
+    assert misquoted(rows.format(" at abc1234"), tmp_path) == []
+    assert misquoted(rows.format(" at def5678"), tmp_path) == ["speed: def5678"]
+    assert misquoted(rows.format(""), tmp_path) == ["speed: no commit"]
+    assert misquoted("| how fast | `python -m bench.unknown` at abc1234 | 5 |", tmp_path) == ["unknown: abc1234"]
