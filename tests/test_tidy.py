@@ -123,12 +123,16 @@ def sleeps(text: str) -> list[str]:
 
 
 def fixed_ports(text: str) -> list[str]:
-    """Ports other than 0: in ``host:port``, after a host, after ``--port``, and as an argument ``port=``."""
+    """Ports other than 0: in ``host:port``, after a host, after ``--port``, and as an argument ``port=``.
+
+    A number above 65535 is no port.
+    """
     host = r"(?:127\.0\.0\.1|0\.0\.0\.0|localhost|\[::1?\])"
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found += [f"line {node.lineno}: {port}" for port in re.findall(rf"{host}:0*([1-9]\d*)", node.value)]
+            ports = re.findall(rf"{host}:0*([1-9]\d*)", node.value)
+            found += [f"line {node.lineno}: {port}" for port in ports if int(port) < 2**16]
         if isinstance(node, ast.keyword) and node.arg in ("port", "http_port") and _is_port(node.value):
             found.append(f"line {node.value.lineno}: {node.arg}")
         for before, after in _neighbours(node):
@@ -358,6 +362,7 @@ def test_a_sleep_is_found_in_every_form(code: str, count: int) -> None:
     ("run('serve', '--port', '7171', '--http-port', '0')", 1),
     ("run('127.0.0.1:0', ['--port', '0'], ('127.0.0.1', 0), port=0, http_port=None)", 0),
     ("target = f'127.0.0.1:{port}'", 0),
+    ("address, other = '127.0.0.1:65535', '127.0.0.1:65536'", 1),
 ])
 def test_a_fixed_port_is_found_in_every_form(code: str, count: int) -> None:
     assert len(fixed_ports(code)) == count

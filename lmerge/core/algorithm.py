@@ -145,13 +145,18 @@ class Algorithm:
 
     def after_detach(self, out: BatchBuilder) -> None:
         """The inputs that remain may agree now, on an event or on closing, or lead less than they did."""
-        self.reconsider(out)
+        self._recount(out)
         if self.policy.lead_max is not None:
             self.follow_unheld(out)
             return
         for inp in list(self.inputs.values()):
             if inp.stable == INF:
                 self.advance(inp, out)
+
+    def _recount(self, out: BatchBuilder) -> None:
+        """An input has joined or left, so others may count than before: show what the policy shows by their number."""
+        mark_held(self.inputs.values(), self.max_stable, self.policy)
+        self.reconsider(out)
 
     def latest_lacked(self, inp: Input) -> int:
         """The latest end that an event may have which is half frozen, and which ``inp`` lacks or says to be over.
@@ -170,7 +175,7 @@ class Algorithm:
         if inp.join_at is not None and inp.join_at > self.max_stable:
             self.right_from = max(self.right_from, inp.join_at)
         self.newly_joined.append(inp.name)
-        self.reconsider(out)
+        self._recount(out)
         self.advance(inp, out)
 
     def _admit_joining(self, out: BatchBuilder) -> None:

@@ -20,7 +20,6 @@ from lmerge.core import violations
 from lmerge.core.batch import AnyBatch, Row
 from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, Adjust, Element, Event, Insert
-from lmerge.core.sized import SizedTable
 
 
 class Tdb:
@@ -34,10 +33,11 @@ class Tdb:
         self.stable_point = stable_point
         self.keep_frozen = keep_frozen
         # (vs, payload) -> [due, vs, payload, sorted Ve of its live events]
-        self._live: SizedTable[Node] = SizedTable()
+        self._live: dict[tuple[int, bytes], Node] = {}
         self._calendar = Calendar(stable_point)
         self._frozen: list[Event] = []
         self._live_count = 0
+        self._live_bytes = 0
         self._applied = 0
 
     @property
@@ -47,8 +47,8 @@ class Tdb:
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of the payloads of live events; of several with one start and payload, once."""
-        return self._live.payload_bytes
+        """Bytes of the payloads of the events that are not fully frozen."""
+        return self._live_bytes
 
     def apply(self, element: Element) -> None:
         """Apply one element. Raises InputViolation, changing nothing, if the stream may not say it now."""
@@ -116,6 +116,7 @@ class Tdb:
             assert id(node) in entered or node[0] == INF
             count += len(node[3])
         assert count == self._live_count
+        assert self._live_bytes == sum(len(payload) * len(node[3]) for (_, payload), node in self._live.items())
 
     def _adjust(self, row: Row, vs: int, ve: int, vold: int, payload: bytes) -> None:
         if ve < vs:
@@ -129,6 +130,7 @@ class Tdb:
             raise violations.unknown_event(self.name, row, self._applied, violations.known_live_ends(ends))
         del ends[at]
         self._live_count -= 1
+        self._live_bytes -= len(payload)
         if ve > vs:
             self._add(vs, payload, ve)
         elif not ends:
@@ -137,6 +139,7 @@ class Tdb:
 
     def _add(self, vs: int, payload: bytes, ve: int) -> None:
         self._live_count += 1
+        self._live_bytes += len(payload)
         key = (vs, payload)
         node = self._live.get(key)
         if node is None:
@@ -161,6 +164,7 @@ class Tdb:
             if self.keep_frozen:
                 self._frozen += [Event(vs, payload, ve) for ve in ends[:frozen]]
             self._live_count -= frozen
+            self._live_bytes -= frozen * len(payload)
             del ends[:frozen]
             if ends:
                 node[0] = ends[0]

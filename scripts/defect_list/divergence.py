@@ -14,8 +14,8 @@ DEFECTS = (
     Defect(
         "the digest is an exclusive or, which forgets what is there twice",
         DIGESTS,
-        "    now = (count + times, (total + times * value) % _MODULUS)\n",
-        "    now = (count + times, total ^ value)\n",
+        "    now = (count + events, (total + value) % _MODULUS)\n",
+        "    now = (count + events, total ^ value)\n",
         CORE_TEST + "test_two_doubled_pairs_do_not_cancel_out[python]",
     ),
     Defect(
@@ -122,12 +122,5 @@ DEFECTS = (
         "for index in sorted(index for index in self._indices if mine.first <= index < mine.completed):",
         "for index in sorted(index for index in self._indices if mine.covers(index)):",
         CORE_TEST + "test_certified_intervals_in_a_row_begin_again_after_a_difference[python]",
-    ),
-    Defect(
-        "what an input passed over counts as said when R1 becomes R2",
-        "lmerge/core/insert_only.py",
-        "for inp in inputs if inp.at_last_vs[payload, ve])",
-        "for inp in inputs)",
-        "tests/core/test_downgrade.py::test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_said[python]",
     ),
 )

@@ -12,9 +12,16 @@ DEFECTS = (
     Defect(
         "a stable far ahead is not held",
         LEAD,
-        "        inp.held = may_hold and policy.held_back(inp.stable) > max_stable\n",
+        "        inp.held = held\n",
         "        inp.held = False\n",
         LEAD_TEST + "test_one_that_runs_ahead_ruins_nothing_and_without_the_bound_it_does[python]",
+    ),
+    Defect(
+        "whose stable is held is found out after the quorum was counted",
+        "lmerge/core/algorithm.py",
+        "        mark_held(self.inputs.values(), self.max_stable, self.policy)\n        self.reconsider(out)\n",
+        "        self.reconsider(out)\n",
+        LEAD_TEST + "test_a_quorum_is_of_those_that_count_when_one_has_left_or_joined",
     ),
     Defect(
         "an input that was excused is awaited all the same",

@@ -13,6 +13,13 @@ DEFECTS = (
         "lead::a_stable_far_ahead_is_held_and_the_others_go_on",
     ),
     Defect(
+        "whose stable is held is found out after the quorum was counted",
+        SOURCE + "algorithm.rs",
+        "    shell.inputs.mark_held(shell.max_stable, &shell.policy);\n    algorithm.reconsider(shell);\n",
+        "    algorithm.reconsider(shell);\n",
+        "lead::a_quorum_is_of_those_that_count_when_one_has_left",
+    ),
+    Defect(
         "what is held is not released when all others are gone",
         SOURCE + "algorithm.rs",
         "        follow_unheld(algorithm, shell);\n        return;\n",
@@ -78,7 +85,7 @@ DEFECTS = (
     Defect(
         "r1 never accuses",
         SOURCE + "ties.rs",
-        "if rank != NONE && rank > input.delivered.rank(place) {",
+        "if rank != NONE && rank > input.ties.rank(place) {",
         "if false {",
         "laws::law_4_a_replay_that_begins_in_the_middle_of_a_slot_is_aligned",
     ),
@@ -273,7 +280,7 @@ DEFECTS = (
     ),
     Defect(
         "the quorum is off by one",
-        SOURCE + "index.rs",
+        SOURCE + "following.rs",
         "Show::Quorum => shell.inputs.get(slot).counts() && supporters() >= quorum(shell),",
         "Show::Quorum => shell.inputs.get(slot).counts() && supporters() + 1 >= quorum(shell),",
         "paper::a_quorum_waits_for_k_inputs",

@@ -84,8 +84,8 @@ DEFECTS = (
     Defect(
         "an input that leaves lowers the quorum of later events only",
         CORE + "algorithm.py",
-        "        self.reconsider(out)\n        for inp",
-        "        for inp",
+        "        self._recount(out)\n        if self.policy.lead_max",
+        "        if self.policy.lead_max",
         POLICIES + "test_an_event_that_only_joining_inputs_have_makes_no_quorum",
     ),
     Defect(

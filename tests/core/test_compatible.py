@@ -103,7 +103,8 @@ def mutations(random: Random, elements: list[Element]) -> list[list[Element]]:
             mutants.append([*before, element._replace(ve=ve), *after])
             mutants.append([*before, element._replace(payload=b"altered"), *after])
         elif isinstance(element, Adjust):
-            mutants.append([*before, element._replace(ve=element.ve + random.choice((-1, 1))), *after])
+            by = -1 if element.ve == INF else random.choice((-1, 1))
+            mutants.append([*before, element._replace(ve=element.ve + by), *after])
     return mutants
 
 

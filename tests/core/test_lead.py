@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import R3_WORDS, a, f, merge_of, said
+from helpers import R3_WORDS, WORDS, a, f, merge_of, said
 
 from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.core.merge import Merge
@@ -137,10 +137,32 @@ def test_a_held_input_decides_nothing_else() -> None:
     assert said(follow, "2", a("A", 30)) == [a("A", 30)]
 
 
+@pytest.mark.parametrize("algorithm", ["r3", "r4"])
+def test_a_quorum_is_of_those_that_count_when_one_has_left_or_joined(algorithm: str) -> None:
+    """Who leaves can release another one, and who joins can be held at once: that is found out first."""
+    def world() -> Follow:
+        follow = merge_of(3, algorithm=algorithm, words=WORDS[algorithm], policy=f"quorum:2+lead:{LEAD}")
+        said(follow, "1", f(100))
+        said(follow, "2", f(100))
+        said(follow, "1", f(FAR))
+        return follow
+
+    follow = world()
+    assert held(follow) == ["1"]
+    assert said(follow, "3", a("A", 2 * FAR)) == []
+    assert list(follow.detach("2").batch.elements()) == [f(FAR)], "one of two that count now is no quorum"
+    follow = world()
+    follow.attach("4", WORDS[algorithm], join_at=200)
+    assert said(follow, "4", a("A", 2 * FAR), f(2 * FAR)) == []
+    assert said(follow, "3", a("A", 2 * FAR)) == []
+    assert list(follow.admit("4").batch.elements()) == [], "it is held: one of two"
+
+
 def test_a_bound_needs_an_index_and_a_number() -> None:
     assert parse_policy("eager+lag:5+lead:7") == Policy(reflects_adjusts=True, lag=5, lead_max=7)
     assert str(parse_policy("eager+lag:5+lead:7")) == "eager+lag:5+lead:7"
-    for text in ("lazy+lead:", "lazy+lead:0", "lazy+lead:x", "lazy+lead:3+lag:2"):
+    assert str(parse_policy("lazy+lead:3+lag:2")) == "lazy+lag:2+lead:3"
+    for text in ("lazy+lead:", "lazy+lead:0", "lazy+lead:x"):
         with pytest.raises(UsageError, match="the lead of policy"):
             parse_policy(text)
     with pytest.raises(UsageError, match="needs r3 or r4"):

@@ -190,13 +190,19 @@ pub fn admit<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: 
     if let Some(join_at) = join_at.filter(|&join_at| join_at > shell.max_stable) {
         shell.right_from = shell.right_from.max(join_at);
     }
-    algorithm.reconsider(shell);
+    recount(algorithm, shell);
     advance(algorithm, shell, slot);
+}
+
+/// An input has joined or left, so others may count than before: show what the policy shows by their number.
+fn recount<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell) {
+    shell.inputs.mark_held(shell.max_stable, &shell.policy);
+    algorithm.reconsider(shell);
 }
 
 /// The inputs that remain may agree now that one has left, on an event, on closing, or lead less than they did.
 pub fn after_detach<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell) {
-    algorithm.reconsider(shell);
+    recount(algorithm, shell);
     if shell.policy.lead_max.is_some() {
         follow_unheld(algorithm, shell);
         return;

@@ -2,7 +2,7 @@
 
 use lmerge_core::element::INF;
 use lmerge_core::merge::Kind;
-use lmerge_core::policy::{LAZY, Policy};
+use lmerge_core::policy::{LAZY, Policy, Show};
 
 use crate::session::Session;
 use crate::tdb::{a, f};
@@ -51,4 +51,20 @@ fn an_input_far_behind_the_output_is_not_awaited() {
     assert_eq!(session.say(0, &[f(1100)]), [f(1100)]);
     session.say(1, &[f(1090)]);
     assert_eq!(session.say(0, &[f(1200)]), []);
+}
+
+#[test]
+fn a_quorum_is_of_those_that_count_when_one_has_left() {
+    let policy = Policy {
+        show: Show::Quorum,
+        quorum: 2,
+        ..LEAD
+    };
+    for kind in [Kind::R3, Kind::R4] {
+        let mut session = Session::with_policy(kind, policy, 3);
+        (0..2).for_each(|slot| drop(session.say(slot, &[f(100)])));
+        session.say(0, &[f(FAR)]);
+        assert_eq!(session.say(2, &[a("A", 2 * FAR, INF)]), []);
+        assert_eq!(session.leave(1), [f(FAR)]);
+    }
 }
