@@ -81,7 +81,7 @@ class Run:
             feed(at, batch)
 
     def _native(self, algorithm: str, inputs: int, live: bool) -> Callable[[int, Any], None]:
-        core = self.core = Core(algorithm, "first", False, 0, 0, 0, live)
+        core = self.core = Core(algorithm, "first", False, 0, 0, "furthest-stable", 0, 0, live)
         for slot in range(inputs):
             core.attach(slot, _DEMANDS[algorithm], None, False, True)
 

@@ -164,6 +164,8 @@ class NativeEngine:
             fields["last_vs"] = None if inp.last_vs == NEVER else inp.last_vs
             self._core.load_input(inp.slot, fields, inp.excused)
         self._core.load(state, live)
+        for inp in self.inputs.values():
+            self._refresh(inp)  # what an earlier version counted otherwise
 
     def _fresh(self, algorithm: str) -> Core:
         policy = self._policy

@@ -143,7 +143,7 @@ def test_r3_minus_says_what_the_definition_says(shape: Shape) -> None:
 
 
 def test_r3_minus_stores_a_payload_once_an_input_and_once_for_the_output() -> None:
-    core = native.Core("r3-", "first", False, 0, 0, 0, False)
+    core = native.Core("r3-", "first", False, 0, 0, "furthest-stable", 0, 0, False)
     batch = native.Columns.of(Batch.of([Insert(b"x" * 100, at, INF) for at in range(1000)]))
     for slot in range(3):
         core.attach(slot, 16, None, False, True)
