@@ -572,6 +572,7 @@ class Hub(Asked):
         self.certifier.begin_anew(merge)
         self.merge = merge
         self.weight = self._new_weight()
+        self.redundancy = Redundancy(self._settings.redundancy_lag_s)
         if self._recorder is not None:
             self._recorder.begin_anew()
 

@@ -50,6 +50,7 @@ class Recorder:
         self._path = path
         self._sessions = 1
         self._turn: list[str] = []
+        self._whole_bytes = 0  # of the file, which may be a pipe and so cannot be asked
         self._file: FileIO | None = None
         try:
             self._open(path)
@@ -92,14 +93,15 @@ class Recorder:
         turn, self._turn = self._turn, []
         if self._file is None or not turn:
             return
-        whole = self._file.tell()
         rest = memoryview("".join(turn).encode())
+        whole = self._whole_bytes + len(rest)
         try:
             while rest:
                 rest = rest[self._file.write(rest):]
+            self._whole_bytes = whole
         except OSError as problem:
-            with suppress(OSError):
-                self._file.truncate(whole)
+            with suppress(OSError):  # a pipe, which keeps what was written
+                self._file.truncate(self._whole_bytes)
             self._stop(problem)
 
     def close(self) -> None:
@@ -110,6 +112,7 @@ class Recorder:
 
     def _open(self, path: Path) -> None:
         self._file = FileIO(opened(path), "w")
+        self._whole_bytes = 0
         self.words = RECORDING
 
     def _write(self, line: str) -> None:

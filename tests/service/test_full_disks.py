@@ -7,6 +7,7 @@ later write, and takes it again.
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +55,20 @@ async def test_a_full_disk_ends_the_recording_and_not_the_stream() -> None:
         _, text = await page(world, "/metrics")
         assert f'lmerge_recording_stopped_bool{{merge="{MERGE}"}} 1.0' in text
         assert (await page(world, "/readyz"))[0] == 200
+
+
+async def test_a_recording_can_go_into_a_pipe(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    with os.fdopen(read, "rb") as reading, os.fdopen(write, "wb"):
+        async with World(record_path=f"/dev/fd/{write}", merges=(MERGE,)) as world:
+            a = await world.publisher("a")
+            reader = await world.subscriber()
+            await a.merged(ins("x", 1, 5), stable(10))
+            assert await reader.until_stable(10) == [Event(1, b"x", 5)]
+            assert (await world.describe()).recording == RECORDING
+        (tmp_path / "session").write_bytes(reading.read())
+    assert replayed(tmp_path / "session", "lazy") == reader.elements
 
 
 @pytest.mark.parametrize("room", [0, 1, 90, 200, 1_000, 5_000])

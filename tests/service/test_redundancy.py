@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 
 import pytest
 from service_world import World, ins, stable
 
 from lmerge.core.batch import Batch
-from lmerge.core.elements import INF, NEG_INF, Stable
+from lmerge.core.elements import INF, NEG_INF, Insert, Stable
 from lmerge.core.inputs import ACTIVE, OBSERVE
 from lmerge.core.merge import InputStatus, Merge
+from lmerge.errors import MergeReset, Unavailable
+from lmerge.service.hub import AttachRequest, Hub
 from lmerge.service.lifecycle import Life
 from lmerge.service.redundancy import Redundancy
+from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference
 from lmerge.testing.oracle import Follow
+from lmerge.testing.sim.loop import VirtualLoop
 
 LAG_S = 30.0
 
@@ -140,3 +145,43 @@ async def test_sixty_three_that_have_delivered_nothing_are_no_redundancy() -> No
         assert [i.lacks for i in described.inputs] == ["", *["it has delivered nothing"] * 7]
         await mute[0].merged(ins("x", 1, 5), stable(10))
         assert (await world.describe()).survives_losses == 1
+
+
+class Ended:
+    """A session that keeps the error with which it ends."""
+
+    error: Exception | None = None
+
+    def end(self, error: Exception, detached: object = None) -> None:
+        self.error = error
+
+    def acknowledge(self, *_: object) -> None:
+        pass
+
+    fast_forward = change_role = acknowledge
+
+
+async def survivors_of_a_new_epoch() -> int:
+    """Two inputs come to a far stable, and after the lag a reset; then both deliver below it."""
+    hub = Hub("flights", Settings(http_port=None, engine="python"))
+    hub.start(lambda bug: None)
+    for epoch, point in ((0, 10**12), (7, 10)):
+        if epoch:
+            await asyncio.sleep(2 * LAG_S)
+            await hub.settled(lambda: hub.reset(7, MergeReset("begun"), Unavailable("again")))
+        for name in ("a", "b"):
+            session = Ended()
+            await hub.attach(session, AttachRequest(name, None, frozenset({"key"}), None, ACTIVE, None))
+            await hub.put(session, 1, Batch.of([Insert(b"x", 1, 5), Stable(point)]), 64)
+    await hub.settled(lambda: None)
+    survives = hub.survives_losses
+    await hub.close()
+    return survives
+
+
+def test_a_merge_that_begins_anew_has_no_past() -> None:
+    loop = VirtualLoop()
+    try:
+        assert loop.run_until_complete(survivors_of_a_new_epoch()) == 1
+    finally:
+        loop.close()
