@@ -8,7 +8,6 @@ such as a missing package. 3: the table is right, but what was killed was not ba
 from __future__ import annotations
 
 import calendar
-import io
 import json
 import re
 from datetime import date, timedelta
@@ -16,8 +15,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from lmerge.cli import terminal
 from lmerge.cli.demo_capacity import fitted, measure
 from lmerge.cli.demo_judge import require_packages
 from lmerge.cli.demo_run import Options, run_demo
@@ -59,8 +58,9 @@ def demo(
     Exit code 0: nothing is lost, twice or wrong, and all that was killed came back. 1: the table is wrong, or something
     did not work. 3: the table is right, but what was killed was not back in time.
     """
-    console = Console(stderr=as_json)
-    view = View(console, is_live=console.is_terminal and not plain)
+    console = terminal.console(stderr=as_json)  # standard output is the verdict's
+    show_line = terminal.error if as_json else terminal.line_at_once
+    view = View(show_line, console if console.is_terminal and not plain else None)
     require_packages()
     why_no_spark = without_spark(spark)
     capacity = measure(has_spark=not why_no_spark)
@@ -69,9 +69,13 @@ def demo(
     options = Options(fit.days, fit.seconds, kills, server_kills, why_no_spark, spark is Spark.YES, str(capacity))
     with view:
         verdict = run_demo(options, view)
-    _show(verdict, console, view)
+    if view.is_live:
+        terminal.table(console, draw_verdict(verdict))
+    else:
+        for text in verdict_lines(verdict):
+            show_line(text)
     if as_json:
-        typer.echo(json.dumps(verdict.as_json()))
+        terminal.json_lines(json.dumps(verdict.as_json()) + "\n")
     if picture is not None:
         save_picture(picture, view, verdict)
     raise typer.Exit(verdict.exit_code)
@@ -90,21 +94,8 @@ def parse_days(months: str, days: int | None) -> Days:
 
 def save_picture(path: Path, view: View, verdict: Verdict) -> None:
     """The view as it was after the first kill, then the verdict, as one SVG."""
-    console = Console(
-        record=True, width=PICTURE_COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor",
-    )
-    if view.after_kill is not None:
-        console.print(draw(view.after_kill))
-    console.print(draw_verdict(verdict))
+    shown = [] if view.after_kill is None else [draw(view.after_kill)]
+    svg = terminal.svg([*shown, draw_verdict(verdict)], columns=PICTURE_COLUMNS, title="lmerge demo")
     path.parent.mkdir(parents=True, exist_ok=True)
-    svg = console.export_svg(title="lmerge demo", unique_id="demo")
     without_remote_fonts = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
     path.write_text(without_remote_fonts, encoding="utf-8")
-
-
-def _show(verdict: Verdict, console: Console, view: View) -> None:
-    if view.is_live:
-        console.print(draw_verdict(verdict))
-        return
-    for text in verdict_lines(verdict):
-        console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -6,7 +6,7 @@ of it can be saved and tests can read it.
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from lmerge.cli import terminal
 from lmerge.cli.demo_verdict import RIGHT, WRONG, Kill, Verdict
 from lmerge.core.elements import INF, NEG_INF
 
@@ -68,15 +69,19 @@ class Scene(NamedTuple):
 
 
 class View:
-    """Shows scenes on ``console``; used in a ``with``. In a terminal the table moves, elsewhere lines are printed."""
+    """Shows scenes; used in a ``with``: a table that moves on ``console``, or without one lines by ``show_line``."""
 
-    def __init__(self, console: Console, *, is_live: bool) -> None:
-        self.is_live = is_live
+    def __init__(self, show_line: Callable[[str], None], console: Console | None = None) -> None:
         self.after_kill: Scene | None = None  # the moment to save a picture of
-        self._console = console
-        self._live = Live(console=console, auto_refresh=False) if is_live else None
+        self._show_line = show_line
+        self._live = Live(console=console, auto_refresh=False) if console is not None else None
         self._news_printed = 0
         self._line_s = -LINE_EVERY_S
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it moves."""
+        return self._live is not None
 
     def __enter__(self) -> View:
         if self._live:
@@ -94,14 +99,14 @@ class View:
         if self.after_kill is None and any(r.state == "killed" and r.rate == 0 for r in scene.replicas):
             self.after_kill = scene
         if self._live:
-            self._live.update(draw(scene), refresh=True)
+            self._live.update(terminal.Escaped(draw(scene)), refresh=True)
             return
         for at_s, text in scene.news[self._news_printed:]:
-            self._console.print(f"{at_s:6.1f} s  {text}", markup=False, highlight=False, soft_wrap=True)
+            self._show_line(f"{at_s:6.1f} s  {text}")
         self._news_printed = len(scene.news)
         if abs(scene.elapsed_s - self._line_s) >= LINE_EVERY_S:  # it begins again when the replay begins
             self._line_s = scene.elapsed_s
-            self._console.print(line(scene), markup=False, highlight=False, soft_wrap=True)
+            self._show_line(line(scene))
 
 
 def line(scene: Scene) -> str:

@@ -5,8 +5,9 @@ through this module alone (``tests/cli/test_terminal.py`` checks that no other w
 
 - ``line``, ``lines`` and ``error``: text for people, on standard output and standard error;
 - ``json_lines``: JSON for programs; characters are escaped as JSON does, so the values are the same;
-- ``table`` and ``live``: what rich lays out, without its markup language, so that ``[red]`` in a name is only text;
-- ``data``: bytes or text that belong to others, such as CSV for a file; escaped only where a terminal would show it.
+- ``table``, ``svg`` and, for what moves, ``Escaped``: what rich lays out, without its markup, so that ``[red]`` in a
+  name is only text;
+- ``data``: text that belongs to others, such as CSV for a file; escaped only where a terminal would show it.
 
 Where standard output cannot be written (a full disk), a command ends with one line and exit code 1; where its reader
 has gone (``| head -1``), without a word, also while nothing is to be written: see ``until_closed``.
@@ -20,7 +21,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -63,6 +64,12 @@ def line(text: str = "") -> None:
     _write(escaped(text) + "\n")
 
 
+def line_at_once(text: str) -> None:
+    """Print ``text`` and a newline, for whoever follows what goes on. Raises CannotWrite, BrokenPipeError."""
+    line(text)
+    flush()
+
+
 def lines(text: str) -> None:
     """Print text for people that ends with a newline. Raises CannotWrite, BrokenPipeError."""
     _write(escaped(text))
@@ -97,11 +104,24 @@ def utf8() -> None:
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
 
 
-def console(*, soft_wrap: bool = False) -> Console:
-    """rich's console without markup, emoji and highlighting: for ``table`` and ``live``."""
+def console(*, soft_wrap: bool = False, stderr: bool = False) -> Console:
+    """rich's console without markup, emoji and highlighting: for ``table`` and rich's ``Live``."""
     from rich.console import Console
 
-    return Console(markup=False, emoji=False, highlight=False, soft_wrap=soft_wrap)
+    return Console(markup=False, emoji=False, highlight=False, soft_wrap=soft_wrap, stderr=stderr)
+
+
+def svg(renderables: Iterable[RenderableType], *, columns: int, title: str) -> str:
+    """A picture of what a terminal of so many columns would show."""
+    from rich.console import Console
+
+    canvas = Console(
+        record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="truecolor", markup=False,
+        emoji=False, highlight=False,
+    )
+    for renderable in renderables:
+        canvas.print(Escaped(renderable))
+    return canvas.export_svg(title=title, unique_id="lmerge")
 
 
 def table(console: Console, renderable: RenderableType) -> None:

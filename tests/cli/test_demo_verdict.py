@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
 
-from lmerge.cli.demo import parse_days
+from lmerge.cli import terminal
+from lmerge.cli.demo import parse_days, save_picture
 from lmerge.cli.demo_judge import Comparison, Judge
 from lmerge.cli.demo_ledger import Ledger, Stall
 from lmerge.cli.demo_verdict import NOT_IN_TIME, RIGHT, WRONG, Kill, Output, ReplicaTotals, Verdict
@@ -214,15 +216,35 @@ def test_the_view_shows_rates_lag_share_and_state() -> None:
 
 
 def test_without_a_terminal_the_view_is_plain_lines_and_news_come_once() -> None:
-    file = io.StringIO()
-    with View(Console(file=file, width=40), is_live=False) as view:
+    lines: list[str] = []
+    with View(lines.append) as view:
         view.show(SCENE)
         view.show(SCENE._replace(elapsed_s=12.1))
-    lines = file.getvalue().splitlines()
     assert len(lines) == 2
     assert lines[0].endswith("which was making 60% of the output")
     assert "output 900/s" in lines[1]
-    assert "\x1b" not in file.getvalue()
+
+
+HOSTILE = "Kafka said \x1b[31mno\x9b2J, [red]and [/] :smile: \u202e\x07"
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_what_a_replica_reports_is_only_text(
+    is_live: bool, judge: Judge, batches: list[Batch], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+    console = Console(file=out, width=200, markup=False, emoji=False, highlight=False, color_system=None)
+    scene = SCENE._replace(news=((11.0, HOSTILE),), algorithm=HOSTILE)
+    scene = scene._replace(replicas=(scene.replicas[0]._replace(name=HOSTILE), *scene.replicas[1:]))
+    with View(terminal.line_at_once, console if is_live else None) as view:
+        view.show(scene)
+    assert view.is_live is is_live
+    assert "[red]and [/] :smile:" in out.getvalue()
+    assert [c for c in out.getvalue() if not c.isprintable() and c != "\n"] == []
+    path = tmp_path / "view.svg"
+    save_picture(path, view, verdict_of(judge, ledger_of(batches))._replace(algorithm=HOSTILE))
+    assert not any(c in path.read_text() for c in "\x1b\x9b\x07\u202e")
 
 
 def test_the_verdict_says_what_is_wrong_in_panel_and_lines(judge: Judge, batches: list[Batch]) -> None:

@@ -146,9 +146,8 @@ def test_a_log_for_machines_is_harmless_too() -> None:
     assert json.loads(text)["input"] == "a\x9b31m\u202e"
 
 
-@pytest.mark.parametrize("path", [
-    path for path in sorted(FOLDER.glob("*.py")) if path.name != "terminal.py" and not path.name.startswith("demo")
-], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [path for path in sorted(FOLDER.glob("*.py")) if path.name != "terminal.py"],
+                         ids=lambda path: path.name)
 def test_only_one_module_of_the_commands_prints(path: Path) -> None:
     found = re.findall(r"typer\.echo|click\.echo|sys\.std(?:out|err)\.(?:buffer\.)?write|[^.\w]Console\(|\bprint\(",
                        path.read_text())
