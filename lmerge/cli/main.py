@@ -1,8 +1,7 @@
 """``lmerge``: the command line. Commands are loaded when they run, so that ``replay`` does not wait for gRPC.
 
 Exit codes: 0 done, or whoever read the output has gone; 1 it could not be done now (server gone, port taken, disk full,
-check failed); 2 a usage error or malformed
-input; 130 interrupted.
+check failed); 2 a usage error or malformed input; 130 interrupted.
 """
 
 from __future__ import annotations

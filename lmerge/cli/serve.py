@@ -48,7 +48,7 @@ def serve(
     merge: Annotated[list[str] | None, typer.Option(help="A merge that exists from the start; repeatable.")] = None,
     no_create: Annotated[bool, typer.Option("--no-create", help="Publishers cannot create merges.")] = False,
     algorithm: Annotated[Algorithm, typer.Option(help="auto: chosen from what the inputs promise.")] = Algorithm.AUTO,
-    policy: Annotated[str, typer.Option(help=f"When the output shows what: {POLICY_HELP}")] = "lazy",
+    policy: Annotated[str, typer.Option(help=POLICY_HELP)] = "lazy",
     closing: Annotated[str, typer.Option(help="Who must say stable(inf): all, any or quorum:K inputs.")] = "all",
     engine: Annotated[
         Engine, typer.Option(help="Implementation of the core; auto: native where it is built.")

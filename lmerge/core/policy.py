@@ -117,10 +117,11 @@ _WITHOUT_ADJUSTS: Final = {
 }
 _LEADERS: Final = {leader.value: leader for leader in Leader}
 POLICY_WORDS: Final = (*_SIMPLE, f"leading-input-only:{'|'.join(_LEADERS)}", "quorum:K", "quorum:P%")
-# For --help: one sentence that names them all.
+# For --help, which names them all; without a word that is too long for a column of it.
 POLICY_HELP: Final = (
-    "lazy, eager, half-frozen-only, final-only, leading-input-only[:furthest-stable|highest-insert|most-unfrozen], "
-    "quorum:K or quorum:P%; then +adjusts, +lag:T, +lead:T. See docs/policies.md."
+    "When the output shows what: lazy, eager, half-frozen-only, final-only, quorum:K, quorum:P% or leading-input-only, "
+    f"behind which {', '.join(f':{word}' for word in _LEADERS)} may stand; then +adjusts, +lag:T, +lead:T. "
+    "See docs/policies.md."
 )
 
 

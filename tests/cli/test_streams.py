@@ -164,15 +164,15 @@ def test_a_wrong_path_is_one_line_that_names_it(name: str, served: Served, folde
 
 
 ADDRESSES = ["127.0.0.1:99999", "127.0.0.1:65536", "127.0.0.1", "127.0.0.1:", ":7171", "127.0.0.1:x", "h h:1", "::1:7",
-             "[::1]", "[::1]:70000", "http://h:7171", "a\x1b[31m:1", "a@b:1", "127.0.0.1:-1", "dns:///h:99999"]
+             "[::1]", "[::1]:70000", "http://merge.invalid:7171", "a\x1b[31m:1", "a@b:1", "127.0.0.1:-1", "dns:///h:99999"]
 DIALLING = {
     "publish": ["publish", "m", "-s"], "subscribe": ["subscribe", "m", "-s"], "status": ["status", "-s"],
     "top": ["top", "m", "-s"], "certify": ["certify", "m", "-s"], "detach": ["detach", "m", "a", "-s"],
     "release": ["release", "m", "a", "-s"], "reset": ["reset", "m", "-s"],
     "cutover": ["cutover", "m", "--from", "a", "--to", "b", "-s"], "checkpoint": ["checkpoint", "m", "-s"],
     "jumpstart": ["jumpstart", "m", "FOLDER/stream.jsonl", "-c", "FOLDER/checkpoint.jsonl", "-s"],
-    "relay from": ["relay", "--merge", "m", "--to", "h:1", "--as", "a", "--from"],
-    "relay to": ["relay", "--merge", "m", "--from", "h:1", "--as", "a", "--to"],
+    "relay from": ["relay", "--merge", "m", "--to", "merge.invalid:7171", "--as", "a", "--from"],
+    "relay to": ["relay", "--merge", "m", "--from", "merge.invalid:7171", "--as", "a", "--to"],
     "replica": ["replica", "run", "conservative", "-s"],
     "sink": ["sink", "parquet", "m", "FOLDER/out", "-s"],
 }
