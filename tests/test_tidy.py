@@ -363,7 +363,7 @@ def test_a_sleep_is_found_in_every_form(code: str, count: int) -> None:
     ("run('serve', '--port', '7171', '--http-port', '0')", 1),
     ("run('127.0.0.1:0', ['--port', '0'], ('127.0.0.1', 0), port=0, http_port=None)", 0),
     ("target = f'127.0.0.1:{port}'", 0),
-    ("target = '127.0.0.1:65535'", 1),
+    ("target = '127.0.0.1:' '65535'", 1),
     ("target = '127.0.0.1:65536'", 0),  # nothing listens there
 ])
 def test_a_fixed_port_is_found_in_every_form(code: str, count: int) -> None:
