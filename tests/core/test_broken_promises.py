@@ -15,7 +15,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.tdb import reconstitute
 from lmerge.testing.oracle import Follow
 
-SEEDS = 120
+SEEDS = 60
 
 
 def test_a_downgrade_mends_what_can_be_mended() -> None:

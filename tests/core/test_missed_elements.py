@@ -20,7 +20,7 @@ CASES = ("r0", "r1", "r2")
 @pytest.mark.parametrize("case", CASES)
 def test_the_output_has_what_any_input_has_in_time_and_only_liars_are_accused(case: str) -> None:
     accused = 0
-    for seed in range(150):
+    for seed in range(60):
         accused += len(play(f"{seed} {case}", case).accused)
     assert (accused > 0) == (case != "r0"), "R0 has no ties that could differ"
 
