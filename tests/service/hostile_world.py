@@ -6,6 +6,7 @@ must not change anything for those who publish and read it. Its own merges it ma
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from random import Random
 from typing import Any
@@ -62,7 +63,8 @@ class Hostile:
             else:
                 call.cancel()
             code = await call.code() if call.done() or not is_stream else grpc.StatusCode.CANCELLED
-        except (grpc.aio.AioRpcError, grpc.aio.UsageError, ValueError) as error:
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, ValueError) as error:
+            # The last two: it had ended before all was written.
             code = error.code() if isinstance(error, grpc.aio.AioRpcError) else await call.code()
         except BaseException:
             call.cancel()

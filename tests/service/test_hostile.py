@@ -70,12 +70,18 @@ class Run:
         lines = Lines()
         logging.getLogger().addHandler(lines)
         began_s = monotonic()
+        tasks: list[asyncio.Task[None]] = []
         try:
             await self._start()
-            await asyncio.gather(self._publish(), self._read(), self._restart(), *map(self._attack, self.hostile))
+            work = [self._publish(), self._read(), self._restart(), *map(self._attack, self.hostile)]
+            tasks += map(asyncio.create_task, work)
+            await asyncio.gather(*tasks)
             lines.check(self.starts, monotonic() - began_s, self._attaches(lines), self.settings)
             assert self.faults == []
         finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             logging.getLogger().removeHandler(lines)
             await self.server.stop(1.0)
 

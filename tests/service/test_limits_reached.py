@@ -25,7 +25,6 @@ REACHED = {
     "message_bytes": "service/test_bad_input.py::test_a_message_far_above_the_limit_ends_that_stream_alone",
     "payload_bytes": "service/test_bad_input.py::test_a_malformed_batch_ends_that_stream_alone",
     "batch_elements": "service/test_bad_input.py::test_a_malformed_batch_ends_that_stream_alone",
-    "name_bytes": "service/test_limits_reached.py::test_a_name_may_have_so_many_bytes_and_no_more",
     "inputs_per_merge": "service/test_bad_input.py::test_inputs_and_merges_above_their_limits_are_refused",
     "merges_max": "service/test_bad_input.py::test_inputs_and_merges_above_their_limits_are_refused",
     "subscribers_per_merge": "service/test_subscribe.py::test_subscribers_above_the_limit_are_refused",
@@ -59,7 +58,10 @@ REACHED = {
     "subscribers_per_identity": "service/test_quota.py::test_one_identity_cannot_take_all_subscriptions",
     "calls_per_connection": "service/test_limits_reached.py::test_one_call_more_on_a_connection_waits_for_a_place",
     "connections_max": "service/test_quota.py::test_more_connections_than_the_limit_are_dropped_and_those_inside_stay",
-    "http_connections_max": "service/test_quota.py::test_more_http_connections_than_the_limit_are_closed_at_once",
+    "http_connections_max":
+        "service/test_quota.py::test_more_http_connections_than_the_limit_close_those_that_wait_longest",
+    "http_connections_per_peer": "service/test_http.py::test_probes_answer_while_others_are_silent",
+    "http_header_timeout_s": "service/test_http.py::test_a_header_that_does_not_come_ends_its_connection",
     "handshake_timeout_s": "service/test_quota.py::test_handshakes_that_never_end_are_ended_and_disturb_nobody",
     "live_events_max": "service/test_quota.py::test_an_input_that_fills_a_merge_is_ended_and_the_others_lose_nothing",
     "live_bytes_max":
@@ -124,14 +126,6 @@ async def test_mute_inputs_are_waited_for_only_so_long() -> None:
         released = await world.stub.ReleaseInput(pb.ReleaseInputRequest(merge=MERGE, replica="a"))
         assert released.words == "the stable of a is not held any more"
         await a.acked(stable_point=100)
-
-
-async def test_a_name_may_have_so_many_bytes_and_no_more() -> None:
-    async with World(name_bytes=10) as world:
-        await world.publisher("x" * 10)
-        refused = await world.refused("é" * 5 + "x")
-        assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
-        assert "has 11 bytes, above the limit of 10" in refused.details
 
 
 async def test_evidence_has_its_bound_and_says_when_it_does_not_reach_back() -> None:

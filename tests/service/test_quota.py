@@ -265,16 +265,16 @@ async def test_more_connections_than_the_limit_are_dropped_and_those_inside_stay
             writer.close()
 
 
-async def test_more_http_connections_than_the_limit_are_closed_at_once() -> None:
+async def test_more_http_connections_than_the_limit_close_those_that_wait_longest() -> None:
     async with World(http_port=0, http_connections_max=2) as world:
         held = [await asyncio.open_connection("127.0.0.1", world.server.http_port) for _ in range(5)]
-        for reader, writer in held[2:]:
+        for reader, writer in held[:3]:
             with suppress(ConnectionError):
                 assert await reader.read(100) == b""
             writer.close()
-        held[0][1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert b"200 OK" in await held[0][0].readline()
-        for _, writer in held[:2]:
+        for reader, writer in held[3:]:
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"200 OK" in await reader.readline()
             writer.close()
 
 
