@@ -293,8 +293,11 @@ class Merge:
     @property
     def live_bytes(self) -> int:
         """Payload bytes that the merge holds: of live events, and of what waits for an input to join. O(inputs)."""
-        waiting = sum(inp.waiting_bytes for inp in self._inputs.values() if not inp.joined)
-        return self._engine.live_bytes + waiting
+        total = self._engine.live_bytes
+        for inp in self._inputs.values():  # asked for after each batch, and a generator costs more than the sum
+            if not inp.joined:
+                total += inp.waiting_bytes
+        return total
 
     @property
     def visits(self) -> int:
