@@ -24,8 +24,8 @@ NATIVE_SOURCES := setup.py $(shell find native -name target -prune -o \( -name '
 export PYO3_PYTHON := $(abspath $(BIN)/python)
 
 # Run a command; what it prints is shown if it fails. pip warns of much that is no concern of a user of this file.
-quietly = log=$$(mktemp) && { $(1) >"$$log" 2>&1 || { status=$$?; cat "$$log" >&2; rm -f "$$log"; (exit $$status); } && \
-	rm -f "$$log"; }
+quietly = { log=$$(mktemp) && { $(1) >"$$log" 2>&1 || { status=$$?; cat "$$log" >&2; rm -f "$$log"; (exit $$status); } && \
+	rm -f "$$log"; }; }
 pip_install = $(call quietly,$(BIN)/python -m pip install $(1))
 
 .PHONY: bench-against bench-stale demo test demo-bare test-bare spark-test test-long lint types wire defects bench soak native native-check missing clean help

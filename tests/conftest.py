@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +19,10 @@ from lmerge.core import engines
 # How fast a machine draws examples and runs them decides nothing.
 settings.register_profile("lmerge", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lmerge")
+
+# What is started in the background of a script ignores Ctrl-C, and so would every process that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DEADLINE_S = 60.0  # far above what any test needs: a wait for what never comes must end
 

@@ -87,6 +87,20 @@ def test_python_m_lmerge_is_the_command_line() -> None:
     assert result.stdout.startswith("lmerge ")
 
 
+@pytest.mark.parametrize(("recipe", "exit_code", "shown"), [
+    ("true || $(call quietly,echo never; false)", 0, ""),  # a step that is not needed
+    ("false || $(call quietly,echo hidden)", 0, ""),
+    ("$(call quietly,echo found; false)", 2, "found"),
+    ("$(call quietly,echo found; false) || echo instead", 0, "instead"),
+    ("true && $(call quietly,true) && false || $(call quietly,true) && echo after", 0, "after"),
+])
+def test_the_makefiles_quiet_steps_are_one_command_each(recipe: str, exit_code: int, shown: str) -> None:
+    command = ["make", "--no-print-directory", f"--eval=the-step: ; @{recipe}", "the-step"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, shown in done.stdout + done.stderr) == (exit_code, True), done.stderr
+    assert exit_code or "No such file" not in done.stderr
+
+
 def test_ci_runs_the_readmes_test_command() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
