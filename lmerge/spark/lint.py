@@ -2,8 +2,8 @@
 
 A value that is not the same everywhere does harm only where it gets to: into a published column, or into a decision (a
 filter, a group, a join). So the lint follows such values from where they are made up through the plan, drops those that
-are cured on the way (``round`` over a float sum, ``array_sort`` over collect_list) or projected away, and reports the
-rest once, with the place where it was written and the place where it matters.
+are cured on the way (``array_sort`` over collect_list, ``count``) or projected away, and reports the rest once, with
+the place where it was written and the place where it matters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,18 @@ from typing import Any, Final, NamedTuple
 
 from lmerge.spark.keying import key_of
 from lmerge.spark.lateness import PASSING, STATEFUL_PROGRAMS
-from lmerge.spark.lintrules import ERROR, UDF, WARNING, Rule, cures, is_udf, rule_for
+from lmerge.spark.lintrules import (
+    ERROR,
+    FILE,
+    ROUNDED_FLOAT,
+    UDF,
+    WARNING,
+    ZONED_SOURCE,
+    Rule,
+    is_udf,
+    rule_for,
+    what_remains,
+)
 from lmerge.spark.plantree import Expr, Node, read_plan
 
 # Longer expressions are cut in messages.
@@ -50,6 +61,7 @@ class _Taint(NamedTuple):
 
 
 _Taints = frozenset[_Taint]
+_FILE_COLUMN: Final = "_metadata"
 _NONE: Final[_Taints] = frozenset()
 
 
@@ -74,8 +86,9 @@ def lint_plan(
     reaching = walk.follow(root)
     for column in root.output:
         for taint in _sorted(reaching.get(column.expr_id, _NONE)):
-            if taint.rule.code != "float-aggregate" or column.name not in round_digits:
-                walk.report(taint, f"and reaches the published column {column.name!r}")
+            is_rounded = taint.rule.soft is ROUNDED_FLOAT and column.name in round_digits
+            shown = taint._replace(rule=ROUNDED_FLOAT) if is_rounded else taint
+            walk.report(shown, f"and reaches the published column {column.name!r}")
     found = [*_operators(root), *walk.found.values()]
     if mode == "update":
         found += _revisions(root, keys)
@@ -95,7 +108,8 @@ class _Walk:
 
     def follow(self, node: Node) -> dict[int, _Taints]:
         """The taints of the columns of ``node``."""
-        below: dict[int, _Taints] = {}
+        of_file = _Taint(FILE, _FILE_COLUMN, node.kind)
+        below = {column.expr_id: frozenset({of_file}) for column in node.output if column.of_file and not node.children}
         for child in node.children:
             below |= self.follow(child)
         for e in node.all_exprs():
@@ -151,7 +165,12 @@ def _taints(e: Expr, below: Mapping[int, _Taints], where: str) -> _Taints:
     if e.kind == "AttributeReference":
         return below.get(e.expr_id if e.expr_id is not None else -1, _NONE)
     inner = _NONE.union(*(_taints(child, below, where) for child in e.children))
-    kept = frozenset(taint for taint in inner if not cures(e, taint.rule))
+    if e.meaning is not None:
+        inner = frozenset(t if t in inner else t._replace(sql=_short(e.sql)) for t in _taints(e.meaning, below, where))
+    remains = ((taint, what_remains(e, taint.rule)) for taint in inner)
+    kept = frozenset(taint._replace(rule=rule) for taint, rule in remains if rule is not None)
+    if e.kind == "GetStructField":  # which part of what is known of a file
+        kept = frozenset(t._replace(sql=e.sql, where=where) if t.sql == _FILE_COLUMN else t for t in kept)
     rule = rule_for(e)
     return kept if rule is None or rule.code == "udf" else kept | {_Taint(rule, _short(e.sql), where)}
 
@@ -238,6 +257,10 @@ def _deduplication(node: Node) -> Iterator[Finding]:
         yield Finding(WARNING, "dedup-first", words, sql, node.kind, instead)
 
 
+# Formats of files in which a timestamp is a text.
+_TEXTS: Final = frozenset({"json", "csv", "xml"})
+
+
 def _source(node: Node) -> Iterator[Finding]:
     name = node.details.get("source", "").lower()
     where = f"{node.kind} {name}".strip()
@@ -245,6 +268,13 @@ def _source(node: Node) -> Iterator[Finding]:
         words = "gives every replica rows of its own: it makes them up" if name == "rate" else (
             "gives a row to one reader only, and can give it only once")
         yield Finding(ERROR, "source", words, name, where, "a source that can be read again, such as Kafka or files")
+    texts = node.details.get("format", "").lower()
+    zone = node.details.get("machine zone")
+    if zone and texts in _TEXTS and "timezone" not in node.details:
+        timed = [column.name for column in node.output if "timestamp" in column.type and not column.of_file]
+        if timed:
+            rule = ZONED_SOURCE
+            yield Finding(rule.severity, rule.code, f"{rule.words}, {zone}", ", ".join(timed), where, rule.instead)
     if name == "kafka" and node.details.get("startingoffsets", "latest").lower() == "latest":
         words = "starts at whatever is latest when a replica first starts, so replicas begin with other rows"
         instead = "startingOffsets earliest, or offsets or timestamps, the same on every replica"

@@ -7,11 +7,15 @@ the expressions above it that make its value the same after all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Final
 
-from lmerge.spark.options import WANTED
+from lmerge.errors import UsageError
+from lmerge.spark.bounds import FIXED_INTERVAL_US_MAX, shifted
+from lmerge.spark.options import WANTED, duration_us
 from lmerge.spark.plantree import Expr
 
 ERROR: Final = "error"
@@ -28,7 +32,9 @@ CODES: Final[Mapping[str, str]] = {
     "first-last": "the row that happens to come first or last",
     "ties": "one of several equal candidates",
     "float-aggregate": "sums of floating-point numbers, which depend on their order",
+    "rounded-float": "a sum of floating-point numbers that is rounded: near a tie it still depends on their order",
     "approximate": "an approximation that depends on the order of rows",
+    "session-zone": "the time zone of the session, which is the machine's where nobody has set it",
     "environment": "the user, session or version that runs the query",
     "nondeterministic": "an expression that Spark itself calls non-deterministic",
     "udf": "code that cannot be looked into",
@@ -55,13 +61,17 @@ CODES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Rule:
-    """Why an expression cannot be replicated. ``cured_by``: kinds of expressions above it that settle its value."""
+    """Why an expression cannot be replicated. ``cured_by``: kinds of expressions above it that settle its value.
+    ``softened_by``: kinds that make it rarer, and no more; ``soft`` is what remains to be said then.
+    """
 
     code: str
     severity: str
     words: str
     instead: str
     cured_by: frozenset[str] = frozenset()
+    softened_by: frozenset[str] = frozenset()
+    soft: Rule | None = None
 
 
 _CLOCK = Rule(
@@ -76,16 +86,21 @@ _PARTITION = Rule(
     "partition", ERROR, "depends on how the rows are spread over partitions, which differs between replicas",
     "use an identifier that the row brings along, or a hash of its columns",
 )
-_FILE = Rule(
-    "input-file", ERROR, "names a file, and replicas can read the same rows from other files",
+FILE: Final = Rule(
+    "input-file", ERROR, "is of the file that a row came from, and replicas can read the same rows from other files",
     "put what is needed of the name into the data, or keep it out of what is published",
 )
-_SORTED = frozenset({"SortArray", "ArraySort"})
 _COUNTED = frozenset({"Count", "IsNull", "IsNotNull"})
+_SORT_TIES = Rule(
+    "ties", WARNING, "sorts by an order of its own, and values that are equal in it stay as they arrived",
+    "array_sort without a function of its own, or one that compares the whole values with < and with >; put what is "
+    "sorted by first: struct(key, value)", _COUNTED,
+)
 _UNORDERED = Rule(
     "unordered", ERROR, "holds its values in the order in which rows arrived, which no two runs share",
     "sort it: array_sort(...) or sort_array(...) around it",
-    _SORTED | _COUNTED | {"Size", "ArraySize", "ArrayMin", "ArrayMax", "ArrayContains"},
+    _COUNTED | {"SortArray", "Size", "ArraySize", "ArrayMin", "ArrayMax", "ArrayContains"},
+    softened_by=frozenset({"ArraySort"}), soft=_SORT_TIES,
 )
 _LISTED = Rule(
     "unordered", ERROR, "joins its values in the order in which rows arrived, which no two runs share",
@@ -100,16 +115,28 @@ _TIES = Rule(
     "make the compared value unique, for example a struct of it and an identifier; or allow it if it is",
     _COUNTED,
 )
-_ROUNDED = frozenset({"Round", "BRound", "FormatNumber"}) | _COUNTED
+_LIST_TIES = Rule(
+    "ties", WARNING, "orders its values by something else, and those that are equal in it come as rows arrived",
+    "WITHIN GROUP (ORDER BY) the value itself, or what is unique", _COUNTED,
+)
+_EXACT = "lmerge.spark.exact_sum or exact_avg, or add decimals: sum(cast(... as decimal(38, 6)))"
+ROUNDED_FLOAT: Final = Rule(
+    "rounded-float", WARNING,
+    "rounds a sum of floating-point numbers, whose last digits depend on their order: two that differ there can lie on "
+    "two sides of a tie, such as 24.565 and 24.564999999999998, and are then rounded to different numbers",
+    f"{_EXACT}, and round that", _COUNTED,
+)
+# Cutting digits off makes nothing better: 2.9999999999999996 and 3.0 differ in all that is left.
 _FLOAT = Rule(
     "float-aggregate", ERROR,
     "adds floating-point numbers, and the last digits of the sum depend on the order, which no two runs share",
-    "round(...) around it, round_digits= for the column, or sum a decimal: cast(... as decimal(38, 6))", _ROUNDED,
+    _EXACT, _COUNTED, softened_by=frozenset({"Round", "BRound", "FormatNumber", "Cast decimal"}), soft=ROUNDED_FLOAT,
 )
+_VECTOR = replace(_FLOAT, instead="exact_sum of each element")
 _BIG_AVERAGE = Rule(
     "float-aggregate", WARNING,
     "adds as floating-point numbers, which is exact only while the sum stays below 2**53",
-    "round(...) around it, round_digits= for the column, or average a decimal", _ROUNDED,
+    "average a decimal: avg(cast(... as decimal(38, 0)))", _COUNTED,
 )
 _APPROXIMATE = Rule(
     "approximate", WARNING, "is approximate, and the approximation depends on the order in which rows are merged",
@@ -118,6 +145,16 @@ _APPROXIMATE = Rule(
 _ENVIRONMENT = Rule(
     "environment", WARNING, "depends on who runs the query, and where",
     "a literal",
+)
+_ZONE = Rule(
+    "session-zone", WARNING, "depends on the time zone of the session, which is the machine's where nobody has set it",
+    'the same spark.sql.session.timeZone for every replica, and then allow=("session-zone",); or what needs no zone: '
+    "window, unix_micros, intervals of less than a day", _COUNTED,
+)
+ZONED_SOURCE: Final = Rule(
+    "session-zone", WARNING,
+    "reads timestamps from texts; those without an offset are read in the zone of this machine",
+    '.option("timeZone", "UTC") on the source, or the same spark.sql.session.timeZone for every replica',
 )
 NONDETERMINISTIC: Final = Rule(
     "nondeterministic", ERROR, "is not deterministic, as Spark says itself", "an expression of the row's columns alone",
@@ -135,14 +172,17 @@ _BY_KIND: Final[Mapping[str, Rule]] = {
         ("CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp", "CurrentTime", "CurrentBatchTimestamp"), _CLOCK),
     **dict.fromkeys(("Rand", "Randn", "Uuid", "Shuffle", "RandStr", "Uniform"), _RANDOM),
     **dict.fromkeys(("MonotonicallyIncreasingID", "SparkPartitionID"), _PARTITION),
-    **dict.fromkeys(("InputFileName", "InputFileBlockStart", "InputFileBlockLength"), _FILE),
-    **dict.fromkeys(("CollectList", "CollectSet"), _UNORDERED),
+    **dict.fromkeys(("InputFileName", "InputFileBlockStart", "InputFileBlockLength"), FILE),
+    **dict.fromkeys(("CollectList", "CollectSet", "CollectUnion"), _UNORDERED),
+    **dict.fromkeys(("VectorSum", "VectorAvg"), _VECTOR),
     **dict.fromkeys(("First", "Last", "AnyValue"), _FIRST),
     **dict.fromkeys(("MaxBy", "MinBy", "Mode", "PandasMode"), _TIES),
     **dict.fromkeys((
         "ApproximatePercentile", "ApproxTopK", "ApproxTopKAccumulate", "ApproxTopKCombine", "HistogramNumeric",
         "HllSketchAgg", "HllUnionAgg", "ThetaSketchAgg", "ThetaUnionAgg", "KllSketchAggBigint", "KllSketchAggFloat",
-        "KllSketchAggDouble", "TupleSketchAgg", "ApproxQuantile",
+        "KllSketchAggDouble", "KllMergeAggBigint", "KllMergeAggFloat", "KllMergeAggDouble", "ThetaIntersectionAgg",
+        "TupleSketchAggDouble", "TupleSketchAggInteger", "TupleUnionAggDouble", "TupleUnionAggInteger",
+        "TupleIntersectionAggDouble", "TupleIntersectionAggInteger", "ApproxQuantile",
     ), _APPROXIMATE),
     **dict.fromkeys(
         ("CurrentUser", "SessionUser", "CurrentDatabase", "CurrentCatalog", "SparkVersion", "CurrentTimeZone"),
@@ -166,12 +206,18 @@ def rule_for(e: Expr) -> Rule | None:
     if e.kind in ("Sum", "Average", "TrySum", "TryAverage", "Product"):
         of = e.children[0].type
         return _FLOAT if of in _FLOATS else _BIG_AVERAGE if of == "bigint" and "Average" in e.kind else None
+    if e.kind == "AesEncrypt":
+        mode, vector = _constant(e.children[2]), _constant(e.children[4])
+        return None if mode == "ECB" or vector != "" else _RANDOM
     if e.kind == "ListAgg":
         # WITHIN GROUP (ORDER BY ...) brings the expressions that it is ordered by.
-        return None if len(e.children) > 2 else _LISTED
+        by = [order.children[0].sql for order in e.children[2:]]
+        return _LISTED if not by else None if e.children[0].sql in by else _LIST_TIES
     known = _BY_KIND.get(e.kind)
     if known is not None:
         return known
+    if e.zoned and e.meaning is None and _minds_zone(e):
+        return _ZONE
     if is_udf(e):
         return UDF if e.deterministic else UDF_NONDETERMINISTIC
     own = not e.deterministic and all(child.deterministic for child in e.children)
@@ -189,8 +235,61 @@ def is_skip(e: Expr) -> bool:
     return e.kind == "PythonUDF" and e.name == WANTED
 
 
-def cures(above: Expr, rule: Rule) -> bool:
-    """Whether ``above`` makes the value the same after all. Cutting digits off does not: 2.9999 and 3.0001 differ."""
+def what_remains(above: Expr, rule: Rule) -> Rule | None:
+    """The rule that a value that breaks ``rule`` breaks above ``above``; None: it is the same after all."""
     if above.kind in rule.cured_by:
+        return None
+    if above.kind == "ArraySort" and rule is _UNORDERED and _orders_fully(above.children[1]):
+        return None
+    kind = "Cast decimal" if above.kind == "Cast" and above.type.startswith("decimal") else above.kind
+    return rule.soft if kind in rule.softened_by else rule
+
+
+def _orders_fully(comparator: Expr) -> bool:
+    """Whether a function of array_sort finds only equal values equal: it looks at whole values, and in both ways."""
+    kinds = {e.kind for e in comparator.children[0].walk()}
+    of_whole = all(
+        child.kind == "NamedLambdaVariable" or not any(part.kind == "NamedLambdaVariable" for part in child.walk())
+        for e in comparator.children[0].walk() if e.kind not in _BRANCHES for child in e.children
+    )
+    return of_whole and kinds >= {"LessThan", "GreaterThan"}
+
+
+_BRANCHES: Final = frozenset({"If", "CaseWhen", "And", "Or", "Not"})
+# A constant text that brings its own zone: 2024-05-01T12:00:00Z, ... +02:00.
+_HAS_OFFSET: Final = re.compile(r"\d[Tt ]\s*\d{1,2}:.*(Z|UTC|GMT|[+-]\d{1,2}(:?\d\d)*)\s*$")
+_PARSERS: Final = frozenset({"JsonToStructs", "CsvToStructs", "XmlToStructs"})
+# A moment, and neither a date nor the reading of a clock without a zone.
+_TIMED: Final = re.compile(r"\btimestamp(_ltz)?\b")
+
+
+def _constant(e: Expr) -> int | str | None:
+    while e.kind == "Cast":
+        (e,) = e.children
+    return e.value
+
+
+def _is_gap(e: Expr) -> bool:
+    """Whether a text of less than a day is added to a time, as session_window does."""
+    if e.kind != "TimestampAddInterval" or e.children[1].kind != "Cast":
+        return False
+    (text,) = e.children[1].children
+    with suppress(UsageError):
+        return isinstance(text.value, str) and duration_us(text.value) < FIXED_INTERVAL_US_MAX
+    return False
+
+
+def _minds_zone(e: Expr) -> bool:
+    """Whether the zone that Spark gives ``e`` can matter."""
+    of = e.children[0] if e.children else e
+    if e.kind == "Cast" and of.kind == "Literal":
+        return of.value is not None and not _HAS_OFFSET.search(str(of.value))
+    if shifted(e) is not None or _is_gap(e):
+        return False  # by a constant that is no day and no month
+    if e.kind in _PARSERS:
+        return _TIMED.search(e.type) is not None
+    if e.kind in ("FromUnixTime", "UnixTimestamp", "ToUnixTimestamp"):
+        return of.type != "timestamp"
+    if e.kind in ("VariantGet", "TryVariantGet") and e.type == "string":
         return True
-    return rule.code == "float-aggregate" and above.kind == "Cast" and above.type.startswith("decimal")
+    return e.kind == "Cast" or any(_TIMED.search(part.type) for part in (e, *e.children))

@@ -143,6 +143,11 @@ def check(
     unknown = [code for code in allow if code not in CODES]
     if unknown:
         raise UsageError(f"checking a plan: allow has {unknown[0]!r}; the codes are {', '.join(CODES)}")
+    if "stable" in allow:
+        raise UsageError(
+            "checking a plan: allow has 'stable', and a stream without a stable point never becomes final, so its "
+            "subscribers wait for ever: declare stable_lag=, how far below the watermark a row can still come out"
+        )
     facts = explain_plan(df, vs, ve, mode, **declared)
     found = [finding for finding in facts.findings if finding.code not in allow]
     errors = [finding for finding in found if finding.severity == ERROR]

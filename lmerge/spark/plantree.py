@@ -21,10 +21,16 @@ from lmerge.errors import UsageError
 DELAY_KEY: Final = "spark.watermarkDelayMs"
 WINDOW_KEY: Final = "spark.timeWindow"
 SESSION_KEY: Final = "spark.sessionWindow"
+# The hidden column of a source of files: path, name, size, time of change.
+FILE_KEY: Final = "__file_source_metadata_col"
+ZONE: Final = "spark.sql.session.timeZone"
 
 # Expression nodes of one plan that are read at most: a call into the JVM each takes a fraction of a millisecond, and
 # a plan of more than this was made by a program, not a person.
 EXPRESSIONS_MAX: Final = 50_000
+
+# The parts of OVER (...), which have no type, and throw if they are asked.
+_UNTYPED: Final = frozenset({"WindowSpecDefinition", "SpecifiedWindowFrame", "UnboundedPreceding$", "CurrentRow$"})
 
 # What a user declares where no plan can be read.
 _BY_HAND: Final = {
@@ -44,11 +50,15 @@ class Column:
     type: str
     delay_ms: int | None = None
     window: str = ""  # "time", "session", or ""
+    of_file: bool = False  # what a source of files says of the file that a row is in
 
 
 @dataclass(frozen=True)
 class Expr:
-    """One expression node. ``kind`` is Spark's class name, ``sql`` what Spark shows of it, ``value`` a literal's."""
+    """One expression node. ``kind`` is Spark's class name, ``sql`` what Spark shows of it, ``value`` a literal's.
+    ``zoned``: Spark gives it the session's time zone. ``meaning``: what Spark puts in its place, where it is only a
+    name for that: ``to_timestamp(x)`` for a cast, ``regr_avgx`` for an average.
+    """
 
     kind: str
     name: str
@@ -58,6 +68,8 @@ class Expr:
     expr_id: int | None = None
     deterministic: bool = True
     value: int | str | None = None
+    zoned: bool = False
+    meaning: Expr | None = None
 
     def walk(self) -> Iterator[Expr]:
         """This node and all below it."""
@@ -101,7 +113,25 @@ class Node:
 def read_plan(df: Any) -> Node:
     """The analyzed plan of ``df``. Raises UsageError for a DataFrame without a plan in reach (Spark Connect)."""
     jdf = _jdf(df)
-    return _Reader().node(jdf.queryExecution().analyzed())
+    return _Reader(df.sparkSession).node(jdf.queryExecution().analyzed())
+
+
+def unsupported(df: Any, output_mode: str) -> str | None:
+    """Why Spark would not start the query in that output mode, in Spark's words; None: it would, or, with Spark
+    Connect, it cannot be asked.
+    """
+    if is_connect(df):
+        return None
+    from pyspark.errors import AnalysisException
+
+    jvm = df.sparkSession._jvm  # noqa: SLF001
+    mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, output_mode.capitalize())()
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    try:
+        checker.checkForStreaming(_jdf(df).queryExecution().analyzed(), mode)
+    except AnalysisException as problem:
+        return str(problem).partition(";\n")[0].strip()
+    return None
 
 
 def is_connect(df: Any) -> bool:
@@ -130,16 +160,46 @@ def _jdf(df: Any) -> Any:
 class _Reader:
     """Reads JVM plans into nodes. Scala collections are walked by ``size`` and ``apply``."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: Any) -> None:
         self._read = 0
+        catalyst = session._jvm.org.apache.spark.sql.catalyst  # noqa: SLF001
+        self._cast = getattr(getattr(catalyst.expressions, "Cast$"), "MODULE$")
+        class_of = session._jvm.java.lang.Class.forName  # noqa: SLF001
+        self._zone_aware = class_of("org.apache.spark.sql.catalyst.expressions.TimeZoneAwareExpression")
+        self._replaceable = class_of("org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable")
+        self._kinds: dict[str, tuple[bool, bool]] = {}  # zone aware, replaceable
+        is_set = session._jsparkSession.sessionState().conf().contains(ZONE)  # noqa: SLF001
+        self._machine_zone = "" if is_set else str(session.conf.get(ZONE))
+        self._shared: dict[str, Node] = {}  # what stands in WITH
 
     # operators ----------------------------------------------------------------------------------------------------
 
     def node(self, plan: Any) -> Node:
         kind = plan.getClass().getSimpleName()
+        if kind == "WithCTE":
+            for one in _seq(plan.cteDefs()):
+                self._shared[str(one.id())] = self.node(one.child())
+            return self.node(plan.plan())
+        if kind == "CTERelationRef":
+            return self._put_in_place(plan)
         children = tuple(self.node(child) for child in _seq(plan.children()))
         exprs = self._roles(kind, plan)
         return Node(kind, children, self._output(plan), bool(plan.isStreaming()), exprs, self._details(kind, plan))
+
+    def _put_in_place(self, plan: Any) -> Node:
+        """What the name of a WITH stands for, as if it were a view. Its columns have names of their own where it is
+        used twice.
+        """
+        shared = self._shared[str(plan.cteId())]
+        output = self._output(plan)
+        renamed = tuple(
+            Expr("Alias", new.name, old.name, old.type,
+                 (Expr("AttributeReference", old.name, old.name, old.type, expr_id=old.expr_id),), new.expr_id)
+            if old.expr_id != new.expr_id
+            else Expr("AttributeReference", old.name, old.name, old.type, expr_id=old.expr_id)
+            for old, new in zip(shared.output, output)
+        )
+        return Node("Project", (shared,), output, shared.streaming, {"list": renamed})
 
     def _output(self, plan: Any) -> tuple[Column, ...]:
         # One call for all names, types and metadata; ids are not in it.
@@ -182,10 +242,16 @@ class _Reader:
         if kind.startswith("FlatMapGroups") and "State" in kind:
             return {"time": str(plan.timeout().toString())}
         if kind == "StreamingRelationV2":
-            return {"source": str(plan.sourceName())} | _java_map(plan.extraOptions())
+            return self._source(plan) | _java_map(plan.extraOptions())
         if kind == "StreamingRelation":
-            return {"source": str(plan.sourceName())} | _scala_map(plan.dataSource().options())
+            return self._source(plan) | {"format": str(plan.dataSource().className())} | _scala_map(
+                plan.dataSource().options())
         return {}
+
+    def _source(self, plan: Any) -> dict[str, str]:
+        """``machine zone``: that of the session, where nobody has set it."""
+        found = {"source": str(plan.sourceName())}
+        return found | {"machine zone": self._machine_zone} if self._machine_zone else found
 
     # expressions --------------------------------------------------------------------------------------------------
 
@@ -198,7 +264,7 @@ class _Reader:
         if self._read > EXPRESSIONS_MAX:
             raise UsageError(f"reading the plan of a DataFrame: it has more than {EXPRESSIONS_MAX} expressions")
         kind = str(e.getClass().getSimpleName())
-        type_name = str(e.dataType().catalogString())
+        type_name = "" if kind in _UNTYPED else str(e.dataType().catalogString())
         if kind == "AttributeReference":
             name = str(e.name())
             return Expr(kind, name, name, type_name, expr_id=e.exprId().id())
@@ -217,7 +283,13 @@ class _Reader:
             name = str(e.extractFieldName())
         elif kind in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
             name, own = str(e.name()), bool(e.udfDeterministic())
-        return Expr(kind, name, _sql(e), type_name, children, expr_id, own)
+        if kind not in self._kinds:
+            self._kinds[kind] = bool(self._zone_aware.isInstance(e)), bool(self._replaceable.isInstance(e))
+        zoned, replaceable = self._kinds[kind]
+        if zoned and kind == "Cast":
+            zoned = bool(self._cast.needsTimeZone(e.child().dataType(), e.dataType()))
+        meaning = self.expr(e.replacement(), True if sure else None) if replaceable else None
+        return Expr(kind, name, _sql(e), type_name, children, expr_id, own, zoned=zoned, meaning=meaning)
 
     def _literal(self, e: Any, type_name: str) -> int | str | None:
         value = e.value()
@@ -249,7 +321,7 @@ def _column(expr_id: int, described: Mapping[str, Any]) -> Column:
     kind = described["type"]
     name = kind if isinstance(kind, str) else str(kind.get("type", ""))
     window = "session" if SESSION_KEY in marks else "time" if WINDOW_KEY in marks else ""
-    return Column(expr_id, described["name"], name, marks.get(DELAY_KEY), window)
+    return Column(expr_id, described["name"], name, marks.get(DELAY_KEY), window, bool(marks.get(FILE_KEY)))
 
 
 def _sql(e: Any) -> str:

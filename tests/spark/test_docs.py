@@ -95,6 +95,7 @@ def feed(folder: Path) -> None:
         "flights": [{"ts": moment(at), "carrier": "AA"} for at in (0, 1, 100)],
         "sessions": [{"user": "u", "ts": moment(0), "began": moment(0)},
                      {"user": "u", "ts": moment(9), "ended": moment(9)}],
+        "fares": [{"ts": moment(0), "carrier": "AA", "price": 21.355}],
         "elements": [{"kind": "insert", "payload": "x", "vs": 1, "ve": 5}, {"kind": "stable", "vs": 3}],
         "a": [{"kind": "insert", "payload": "x", "vs": 1, "ve": 5, "order": 1}],
         "b": [{"kind": "stable", "vs": 3, "order": 1}],

@@ -25,8 +25,6 @@ SCHEMA = "k string, ts timestamp, n int, other timestamp"
 
 Build = Callable[[Any, Any], Any]
 
-pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-
 
 @pytest.fixture(scope="module")
 def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:

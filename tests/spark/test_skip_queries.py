@@ -22,8 +22,6 @@ from lmerge.spark.spool import Spool
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema, parse_schema
 
-pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
-
 HOUR = 1_700_002_800 * S
 SCHEMA = "ts long, name string, n long"
 SCORED = parse_schema({"name": "string?", "n": "int?", "score": "int?"})
