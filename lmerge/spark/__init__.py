@@ -39,5 +39,8 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         from importlib import import_module
 
+        from lmerge.spark.terminal import put_sentence_first
+
+        put_sentence_first()
         return getattr(import_module(f"lmerge.spark.{_MODULES[name]}"), name)
     raise AttributeError(f"module 'lmerge.spark' has no attribute {name!r}")

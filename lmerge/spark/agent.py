@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import select
 import stat
@@ -61,6 +62,8 @@ def commit(query: str, owner: int, request: Commit) -> Committed:
         except (EOFError, OSError):
             continue  # it died, or was about to leave: another goes on from the spool
         if isinstance(reply, Committed):
+            if reply.ended:
+                _write_end(query, request, reply.ended)
             return reply
         raise _error_of(reply)
     raise ServerGone(
@@ -80,6 +83,31 @@ def leave(query: str, run: str) -> int:
             agent.send(("leave", run))
             told += 1
     return told
+
+
+def end_of(query: str, run: str) -> str:
+    """Why this run of the query should end, though nothing has failed; "": it should not."""
+    try:
+        ended = json.loads(_end_path(query).read_text())
+    except (OSError, ValueError):
+        return ""
+    return str(ended["words"]) if ended["run"] in (None, run) else ""
+
+
+def forget_end(query: str) -> None:
+    """The query has ended."""
+    _end_path(query).unlink(missing_ok=True)
+
+
+def _write_end(query: str, request: Commit, words: str) -> None:
+    path = _end_path(query)
+    unseen = path.with_suffix(f".{os.getpid()}")
+    unseen.write_text(json.dumps({"run": request.run, "words": f"{request.options}: {words}"}))
+    unseen.replace(path)
+
+
+def _end_path(query: str) -> Path:
+    return runtime_folder() / f"{_folded(query)}.ended"
 
 
 def runtime_folder() -> Path:

@@ -33,6 +33,7 @@ from lmerge.client.stage import Staged
 from lmerge.core.batch import AnyBatch, BatchBuilder
 from lmerge.core.elements import INF, NEG_INF, STABLE, show_time
 from lmerge.errors import LmergeError, ServerGone
+from lmerge.spark.manifest import Manifest
 from lmerge.spark.options import SinkOptions, schema_of_text
 from lmerge.spark.spool import Part, Spool
 from lmerge.spark.watermark import batch_watermark_us
@@ -46,6 +47,8 @@ _SILENCE_S: Final = 10.0
 _SILENCE_AGAIN_S: Final = 60.0
 # A run that begins far behind is told so by then, if at all. It saves a batch of work that nobody wants.
 _FEEDBACK_S: Final = 0.5
+# What a server's error says to a replica whose successor was certified: the end of a cutover, which is no fault.
+_SUCCEEDED: Final = " has taken its place at "
 # How soon a waiting commit notices that its query has ended.
 _LOOK_AGAIN_S: Final = 0.2
 
@@ -70,10 +73,13 @@ class Commit:
 
 @dataclass(frozen=True)
 class Committed:
-    """What came of it: the stable said up to now, and how far the merge is."""
+    """What came of it: the stable said up to now, and how far the merge is. ``ended``: why the query has nothing more
+    to publish, after a cutover to another; the batch is in the spool and nowhere else.
+    """
 
     stable: int
     merge_stable_point: int
+    ended: str = ""
 
 
 class Committer:
@@ -162,28 +168,43 @@ class Committer:
         assert self._publisher is not None
         assert self._spool is not None
         publisher, spool = self._publisher, self._spool
-        if publisher.failure is not None:
-            raise publisher.failure
+        ended = _end_of(publisher, commit.options)
         last = publisher.outbox.stable_point
         wanted = stable_of(commit)
         meta = origin_of(commit) | {"incarnation": str(publisher.incarnation)}
-        skipped = self._skip(publisher, max(last, wanted))
+        skipped = NEG_INF if ended else self._skip(publisher, max(last, wanted))
+        # After a cutover as well: a replica that is let in again goes on where Spark does.
         manifest = spool.commit(commit.batch, commit.parts, wanted if wanted > last else None, meta, skipped)
-        parts = [part for part in manifest.parts if part.elements]
-        batches = [batch for part in parts for batch in spool.read_part(part)]
-        staged = None
-        if commit.run is not None and commit.holders:
-            numbers = tuple((part.partition, part.attempt) for part in parts)
-            staged = Staged(commit.run, commit.batch, numbers, commit.holders)
-        if batches or manifest.stable is not None:
-            work = _say(publisher, batches, staged, manifest.stable)
-            run_blocking(self._patiently(publisher, work), background_loop())
+        if not ended:
+            ended = self._publish(publisher, commit, manifest)
         self._batch = commit.batch
         if commit.late:
             left_out = f"{commit.late} rows below the stable point were left out, such as {commit.first_late}"
             complain(f"{commit.options}, batch {commit.batch}: {left_out}")
-        spool.trim(publisher.merge_stable_point)
-        return Committed(publisher.outbox.stable_point, publisher.merge_stable_point)
+        if not ended:
+            spool.trim(publisher.merge_stable_point)
+        return Committed(publisher.outbox.stable_point, publisher.merge_stable_point, ended)
+
+    def _publish(self, publisher: AsyncPublisher, commit: Commit, manifest: Manifest) -> str:
+        """Publish the batch and wait until a server has merged it. Why nothing is published any more, or ""."""
+        assert self._spool is not None
+        parts = [part for part in manifest.parts if part.elements]
+        batches = [batch for part in parts for batch in self._spool.read_part(part)]
+        staged = None
+        if commit.run is not None and commit.holders:
+            numbers = tuple((part.partition, part.attempt) for part in parts)
+            staged = Staged(commit.run, commit.batch, numbers, commit.holders)
+        if not batches and manifest.stable is None:
+            return ""
+        work = _say(publisher, batches, staged, manifest.stable)
+        try:
+            run_blocking(self._patiently(publisher, work), background_loop())
+        except LmergeError:
+            ended = _end_of(publisher, commit.options)
+            if not ended:
+                raise
+            return ended
+        return ""
 
     async def _patiently(self, publisher: AsyncPublisher, work: Coroutine[Any, Any, None]) -> None:
         """Wait for ``work`` as long as it takes, and say what it waits for. Raises ServerGone when interrupted."""
@@ -230,6 +251,16 @@ class Committer:
             behind = f"{self._options} is behind, at {show_time(stable)}"
             complain(f"{behind}: from here on it leaves out what ends before {show_time(until)}")
         return until
+
+
+def _end_of(publisher: AsyncPublisher, options: SinkOptions) -> str:
+    """Why a publisher that has failed only makes the query end; "": it has not failed. Raises any other failure."""
+    if publisher.failure is None:
+        return ""
+    words = str(publisher.failure)
+    if options.ends_after_cutover and _SUCCEEDED in words:
+        return words
+    raise publisher.failure
 
 
 def stable_of(commit: Commit) -> int:

@@ -156,7 +156,7 @@ class _Turner:
         others = f", and {count - 1} of the next rows as well" if count > 1 else ""
         return InputViolation(
             "late-row", self.plan.name, str(element_of(row)), f"nothing below its own stable({stable})",
-            f"this row came after it{others}",
+            f"this row came after it{others}; a larger stable_lag lets it in, and late='drop' leaves it out",
         )
 
     def _payloads(self, rows: Any) -> list[bytes]:

@@ -60,7 +60,7 @@ CONNECTION: Final = frozenset(
 )
 SINK: Final = CONNECTION | {
     "replica", "mode", "properties", "role", "join_at", "spool", "schema", "keys", "kind", "vs", "ve", "stable_lag_us",
-    "late", "give_up_after", "skips", "stage", BATCH, QUERY, RUN,
+    "late", "give_up_after", "skips", "stage", "ends_after_cutover", BATCH, QUERY, RUN,
 }
 # Names that Spark, or the people who write to any sink, put there.
 SPARKS: Final = frozenset({
@@ -100,6 +100,7 @@ class SinkOptions:
     give_up_after_s: float | None = None
     skips: bool = False
     stages: bool = True
+    ends_after_cutover: bool = False  # somebody stops the query when another has taken its place: ``session``
     security: Security | None = None
 
     @property
@@ -263,6 +264,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         give_up_after_s=options.seconds("give_up_after"),
         skips=options.flag("skips"),
         stages=options.flag("stage", default=True),
+        ends_after_cutover=options.flag("ends_after_cutover"),
         security=options.security(),
     )
 

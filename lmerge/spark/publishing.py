@@ -36,8 +36,9 @@ from lmerge.spark.options import (
     schema_text,
 )
 from lmerge.spark.plan import PlanFacts, check
-from lmerge.spark.plantree import WINDOW_KEY
+from lmerge.spark.plantree import WINDOW_KEY, is_connect, unsupported
 from lmerge.spark.session import register
+from lmerge.spark.update_sink import publishing_writer
 from lmerge.wire.schema import Schema, parse_schema
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ _log: Final = logging.getLogger(__name__)
 
 # Which of Spark's output modes gives the rows that a mode of publishing is made for.
 _OUTPUT_MODES: Final = {APPEND: "append", UPDATE: "update", INTERVALS: "append"}
+# Those that a sink can take part in: the whole result in each batch is no stream of changes.
+_PUBLISHED: Final = ("append", "update")
 
 
 def publish(
@@ -73,17 +76,17 @@ def publish(
     bytes, or text, as they are. ``properties``: what the stream promises, by default what its plan shows.
     ``stable_lag``: how far the stable point stays behind the watermark; by default what the plan shows. ``late``:
     ``fail`` or ``drop``, what becomes of a row below the stable point that was said; by default ``fail`` where Spark
-    lets none through. ``output_mode``: Spark's, where ``mode`` does not tell. ``join_at``: the stream is right for
-    events that end then or later. ``spool``: a folder that driver and executors share, by default in the checkpoint.
-    ``give_up_after``: fail after so long without any server; None: wait. ``partitions``: of the keyed state. ``skips``:
-    the query leaves out what servers do not want any more; by default if its plan can be read and there is a
-    ``skip_to`` in it. ``allow``: codes of findings about the plan that are accepted knowingly
+    lets none through, and where ``stable_lag`` declares that none comes. ``output_mode``: Spark's, where ``mode`` does
+    not tell. ``join_at``: the stream is right for events that end then or later. ``spool``: a folder that driver and
+    executors share, by default in the checkpoint. ``give_up_after``: fail after so long without any server; None: wait.
+    ``partitions``: of the keyed state. ``skips``: the query leaves out what servers do not want any more; by default if
+    its plan can be read and there is a ``skip_to`` in it. ``allow``: codes of findings that are accepted knowingly
     (``lmerge.spark.explain`` lists them). The rest as in ``lmerge.Security``; a token stands in a file, or in the
     driver's environment.
 
     Raises UsageError, naming the argument, or the expression of the plan that replicas would not agree on.
     """
-    _check(df, mode, late)
+    _check(df, mode, late, output_mode)
     register(df.sparkSession)
     names = _payload_names(df, (vs, ve, kind), payload)
     facts = check(
@@ -99,36 +102,42 @@ def publish(
         _check_ends(df, vs, ve, kept)
     if mode == INTERVALS:
         prepared = prepared.repartition(partitions, *kept) if partitions else prepared.repartition(*kept)
+    wanted = output_mode or _OUTPUT_MODES[mode]
+    _check_output_mode(prepared, wanted)
     encoding = _encoding(prepared, names, schema, round_digits)
     rule = facts.stable
     options = {
         "servers": ",".join(parse_targets(servers)), "merge": merge, "replica": replica, "mode": mode, "role": role,
         "vs": VS, "ve": VE if ve is not None else None, "schema": encoding,
         "keys": json.dumps(list(kept)) if kept else None, "kind": kind,
-        "late": late or (FAIL if rule is not None and rule.exact else DROP),
+        "late": late or (FAIL if stable_lag is not None or (rule is not None and rule.exact) else DROP),
         "stable_lag_us": None if rule is None else rule.lag_us - rule.strict,
         "properties": ",".join(sorted(facts.properties)),
         "join_at": moment_us(join_at) if isinstance(join_at, str) else join_at, "spool": spool,
         "give_up_after": give_up_after, "skips": skips or None, "ca": ca, "cert": cert, "key": key,
-        "token_file": token_file, "tls": tls or None, "insecure": insecure or None,
+        "token_file": token_file, "ends_after_cutover": None if is_connect(df) else True,
+        "tls": tls or None, "insecure": insecure or None,
     }
-    wanted = output_mode or _OUTPUT_MODES[mode]
-    if wanted == "update":
-        from lmerge.spark.update_sink import update_writer
-
-        writer = update_writer(prepared)
-    else:
-        writer = prepared.writeStream.format("lmerge").outputMode(wanted)
+    writer = publishing_writer(prepared, wanted)
     return writer.options(**{name: value for name, value in options.items() if value is not None})
 
 
-def _check(df: DataFrame, mode: str, late: str | None) -> None:
+def _check(df: DataFrame, mode: str, late: str | None, output_mode: str | None) -> None:
     if mode not in _OUTPUT_MODES:
         raise UsageError(f"cannot publish: mode is {mode!r:.40}; it is {', '.join(_OUTPUT_MODES)}")
     if late not in (None, FAIL, DROP):
         raise UsageError(f"cannot publish: late is {late!r:.40}; it is {FAIL} or {DROP}")
+    if output_mode not in (None, *_PUBLISHED):
+        raise UsageError(f"cannot publish: output_mode is {output_mode!r:.40}; it is {' or '.join(_PUBLISHED)}")
     if not df.isStreaming:
         raise UsageError("cannot publish: the DataFrame is no streaming one; read it with spark.readStream")
+
+
+def _check_output_mode(prepared: DataFrame, output_mode: str) -> None:
+    """What Spark would refuse when the query starts, or in its first batch. Raises UsageError with Spark's reason."""
+    why = unsupported(prepared, output_mode)
+    if why is not None:
+        raise UsageError(f"cannot publish: Spark does not run this query in output mode {output_mode}: {why}")
 
 
 def _payload_names(

@@ -3,23 +3,37 @@
 A sink is not told when its query stops. Spark's listener is, in the process that made the session; it tells the query's
 agent, which leaves the merge in good order. Without a listener (Spark Connect) the agent stays until the server's
 JVM ends, or a newer run of the query begins; the merge then has an input that is silent, and waits for nobody.
+
+The other way round the listener ends a query whose place another has taken (``lmerge cutover``): its last commit has
+succeeded, and nothing went wrong, so it is stopped, and does not fail.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from lmerge.errors import LmergeError
+from lmerge.core.engines import native_problem
+from lmerge.errors import LmergeError, UsageError
 from lmerge.spark import agent
 from lmerge.spark.datasource import LmergeDataSource, TickSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
+_PYTHON_SETTING: Final = "spark.pyspark.python"
+# Python begins within a second, on a machine that is busy starting Spark within a few.
+_ANSWER_S: Final = 30.0
+_warned: Final = threading.Event()
 _registered: WeakSet[SparkSession] = WeakSet()
 
 
@@ -27,21 +41,67 @@ def register(spark: SparkSession) -> None:
     """Make ``format("lmerge")`` known to the session. Doing so again changes nothing."""
     if spark in _registered:
         return
+    is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
+    if not is_connect:
+        _use_this_python(spark)
+    _warn_of_slow_core()
     spark.dataSource.register(LmergeDataSource)
     spark.dataSource.register(TickSource)
-    if hasattr(spark, "sparkContext") and not type(spark).__module__.startswith("pyspark.sql.connect"):
-        spark.streams.addListener(QueryEnds())
+    if not is_connect:
+        spark.streams.addListener(QueryEnds(spark))
     _registered.add(spark)
 
 
+def _use_this_python(spark: SparkSession) -> None:
+    """Have Spark's Python workers on this machine run by the Python that runs the driver, where nobody has said by
+    which: else PySpark takes the first ``python3`` of the PATH, which need not have lmerge. A cluster's machines have
+    Pythons of their own. Raises UsageError if the user's choice has no lmerge.
+    """
+    context: Any = spark.sparkContext
+    if not str(context.master).startswith("local"):
+        return
+    if not os.environ.get(_PYTHON_VARIABLE) and not context.getConf().get(_PYTHON_SETTING):
+        context.pythonExec = sys.executable  # it is read where functions and data sources are handed to the JVM
+    chosen = str(context.pythonExec)
+    if chosen != sys.executable and not _has_lmerge(chosen):
+        raise UsageError(
+            f"Spark runs its Python workers by {chosen!r}, which has no lmerge: set "
+            f"{_PYTHON_VARIABLE}={sys.executable} before the session is made, or install lmerge there"
+        )
+
+
+def _has_lmerge(python: str) -> bool:
+    script = "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ('lmerge', 'pyarrow'))))"
+    try:
+        done = subprocess.run([python, "-c", script], capture_output=True, timeout=_ANSWER_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _warn_of_slow_core() -> None:
+    """Print once that rows are encoded, and elements merged, by Python alone."""
+    if _warned.is_set() or native_problem() is None:
+        return
+    _warned.set()
+    clone = Path(__file__).parents[2]
+    how = f"make -C {clone} native" if (clone / "native" / "Cargo.toml").is_file() else (
+        "pip install --force-reinstall --no-cache-dir lmerge, on a machine with Rust")
+    sys.stderr.write(f"lmerge: the native core is not built, so this runs about 30 times slower; build it: {how}\n")
+
+
 class QueryEnds(StreamingQueryListener):
-    """Tells agents of the end of their queries."""
+    """Tells agents of the end of their queries, and ends those that others have replaced."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  # Spark's names, here and below
-        pass
+        with suppress(OSError, LmergeError):
+            agent.forget_end(str(event.id))  # of a run that nobody watched
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        pass
+        end_if_replaced(self._spark, str(event.progress.id), str(event.progress.runId))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         pass
@@ -49,3 +109,22 @@ class QueryEnds(StreamingQueryListener):
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         with suppress(OSError, LmergeError):
             agent.leave(str(event.id), str(event.runId))
+
+
+def end_if_replaced(spark: SparkSession, query_id: str, run: str) -> Any | None:
+    """Have the query stopped if another has taken its place, and print that; None: none has. Does not wait."""
+    words = agent.end_of(query_id, run)
+    query = spark.streams.get(query_id) if words else None
+    if query is None:
+        return None
+    agent.forget_end(query_id)
+    sys.stderr.write(f"lmerge: {words}; this query ends\n")
+    threading.Thread(target=_stop, args=(query,), daemon=True).start()
+    return query
+
+
+def _stop(query: Any) -> None:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    with suppress(Py4JError, OSError):  # the session has gone meanwhile, and the query with it
+        query.stop()

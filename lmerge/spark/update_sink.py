@@ -15,12 +15,14 @@ any other: Spark's properties do not tell the tasks of whom it is. So the option
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from lmerge.errors import UsageError
 from lmerge.spark.options import BATCH, QUERY, RUN, sink_options
 from lmerge.spark.plantree import is_connect
+from lmerge.spark.session import end_if_replaced
 from lmerge.spark.spool_files import token
 from lmerge.spark.watermark import query_id
 
@@ -30,6 +32,12 @@ if TYPE_CHECKING:
 
 # What ``start`` takes besides options.
 _STARTS: Final = ("path", "format", "outputMode", "partitionBy", "queryName")
+
+
+_RUN: Final = "spark.jobGroup.id"
+# How often, and for how long, a batch that was the last one looks whether its query has begun to stop.
+_LOOK_S: Final = 0.02
+_STOP_LOOKS: Final = 500
 
 
 class UpdateSink:
@@ -45,18 +53,35 @@ class UpdateSink:
             self._whose = self._owner() if is_connect(rows) else {}
         given = {**self._options, **self._whose, BATCH: str(batch)}
         rows.write.format("lmerge").mode("append").options(**given).save()
+        if not is_connect(rows):
+            self._end_if_replaced(rows.sparkSession)
+
+    def _end_if_replaced(self, spark: Any) -> None:
+        """Here no batch is under way, so a query that ends does so without a word of Spark's."""
+        query, run = (spark.sparkContext.getLocalProperty(name) for name in ("sql.streaming.queryId", _RUN))
+        ending: Any = end_if_replaced(spark, query, run) if query and run else None
+        pause = threading.Event()
+        for _ in range(_STOP_LOOKS if ending is not None else 0):
+            if not ending.isActive:
+                return
+            pause.wait(_LOOK_S)
 
     def _owner(self) -> dict[str, str]:
         """The query, and a word for this run of it: in a process that serves no other. Raises UsageError."""
         return {QUERY: query_id(sink_options(self._options).checkpoint), RUN: token()}
 
 
-def update_writer(prepared: DataFrame) -> DataStreamWriter:
-    """A writer of ``prepared`` in output mode ``update`` that publishes what its options say when it is started."""
-    writer = prepared.writeStream.outputMode("update")
+def publishing_writer(prepared: DataFrame, output_mode: str) -> DataStreamWriter:
+    """A writer of ``prepared`` that publishes what its options say when it is started: by the sink of
+    ``format("lmerge")``, or, in output mode ``update``, by ``foreachBatch``. What is wrong with the options, ``start``
+    raises as UsageError, before there is a query.
+    """
+    writer = prepared.writeStream.outputMode(output_mode)
+    if output_mode != "update":
+        writer = writer.format("lmerge")
     kind: Any = type(writer)
 
-    class UpdateWriter(kind):  # type: ignore[misc]  # Spark's class, or that of Spark Connect
+    class PublishingWriter(kind):  # type: ignore[misc]  # Spark's class, or that of Spark Connect
         """Remembers its options, for the sink."""
 
         given: dict[str, str]
@@ -75,9 +100,10 @@ def update_writer(prepared: DataFrame) -> DataStreamWriter:
             if positional or named.get("path") or named.get("format"):
                 raise UsageError("cannot publish: start() of a writer that publishes takes no path and no format")
             sink_options(self.given)  # what is wrong with them is told at once
-            self.foreachBatch(UpdateSink(self.given))
+            if output_mode == "update":
+                self.foreachBatch(UpdateSink(self.given))
             return super().start(**named)
 
-    writer.__class__ = UpdateWriter
+    writer.__class__ = PublishingWriter
     vars(writer)["given"] = {}
     return writer

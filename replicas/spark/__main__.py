@@ -19,7 +19,6 @@ import argparse
 import contextlib
 import gc
 import json
-import re
 import sys
 import tempfile
 import threading
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lmerge.errors import LmergeError, Unavailable, UsageError
+from lmerge.spark.terminal import own_words
 from lmerge.spark.watermark import batch_watermark_us
 from replicas.flights.replay import ReplayClock, first_instant, write_clock
 from replicas.flights.source import Days, data_folder
@@ -151,8 +151,7 @@ def watermark_of(progress: Any) -> int:
 def failure(query: Any) -> Unavailable:
     """What ended the query, in lmerge's own words if it has any."""
     words = str(query.exception() or "it ended without a word")
-    own = re.findall(r"^lmerge\.errors\.\w+: (.*)$", words, re.MULTILINE)
-    return Unavailable(f"the query failed: {own[-1] if own else words.splitlines()[0]}")
+    return Unavailable(f"the query failed: {own_words(words) or words.splitlines()[0]}")
 
 
 def is_complete(checkpoint: Path, until: int) -> bool:

@@ -9,6 +9,21 @@ SHARD = "lmerge/spark/merging_shard.py"
 ROWS = "lmerge/spark/merging_rows.py"
 PACKS = "lmerge/spark/merging_packs.py"
 TALLY = "lmerge/spark/tally.py"
+COMMITTER = "lmerge/spark/committer.py"
+EXACT = "lmerge/spark/exact.py"
+LINT = "lmerge/spark/lint.py"
+LINT_RULES = "lmerge/spark/lintrules.py"
+PLAN_TREE = "lmerge/spark/plantree.py"
+PUBLISHING = "lmerge/spark/publishing.py"
+SESSION = "lmerge/spark/session.py"
+TERMINAL = "lmerge/spark/terminal.py"
+UPDATE_SINK = "lmerge/spark/update_sink.py"
+EXACT_EDGES = "tests/spark/test_exact.py::test_ties_cancellation_and_the_ends_of_the_range"
+FOUND = "tests/spark/test_lint.py::test_what_differs_between_replicas_is_found_and_named"
+SOUND = "tests/spark/test_lint.py::test_what_is_the_same_on_every_replica_passes"
+WITH = "tests/spark/test_lint.py::test_what_stands_in_a_with_clause_counts_as_a_view"
+TEST_REFUSALS = "tests/spark/test_refusals.py::"
+TEST_TERMINAL = "tests/spark/test_terminal.py::"
 TEST_PLAN = "tests/spark/test_plan.py::"
 TEST_MERGING = "tests/spark/test_merging.py::"
 TEST_READ = "tests/spark/test_read.py::"
@@ -128,5 +143,74 @@ DEFECTS = (
         "a query whose inputs all begin late never begins",
         SHARD, "        _admit_if_stuck(merge)\n        return merge\n", "        return merge\n",
         TEST_MERGING + "test_where_no_input_is_right_from_the_beginning_the_merge_begins_with_the_earliest",
+    ),
+    Defect(
+        "an exact sum forgets what lies below the bits that it keeps",
+        EXACT, "    kept = kept.bitwiseOR(f.when(below, _whole(1)).otherwise(_whole(0)))\n", "", EXACT_EDGES,
+    ),
+    Defect(
+        "an exact sum leaves out numbers that are very small or very large",
+        EXACT, "f.collect_list(f.when(is_rare, x))", "f.collect_list(f.when(is_rare & f.isnan(x), x))", EXACT_EDGES,
+    ),
+    Defect(
+        "a tie of an exact average is rounded up",
+        EXACT, "(half == count) & (few % 2 == 1)", "(half == count)",
+        "tests/spark/test_exact.py::test_a_sum_is_the_double_nearest_to_the_true_one",
+    ),
+    Defect(
+        "rounding makes a sum of floats the same",
+        LINT_RULES, "return rule.soft if kind in rule.softened_by else rule",
+        "return None if kind in rule.softened_by else rule", FOUND,
+    ),
+    Defect(
+        "any function of array_sort makes a list the same",
+        LINT_RULES, "rule is _UNORDERED and _orders_fully(above.children[1])", "rule is _UNORDERED", FOUND,
+    ),
+    Defect(
+        "an interval of seconds needs a time zone",
+        LINT_RULES, "    if shifted(e) is not None or _is_gap(e):\n", "    if _is_gap(e):\n", SOUND,
+    ),
+    Defect(
+        "the name of a file is a column like any other",
+        PLAN_TREE, "bool(marks.get(FILE_KEY))", "False", FOUND,
+    ),
+    Defect(
+        "a function that is a name for others is not looked into",
+        LINT, "    if e.meaning is not None:\n", "    if e.meaning is not None and e.kind == e.meaning.kind:\n", FOUND,
+    ),
+    Defect(
+        "what is used twice of a WITH keeps its names",
+        PLAN_TREE, "            if old.expr_id != new.expr_id\n", "            if old.name != new.name\n", WITH,
+    ),
+    Defect(
+        "what Spark refuses is found out in the first batch",
+        PUBLISHING, "    if why is not None:\n", "    if why == output_mode:\n",
+        TEST_REFUSALS + "test_what_publish_accepts_runs",
+    ),
+    Defect(
+        "options are looked at in the first batch",
+        UPDATE_SINK, "            sink_options(self.given)  # what is wrong with them is told at once\n", "",
+        TEST_REFUSALS + "test_options_are_refused_before_there_is_a_query",
+    ),
+    Defect(
+        "a declared lag that is broken loses rows",
+        PUBLISHING, "FAIL if stable_lag is not None or (rule", "FAIL if (rule",
+        TEST_REFUSALS + "test_a_declared_lag_that_is_broken_ends_the_query",
+    ),
+    Defect(
+        "Spark's workers run by whatever python3 there is",
+        SESSION, "        context.pythonExec = sys.executable", "        context.pythonVer = context.pythonVer",
+        TEST_TERMINAL + "test_a_program_runs_by_a_python_whose_environment_is_not_activated",
+    ),
+    Defect(
+        "a mistake ends with a traceback",
+        TERMINAL, "if words and isinstance(error, UsageError):", "if not words:",
+        TEST_TERMINAL + "test_a_mistake_is_one_sentence_and_the_line_that_it_is_about",
+    ),
+    Defect(
+        "a cutover ends the old query with an error",
+        COMMITTER, "if options.ends_after_cutover and _SUCCEEDED in words:",
+        "if options.skips and _SUCCEEDED in words:",
+        TEST_TERMINAL + "test_a_cutover_ends_the_program_without_an_error",
     ),
 )

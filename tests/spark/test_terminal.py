@@ -1,0 +1,180 @@
+"""What a user sees at a terminal: programs run by the Python of an environment that is not activated."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client_world import ThreadedWorld, threaded_world
+from spark_world import HERE, recorded
+
+from lmerge.client.admin import detach_input
+from lmerge.spark.terminal import own_words
+
+ROOT = HERE.parents[1]
+ANSWER_S = 240.0
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+import lmerge.spark
+
+spark = (SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", 2)
+         .config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC").getOrCreate())
+rows = spark.readStream.schema("ts timestamp, k string, x double").json({folder!r}).withWatermark("ts", "2 seconds")
+counts = rows.groupBy(f.window("ts", "5 seconds"), "k").agg({what})
+writer = lmerge.spark.publish(
+    counts, servers={servers!r}, merge="departures", replica={replica!r}, mode={mode!r}, vs="window.start",
+    ve="window.end")
+query = writer.option("checkpointLocation", {checkpoint!r}).trigger({trigger}).start()
+query.awaitTermination()
+print("the program ends here")
+"""
+
+
+@pytest.fixture(scope="module")
+def world(spark_is_here: None) -> Iterator[ThreadedWorld]:
+    with threaded_world(merges=("departures",)) as world:
+        yield world
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    """That of a user who has activated nothing: the first python3 of the PATH is another one, and has no lmerge."""
+    empty = tmp_path / "bin"
+    empty.mkdir(exist_ok=True)
+    other = empty / "python3"
+    if not other.exists():
+        other.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S \"$@\"\n")
+        other.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items()
+            if not name.startswith(("PYSPARK", "SPARK", "VIRTUAL_ENV", "PYTHON", "LMERGE"))}
+    return kept | {"PATH": f"{empty}{os.pathsep}{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def program(tmp_path: Path, world: ThreadedWorld, **over: Any) -> list[str]:
+    given = {
+        "folder": str(tmp_path / "in"), "what": 'f.count("*").alias("n")', "servers": world.target, "mode": "update",
+        "replica": "a", "checkpoint": str(tmp_path / "checkpoint"), "trigger": "availableNow=True", **over,
+    }
+    path = tmp_path / f"replica-{given['replica']}.py"
+    path.write_text(PROGRAM.format(**given))
+    (tmp_path / "in").mkdir(exist_ok=True)
+    return [sys.executable, str(path)]
+
+
+def feed(tmp_path: Path, name: str, *seconds: int) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir(exist_ok=True)
+    unseen = folder / f".{name}"
+    unseen.write_text("".join(f'{{"ts": "2024-05-01T12:00:{s:02}Z", "k": "AA", "x": 1.5}}\n' for s in seconds))
+    unseen.rename(folder / name)
+
+
+def run(command: list[str], tmp_path: Path, **over: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=tmp_path, env=environment(tmp_path) | over, capture_output=True, text=True,
+                          timeout=ANSWER_S, check=False)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mode", ["append", "update"])
+def test_a_program_runs_by_a_python_whose_environment_is_not_activated(
+    world: ThreadedWorld, tmp_path: Path, mode: str
+) -> None:
+    feed(tmp_path, "1.json", 1, 2, 30)
+    done = run(program(tmp_path, world, mode=mode, replica=f"plain-{mode}"), tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.endswith("the program ends here\n")
+    assert "ERROR" not in done.stderr
+    assert "pandas" not in done.stderr
+
+
+@pytest.mark.timeout(600)
+def test_a_python_without_lmerge_is_named_before_there_is_a_query(world: ThreadedWorld, tmp_path: Path) -> None:
+    command = program(tmp_path, world, replica="elsewhere")
+    bare = environment(tmp_path)["PATH"].split(os.pathsep)[0]
+    done = run(command, tmp_path, PYSPARK_PYTHON=f"{bare}/python3")
+    assert done.returncode == 1
+    (sentence,) = re.findall(r"^lmerge: .*$", done.stderr, re.MULTILINE)
+    assert f"has no lmerge: set PYSPARK_PYTHON={sys.executable}" in sentence
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("over", "words"), [
+    ({"what": 'f.sum("x").alias("total")'}, "lmerge: this query would not come out the same on every replica"),
+    ({"mode": "updates"}, "lmerge: cannot publish: mode is 'updates'"),
+    ({"checkpoint": ""}, "lmerge: publishing to lmerge: option checkpoint_location is missing"),
+])
+def test_a_mistake_is_one_sentence_and_the_line_that_it_is_about(
+    world: ThreadedWorld, tmp_path: Path, over: dict[str, Any], words: str
+) -> None:
+    done = run(program(tmp_path, world, **over), tmp_path)
+    assert done.returncode == 1
+    lines = [line for line in done.stderr.splitlines() if line.startswith(("lmerge:", "  in ", "Traceback"))]
+    assert lines[0].startswith(words), done.stderr
+    assert re.fullmatch(r"  in .*replica-a\.py, line \d+: .*", lines[-1])
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.timeout(600)
+def test_what_ends_a_query_later_begins_with_its_sentence(world: ThreadedWorld, tmp_path: Path) -> None:
+    feed(tmp_path, "1.json", 1, 2)
+    command = program(tmp_path, world, replica="late")
+    text = Path(command[1]).read_text().replace('merge="departures"', 'merge="no such merge!"')
+    Path(command[1]).write_text(text)
+    done = run(command, tmp_path)
+    assert done.returncode == 1
+    ours = [line for line in done.stderr.splitlines() if line.startswith(("lmerge:", "Traceback"))]
+    assert ours[0].startswith("lmerge: "), done.stderr[-3000:]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mode", ["append", "update"])
+def test_a_cutover_ends_the_program_without_an_error(world: ThreadedWorld, tmp_path: Path, mode: str) -> None:
+    replica, successor = f"v1-{mode}", f"v2-{mode}"
+    feed(tmp_path, "1.json", 1, 2, 20)
+    log = tmp_path / "v1.txt"
+    with log.open("wb") as file:
+        old = subprocess.Popen(
+            program(tmp_path, world, replica=replica, mode=mode, trigger='processingTime="200 milliseconds"'),
+            cwd=tmp_path, env=environment(tmp_path), stdout=file, stderr=subprocess.STDOUT)
+    try:
+        with recorded(world.target, "departures") as recorder:
+            recorder.until(len)
+            # As a cutover ends it, with these words.
+            detach_input(world.target, "departures", replica, reason=f"{successor} has taken its place at 5",
+                         quarantine=True)
+            for number in range(2, 6):
+                feed(tmp_path, f"{number}.json", 20 + number * 6)
+            assert old.wait(ANSWER_S) == 0, log.read_text()[-3000:]
+    finally:
+        old.kill()
+    said = log.read_text()
+    assert f"{successor} has taken its place" in said
+    assert said.endswith("the program ends here\n")
+    assert "ERROR" not in said
+    assert "Traceback" not in said
+
+
+def test_the_words_of_lmerge_are_found_in_what_spark_makes_of_them() -> None:
+    wrapped = ("[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\nTraceback (most recent call "
+               "last):\n  File \"x.py\", line 1\nlmerge.errors.UsageError: the spool is another's\n")
+    assert own_words(wrapped) == "the spool is another's"
+    assert own_words("java.lang.OutOfMemoryError: heap") == ""
+
+
+def test_the_pandas_that_is_installed_is_what_pyspark_recommends() -> None:
+    (extra,) = re.findall(r'^spark = \[(.*)\]$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert '"pandas>=2.2,<3"' in extra
+    source = Path(pytest.importorskip("pyspark.sql.pandas.utils").__file__).read_text()
+    (not_yet,) = re.findall(r'__version__\) >= LooseVersion\("(\d+)', source)
+    assert 2 <= int(version("pandas").split(".")[0]) < int(not_yet)
