@@ -216,7 +216,7 @@ def rule_for(e: Expr) -> Rule | None:
     known = _BY_KIND.get(e.kind)
     if known is not None:
         return known
-    if e.zoned and e.meaning is None and _minds_zone(e):
+    if e.zoned and (e.meaning is None or e.kind in (_PARSERS | _WRITERS)) and _minds_zone(e):
         return _ZONE
     if is_udf(e):
         return UDF if e.deterministic else UDF_NONDETERMINISTIC
@@ -259,6 +259,7 @@ _BRANCHES: Final = frozenset({"If", "CaseWhen", "And", "Or", "Not"})
 # A constant text that brings its own zone: 2024-05-01T12:00:00Z, ... +02:00.
 _HAS_OFFSET: Final = re.compile(r"\d[Tt ]\s*\d{1,2}:.*(Z|UTC|GMT|[+-]\d{1,2}(:?\d\d)*)\s*$")
 _PARSERS: Final = frozenset({"JsonToStructs", "CsvToStructs", "XmlToStructs"})
+_WRITERS: Final = frozenset({"StructsToJson", "StructsToCsv", "StructsToXml"})
 # A moment, and neither a date nor the reading of a clock without a zone.
 _TIMED: Final = re.compile(r"\btimestamp(_ltz)?\b")
 
