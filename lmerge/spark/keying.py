@@ -39,6 +39,13 @@ _KEEPING: Final = frozenset({
     "Sort", "LocalLimit", "GlobalLimit", "Limit", "Offset", "Sample", "CollectMetrics", "EventTimeWatermark",
     "UpdateEventTimeWatermarkColumn",
 })
+# They give each row, or what becomes of it, in the partition where it came in.
+_STAYING: Final = frozenset({
+    "Project", "Filter", "SubqueryAlias", "View", "CollectMetrics", "EventTimeWatermark",
+    "UpdateEventTimeWatermarkColumn",
+})
+# Spark brings the rows of a key to the partition that has the key's state.
+_GATHERING: Final = frozenset({"Aggregate", "Deduplicate", "DeduplicateWithinWatermark"})
 
 
 def key_of(node: Node) -> Key:
@@ -66,6 +73,14 @@ def carriers(key: Key, columns: Iterable[int]) -> list[int] | None:
     found = [next((c for c in order if c in part.ids), None) for part in key.parts or ()]
     known = [c for c in found if c is not None]
     return known if key.parts is not None and len(known) == len(found) else None
+
+
+def lie_together(node: Node, columns: Iterable[int]) -> bool:
+    """Whether rows of ``node`` that agree in ``columns`` come out of the same partition in every batch."""
+    gathering = node
+    while gathering.kind in _STAYING:
+        gathering = gathering.children[0]
+    return gathering.kind in _GATHERING and carriers(key_of(node), columns) is not None
 
 
 def _grouped(node: Node) -> Key:

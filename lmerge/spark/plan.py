@@ -18,7 +18,7 @@ from lmerge.core import properties as props
 from lmerge.core.properties import INSERT_ONLY, KEY, PROPERTY_WORDS, Properties, choose, parse_properties
 from lmerge.errors import UsageError
 from lmerge.spark.bounds import NEVER, Bound, Unknown, duration, weakest
-from lmerge.spark.keying import Key, carriers, key_of
+from lmerge.spark.keying import Key, carriers, key_of, lie_together
 from lmerge.spark.lateness import flow_of, is_stateful
 from lmerge.spark.lint import Finding, LintWarning, lint_plan
 from lmerge.spark.lintrules import CODES, ERROR, UNREAD, WARNING, is_skip
@@ -55,7 +55,7 @@ class PlanFacts:
     """What a plan may promise, each with its reason. ``stable`` None: cannot be derived, and ``stable_why`` says why.
 
     ``keys``: columns that tell rows apart (None: nothing does); what an update replaces. ``skips``: it leaves out what
-    servers do not want any more (``skip_to``).
+    servers do not want any more (``skip_to``). ``gathered``: rows that agree in ``keys`` come out of one partition.
     """
 
     mode: str
@@ -67,6 +67,7 @@ class PlanFacts:
     stateful: bool
     findings: tuple[Finding, ...] = ()
     skips: bool = False
+    gathered: bool = False
 
     def explain(self) -> str:
         """All of it, for people."""
@@ -127,7 +128,10 @@ def explain_plan(
     stateful = any(is_stateful(node) for node in root.walk())
     told = tuple(keys) if keys is not None else _told_apart(root, key, (*names, vs_name, ve_name))
     skips = any(is_skip(part) for node in root.walk() for e in node.all_exprs() for part in e.walk())
-    return PlanFacts(mode, promised, tuple(reasons), rule, why, told, stateful, tuple(found), skips)
+    by_name = {column.name: column.expr_id for column in root.output}
+    by_name |= {str(given): by_name[name] for given, name in ((vs, vs_name), (ve, ve_name)) if name is not None}
+    gathered = lie_together(root, [by_name[name] for name in told or () if name in by_name])
+    return PlanFacts(mode, promised, tuple(reasons), rule, why, told, stateful, tuple(found), skips, gathered)
 
 
 def explain(df: Any, vs: Any, ve: Any = None, mode: str = APPEND, **declared: Any) -> str:
@@ -153,10 +157,10 @@ def check(
     errors = [finding for finding in found if finding.severity == ERROR]
     if errors:
         lines = "\n".join(f"  {finding}" for finding in errors)
-        codes = ", ".join(f'"{code}"' for code in dict.fromkeys(finding.code for finding in errors))
+        codes = ", ".join(dict.fromkeys(f'"{finding.code}"' for finding in errors if finding.code != "stable"))
+        accepted = f"\nWhat is meant to be like that can be accepted: allow=({codes},)" if codes else ""
         raise UsageError(
-            f"this query would not come out the same on every replica ({len(errors)} found):\n{lines}\n"
-            f"What is meant to be like that can be accepted: allow=({codes},)"
+            f"this query would not come out the same on every replica ({len(errors)} found):\n{lines}{accepted}"
         )
     for finding in found:
         warnings.warn(str(finding), LintWarning, stacklevel=3)

@@ -100,7 +100,8 @@ def publish(
     skips = facts.skips if skips is None else skips
     if skips and mode == UPDATE:
         _check_ends(df, vs, ve, kept)
-    if mode == INTERVALS:
+    # What was said of a key is kept by partition.
+    if mode == INTERVALS or (mode == UPDATE and not facts.gathered):
         prepared = prepared.repartition(partitions, *kept) if partitions else prepared.repartition(*kept)
     wanted = output_mode or _OUTPUT_MODES[mode]
     _check_output_mode(prepared, wanted)

@@ -376,3 +376,54 @@ def test_no_row_comes_out_below_the_stable_point(spark: Any, tmp_path: Path, pro
     assert distances, "no row came after a watermark"
     assert min(distances) >= 0
     assert min(distances) <= proof.near_us
+
+
+class Gathering(NamedTuple):
+    """``told``: expressions of what tells rows apart; ``declared``: as the user would name it."""
+
+    name: str
+    build: Build
+    told: tuple[str, ...]
+    gathered: bool
+    vs: str = "window.start"
+    declared: tuple[str, ...] | None = None
+
+
+GATHERINGS = [
+    Gathering("windows", lambda df, f: tumbling(df, f), ("window.start", "k"), gathered=True),
+    Gathering("windows-projected", lambda df, f: tumbling(df, f).where("n > 0").selectExpr("window", "n", "k AS c"),
+              ("window.start", "c"), gathered=True),
+    Gathering("dedup", lambda df, f: df.dropDuplicates(["k", "ts"]).select("k", "ts"), ("k", "ts"), gathered=True,
+              vs="ts", declared=("k", "ts")),
+    Gathering("dedup-coarser", lambda df, f: df.dropDuplicates(["k", "ts"]), ("k",), gathered=False, vs="ts",
+              declared=("k",)),
+    Gathering("coarser", lambda df, f: tumbling(df, f), ("k",), gathered=False, declared=("k",)),
+    Gathering("moved", lambda df, f: tumbling(df, f).repartition("n"), ("window.start", "k"), gathered=False),
+    Gathering("stateless", lambda df, f: df, ("k",), gathered=False, vs="ts", declared=("k",)),
+    Gathering("union", lambda df, f: df.union(df), ("k",), gathered=False, vs="ts", declared=("k",)),
+]
+
+
+@pytest.mark.parametrize("case", GATHERINGS, ids=[case.name for case in GATHERINGS])
+def test_rows_of_a_key_are_gathered_only_where_the_plan_does_it(spark: Any, tmp_path: Path, case: Gathering) -> None:
+    from spark_world import Feed
+
+    f = functions()
+    feed = Feed(tmp_path / "in", "k string, ts long, n int")
+    for number, times in enumerate(ROWS_A_BATCH[:4]):
+        feed.put(*({"k": k, "ts": round(t * S), "n": number} for t in times for k in "abcd"))
+    df = case.build(feed.timed(spark, "ts").withWatermark("ts", "5 seconds"), f)
+    assert explain_plan(df, case.vs, None, "update", keys=case.declared).gathered == case.gathered
+    if not case.gathered:
+        return
+    partitions: dict[str, set[int]] = {}
+
+    def take(rows: Any, batch: int) -> None:
+        key, at = f.struct(*map(f.expr, case.told)).alias("key"), f.spark_partition_id().alias("at")
+        for row in rows.select(key, at).collect():
+            partitions.setdefault(str(row.key), set()).add(row.at)
+
+    writer = df.writeStream.foreachBatch(take).outputMode("update").trigger(availableNow=True)
+    writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    assert len(set.union(*partitions.values())) > 1
+    assert {len(at) for at in partitions.values()} == {1}

@@ -47,19 +47,19 @@ CASES = [
     Case("session windows", lambda df, f: df.groupBy(f.session_window("ts", "5 seconds"), "k").count(),
          {"update": "session window"}, "session_window.end", None, None),
     Case("grouping without event time", lambda df, f: df.groupBy("k").agg(f.max("ts").alias("ts")),
-         {"append": "watermark", "intervals": "watermark"}),
+         {"append": "watermark", "update": "stable", "intervals": "watermark"}),
     Case("windows without watermark", lambda df, f: df.withColumn("at", f.expr("ts + INTERVAL 1 SECOND")).groupBy(
         f.window(f.timestamp_micros(f.unix_micros("at")), "10 seconds"), "k").count(),
          {"append": "stable", "update": "stable", "intervals": "stable"}, "window.start", "window.end", None),
     Case("windows of windows", lambda df, f: windowed(windowed(df, f).select(
-        f.window_time("window").alias("ts"), "k"), f), {"update": ""}, "window.start", "window.end", None),
+        f.window_time("window").alias("ts"), "k"), f), {"update": "late rows"}, "window.start", "window.end", None),
     Case("duplicates", lambda df, f: df.select("ts", "k").dropDuplicates(), {}),
     Case("duplicates within the watermark",
          lambda df, f: df.dropDuplicatesWithinWatermark(["k"]).select("ts", "k"), {}),
     Case("duplicates after an aggregation", lambda df, f: windowed(df, f).dropDuplicates(["window", "k"]),
-         {"update": ""}, "window.start", "window.end", None),
+         {"update": "late rows"}, "window.start", "window.end", None),
     Case("inner join", lambda df, f: df.join(other(df, f), f.expr("k = k2 AND ts = ts2")).select("ts", "k"),
-         {}),
+         {"update": "update-join"}),
     Case("outer join", lambda df, f: df.join(other(df, f), f.expr("k = k2 AND ts = ts2"), "left").select("ts", "k"),
          {"append": "stable", "update": "stable", "intervals": "stable"}),
     Case("full join of no time", lambda df, f: df.join(other(df, f), f.expr("k = k2"), "full").select("ts", "k"),
@@ -72,7 +72,7 @@ CASES = [
     Case("distinct", lambda df, f: df.select("ts", "k").distinct(), {}),
     Case("window function", lambda df, f: df.withColumn(
         "n", f.expr("row_number() OVER (PARTITION BY k ORDER BY ts)")).select("ts", "k"),
-         {"append": "", "update": "", "intervals": ""}),
+         {"append": "Window", "update": "Window", "intervals": "Window"}),
 ]
 MODES = ("append", "update", "intervals")
 
