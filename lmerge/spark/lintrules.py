@@ -213,6 +213,8 @@ def rule_for(e: Expr) -> Rule | None:
         # WITHIN GROUP (ORDER BY ...) brings the expressions that it is ordered by.
         by = [order.children[0].sql for order in e.children[2:]]
         return _LISTED if not by else None if e.children[0].sql in by else _LIST_TIES
+    if e.kind in ("MaxBy", "MinBy") and _compares_itself(e):
+        return None
     known = _BY_KIND.get(e.kind)
     if known is not None:
         return known
@@ -222,6 +224,15 @@ def rule_for(e: Expr) -> Rule | None:
         return UDF if e.deterministic else UDF_NONDETERMINISTIC
     own = not e.deterministic and all(child.deterministic for child in e.children)
     return NONDETERMINISTIC if own else None
+
+
+def _compares_itself(e: Expr) -> bool:
+    """Whether what max_by or min_by gives is part of what it compares: where that is equal, so is the value. A float
+    is not: 0.0 and -0.0 are equal and differ.
+    """
+    value, compared = e.children
+    is_float = value.type in ("float", "double")
+    return compared.kind == "CreateNamedStruct" and not is_float and value.sql in (c.sql for c in compared.children)
 
 
 def is_udf(e: Expr) -> bool:
