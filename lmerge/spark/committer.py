@@ -114,11 +114,19 @@ class Committer:
         self._interrupted = True
 
     def close(self) -> None:
-        """Say what was committed, leave, and wait until it is merged. Raises what ended the publisher."""
+        """Say what was committed, leave, and wait until it is merged. Raises what ended the publisher, if that was no
+        cutover.
+        """
         with self._lock:
             publisher, self._publisher = self._publisher, None
-            if publisher is not None:
+            if publisher is None:
+                return
+            assert self._options is not None
+            try:
                 run_blocking(publisher.close(), background_loop())
+            except LmergeError:
+                if not _end_of(publisher, self._options):
+                    raise
 
     def _goes_on_with(self, commit: Commit) -> bool:
         """Whether the batch is the next one of the publisher's run."""
@@ -142,7 +150,9 @@ class Committer:
     async def _opened(
         self, options: SinkOptions, incarnation: int, live: AnyBatch | None, complete_from: int
     ) -> AsyncPublisher:
-        """A publisher that a server has accepted. Raises what ended it."""
+        """A publisher that a server has accepted, or refused because another replica has taken its place (``_end_of``).
+        Raises whatever else ended it.
+        """
         seed, said = seed_of(live, complete_from)
         publisher = AsyncPublisher(
             options.servers, options.merge, options.replica, properties=options.properties,
@@ -161,7 +171,8 @@ class Committer:
                 await self._await_feedback(publisher)
         except BaseException:
             await publisher.abort()
-            raise
+            if not _end_of(publisher, options):
+                raise
         return publisher
 
     def _commit(self, commit: Commit) -> Committed:

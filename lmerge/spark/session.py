@@ -10,6 +10,7 @@ succeeded, and nothing went wrong, so it is stopped, and does not fail.
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
@@ -33,6 +34,11 @@ _PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
 _PYTHON_SETTING: Final = "spark.pyspark.python"
 # Python begins within a second, on a machine that is busy starting Spark within a few.
 _ANSWER_S: Final = 30.0
+# What Spark has still to deliver when the program ends takes milliseconds, on a machine that is busy some seconds.
+_PARTING_MS: Final = 10_000
+# How often, and for how long, a query that is to end is asked whether a batch is under way: some seconds.
+_LOOK_S: Final = 0.005
+_BETWEEN_LOOKS: Final = 2_000
 _warned: Final = threading.Event()
 _registered: WeakSet[SparkSession] = WeakSet()
 
@@ -48,7 +54,9 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(LmergeDataSource)
     spark.dataSource.register(TickSource)
     if not is_connect:
-        spark.streams.addListener(QueryEnds(spark))
+        listener = QueryEnds(spark)
+        spark.streams.addListener(listener)
+        atexit.register(_part, spark, listener)
     _registered.add(spark)
 
 
@@ -111,20 +119,45 @@ class QueryEnds(StreamingQueryListener):
             agent.leave(str(event.id), str(event.runId))
 
 
-def end_if_replaced(spark: SparkSession, query_id: str, run: str) -> Any | None:
-    """Have the query stopped if another has taken its place, and print that; None: none has. Does not wait."""
+def end_if_replaced(spark: SparkSession, query_id: str, run: str, *, at_once: bool = False) -> Any | None:
+    """Have the query stopped if another has taken its place, and print that; None: none has. Does not wait.
+    ``at_once``: no job of the query is under way; else a moment is waited for when none is.
+    """
     words = agent.end_of(query_id, run)
     query = spark.streams.get(query_id) if words else None
     if query is None:
         return None
     agent.forget_end(query_id)
     sys.stderr.write(f"lmerge: {words}; this query ends\n")
-    threading.Thread(target=_stop, args=(query,), daemon=True).start()
+    threading.Thread(target=_stop, args=(query, 0 if at_once else _BETWEEN_LOOKS), daemon=True).start()
     return query
 
 
-def _stop(query: Any) -> None:
+def _part(spark: SparkSession, listener: QueryEnds) -> None:
+    """Before this Python ends: let Spark deliver the ends of queries, and then call the listener no more. Else its JVM,
+    which outlives this process for a moment, writes that nobody answers.
+    """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
+    context: Any = vars(spark.sparkContext).get("_jsc")
+    if context is None:
+        return  # the session was stopped, and what it had to deliver is delivered
+    with suppress(Py4JError, OSError):  # the JVM has gone
+        bus = context.sc().listenerBus()
+        with suppress(Py4JError):  # so much is under way that it takes too long
+            bus.waitUntilEmpty(_PARTING_MS)
+        spark.streams.removeListener(listener)
+        bus.waitUntilEmpty(_PARTING_MS)  # a call that has begun
+
+
+def _stop(query: Any, looks: int) -> None:
+    """Stop the query, if it comes to that between two batches: else Spark writes that it cancels one."""
+    from py4j.protocol import Py4JError
+
+    pause = threading.Event()
     with suppress(Py4JError, OSError):  # the session has gone meanwhile, and the query with it
+        for _ in range(looks):
+            if not query.isActive or not query.status["isTriggerActive"]:
+                break
+            pause.wait(_LOOK_S)
         query.stop()

@@ -59,7 +59,7 @@ class UpdateSink:
     def _end_if_replaced(self, spark: Any) -> None:
         """Here no batch is under way, so a query that ends does so without a word of Spark's."""
         query, run = (spark.sparkContext.getLocalProperty(name) for name in ("sql.streaming.queryId", _RUN))
-        ending: Any = end_if_replaced(spark, query, run) if query and run else None
+        ending: Any = end_if_replaced(spark, query, run, at_once=True) if query and run else None
         pause = threading.Event()
         for _ in range(_STOP_LOOKS if ending is not None else 0):
             if not ending.isActive:

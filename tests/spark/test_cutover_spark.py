@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import MERGE, recorded, table
+from spark_world import MERGE, Feed, S, recorded, table
+from spark_world import PLANS as FEEDS
 
 from lmerge.cli.demo_judge import Judge
 from lmerge.client import describe_merge
+from lmerge.client.admin import detach_input
 from lmerge.core.elements import Insert
 from replicas.flights.flight import DAY, HOUR
 from replicas.flights.replay import ReplayClock, first_instant
@@ -65,6 +67,22 @@ class Replay:
 
 def reaches(query: Any, watermark: int) -> None:
     assert follow(query, threading.Event(), watermark, Progress("", is_shown=False))
+
+
+@pytest.mark.parametrize("mode", ["append", "update"])
+def test_a_query_that_was_replaced_before_its_first_batch_is_stopped(
+    spark: Any, world: ThreadedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    feed = Feed(tmp_path / "in", "ts long, name string, n long")
+    feed.put({"ts": 1 * S, "name": "x", "n": 1})
+    detach_input(world.target, MERGE, "a", reason="b has taken its place at 5", quarantine=True)
+    writer = FEEDS[mode](spark, feed, world.target)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    for _ in range(5):
+        feed.put({"ts": 2 * S, "name": "x", "n": 1})
+    assert query.awaitTermination(CUTOVER_S)
+    assert query.exception() is None
+    assert "b has taken its place" in capsys.readouterr().err
 
 
 @pytest.mark.long
