@@ -160,6 +160,7 @@ def test_a_cutover_ends_the_program_without_an_error(world: ThreadedWorld, tmp_p
             assert old.wait(ANSWER_S) == 0, log.read_text()[-3000:]
     finally:
         old.kill()
+        old.wait()
     said = log.read_text()
     assert f"{successor} has taken its place" in said
     assert "the program ends here\n" in said
