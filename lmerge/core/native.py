@@ -121,7 +121,10 @@ class NativeEngine:
             inp = self._at(slot)
             self._refresh(inp)
             self._joined.append(inp.name)
-        return [self._in_words(self._at(violation.slot), violation) for violation in broken]
+        attached = {inp.slot: inp for inp in self.inputs.values()}  # one that broke two promises has gone by the other
+        return [
+            self._in_words(attached[violation.slot], violation) for violation in broken if violation.slot in attached
+        ]
 
     def take(self) -> tuple[AnyBatch, tuple[str, ...]]:
         pieces, self._pieces = self._pieces, []

@@ -10,6 +10,7 @@ from broken_world import INDEXED, World, irreparable, play
 from helpers import R0_WORDS, R1_WORDS, R2_WORDS, a, f, m
 from test_exhaustive import interleavings
 
+from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Element, Event, Insert
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import reconstitute
@@ -142,6 +143,18 @@ def test_without_leave_to_downgrade_nothing_is_kept_of_what_was_delivered() -> N
         follow.attach("2", ("key",))
         assert merge.algorithm == "r3"
         assert b'"delivered"' not in merge.snapshot()
+
+
+def test_an_input_that_breaks_two_promises_in_one_call_is_ended_once() -> None:
+    """The one makes the merge switch, what has waited is found to break the other, and the rest ends the input."""
+    merge = Merge(allow_downgrade=True)
+    merge.attach("1", R2_WORDS)
+    merge.attach("late", R2_WORDS, join_at=5)
+    merge.apply("late", Batch.of([a("A", 8, 9), a("A", 8, 9)]))
+    outcome = merge.apply("late", Batch.of([m("B", 8, 20, 30)]))
+    assert [switched.after for switched in outcome.switched] == ["r3"]
+    assert [detached.input for detached in outcome.detached] == ["late"]
+    merge.check()
 
 
 def test_a_world_is_the_same_for_the_same_seed() -> None:
