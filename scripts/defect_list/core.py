@@ -394,6 +394,13 @@ DEFECTS = (
         "tests/core/test_downgrade.py::test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_said[python]",
     ),
     Defect(
+        "an input that has ended by one promise is asked for when it is found to have broken another",
+        CORE + "native.py",
+        "violation in broken if violation.slot in attached\n",
+        "violation in broken\n",
+        "tests/core/test_broken_promises.py::test_an_input_that_breaks_two_promises_in_one_call_is_ended_once[native]",
+    ),
+    Defect(
         "a switch forgets what the inputs have delivered",
         CORE + "switch.py",
         "if event.vs < inp.last_vs for",
