@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="run one seed")
     parser.add_argument("--seeds", help="run many: FIRST:END")
     parser.add_argument("--family", choices=FAMILIES, default=PLAIN, help="what goes wrong besides")
-    parser.add_argument("--kinds", help="kinds of that family, KIND,KIND...; default: all that are not held back")
+    parser.add_argument("--kinds", help="kinds of that family, KIND,KIND...; default: all of them")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--verbose", action="store_true", help="print the whole trace")
     options = parser.parse_args()

@@ -97,15 +97,14 @@ def connect(database: Any, *args: Any, **options: Any) -> sqlite3.Connection:
 
 
 _connect: Final = sqlite3.connect
-_open_path: Final = Path.open
 
 
 class File(io.FileIO):
-    """A file whose process may have a full disk. What a dead process still had in its buffer is not written."""
+    """A file of text on the disk of the process that opens it. What a dead process writes is nowhere."""
 
-    def __init__(self, path: Path, mode: str, process: Any) -> None:
-        super().__init__(path, mode)
-        self._process = process
+    def __init__(self, file: Any, mode: str) -> None:
+        super().__init__(file, mode)
+        self._process: Any = PROCESS.get()
 
     def write(self, data: Any) -> int:
         if not self._process.is_alive:
@@ -113,14 +112,6 @@ class File(io.FileIO):
         if self._process.disk.is_full:
             raise OSError(errno.ENOSPC, "No space left on device")
         return super().write(data)
-
-
-def open_path(path: Path, mode: str = "r", buffering: int = -1, encoding: str | None = None, *rest: Any) -> Any:
-    """``Path.open``, for text that a process with a disk writes as well."""
-    process = PROCESS.get()
-    if getattr(process, "disk", None) is None or mode not in ("w", "a", "x"):
-        return _open_path(path, mode, buffering, encoding, *rest)
-    return io.TextIOWrapper(io.BufferedWriter(File(path, mode, process)), encoding)
 
 
 def _check_room(sql: str) -> None:

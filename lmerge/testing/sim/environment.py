@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ import grpc.aio
 
 from lmerge import clock
 from lmerge.loopback import host_of
+from lmerge.service import record
 from lmerge.testing.sim import disk
 from lmerge.testing.sim.calls import Channel
 from lmerge.testing.sim.loop import PROCESS
@@ -55,7 +55,7 @@ def simulated(network: Network, random: Random, trace: Trace) -> Iterator[None]:
             stack.enter_context(replaced(module, "wall_us", wall_us))
         stack.enter_context(replaced(grpc.aio, "insecure_channel", channel))
         stack.enter_context(replaced(sqlite3, "connect", disk.connect))
-        stack.enter_context(replaced(Path, "open", disk.open_path))
+        stack.enter_context(replaced(record, "FileIO", disk.File))
         stack.enter_context(replaced(time, "sleep", _refusing(time.sleep)))
         stack.enter_context(_log_to(trace))
         clock.random.seed(random.getrandbits(64))

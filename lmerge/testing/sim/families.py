@@ -1,8 +1,7 @@
 """Families of scenarios: the plain one of a seed, and the same with hostile clients, wrong replicas or full disks.
 
 A family adds to the scenario of the seed by a randomness of its own, so a seed of the plain family stays what it was.
-Each has kinds of faults that can be chosen. What is ``HELD_BACK`` finds something today that is not mended yet: it is
-left out unless it is asked for by name.
+Each has kinds of faults that can be chosen.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from lmerge.core.elements import INF
 from lmerge.errors import UsageError
 from lmerge.testing.sim.scenario import Fault, Scenario
 
@@ -26,23 +26,15 @@ KINDS: Final = {
         "impossible-attach", "impossible-schema", "impossible-name", "broken-promise", "nonsense", "garbage-call",
         "mute", "no-attach", "incarnations", "no-next-incarnation",
     ),
-    WRONG: ("wrong-payload", "lost-events", "far-stable", "far-stable-unguarded"),
+    WRONG: ("wrong-payload", "lost-events", "far-stable", "far-stable-bounded"),
     DISKS: ("store-full", "full-from-the-start", "record-full"),
 }
-HELD_BACK: Final = frozenset({
-    # After the largest incarnation the server gives 2^64 as the next one, and a durable merge shows nothing any more.
-    "no-next-incarnation",
-    # A schema that cannot be is accepted and kept.
-    "impossible-schema",
-    # A disk that is full under a recording ends the merge.
-    "record-full",
-    # One stable of a wrong replica, far ahead, ends the stream for good where no policy withholds it.
-    "far-stable-unguarded",
-})
 FAMILIES: Final = tuple(KINDS)
 
-#: A stable far ahead, which is to do no harm under any policy.
-UNGUARDED: Final = "far-stable-unguarded"
+#: A stable far ahead, where no policy prevents its harm and the bound of the lead does.
+BOUNDED: Final = "far-stable-bounded"
+#: No run lasts so long: nobody is excused from being waited for.
+NEVER_S: Final = 10_000.0
 #: The policies under which a wrong replica does no harm, while the right ones are the majority.
 PREVENTING: Final = ("majority", "hold")
 #: What leaves all right replicas in the merge: a majority is one only while it is there.
@@ -50,13 +42,13 @@ HARMLESS: Final = ("clock", "slow-disk", "kill-subscriber")
 
 
 def in_family(plan: Scenario, family: str, kinds: Sequence[str] | None = None) -> Scenario:
-    """The scenario of the same seed in ``family``, with those ``kinds`` of its faults; None: all but those held back.
+    """The scenario of the same seed in ``family``, with those ``kinds`` of its faults; None: all of them.
 
     Raises UsageError if there is no such family or kind.
     """
     if family not in KINDS or not set(kinds or ()) <= set(KINDS[family]):
         raise UsageError(f"there is no family {family!r} with {', '.join(kinds or ()) or 'its kinds'}")
-    chosen = tuple(kind for kind in KINDS[family] if (kind in kinds if kinds is not None else kind not in HELD_BACK))
+    chosen = tuple(kind for kind in KINDS[family] if kinds is None or kind in kinds)
     random = Random(f"{family} {plan.seed}")
     if family == HOSTILE and chosen:
         return _with(plan, family, _some(random, plan, chosen, random.choice((1, 2, 4, 8))))
@@ -103,7 +95,21 @@ def _wrong(random: Random, plan: Scenario, kinds: Sequence[str]) -> Scenario:
     # Once the right ones are there: a wrong replica that is alone is its own majority.
     at = 2.0 + random.uniform(0.0, plan.lasts_s)
     lasts = random.choice((0.5, 5.0, 30.0)) * random.uniform(0.5, 1.5)
-    return _with(calm, WRONG, [Fault(at, random.choice(possible), lasts, random.random())])
+    wrong = Fault(at, random.choice(possible), lasts, random.random())
+    if wrong.kind == BOUNDED:
+        calm = _bounded(random, calm)
+    return _with(calm, WRONG, [wrong])
+
+
+def _bounded(random: Random, plan: Scenario) -> Scenario:
+    """With a bound of the lead that no right replica reaches; one that is further behind would not protect others.
+
+    Any two that have come to their end close the output: if it waited for all, it would meanwhile follow the next below
+    them, which is the wrong one.
+    """
+    times = [t for event in plan.events for t in (event.vs, event.ve) if t < INF]
+    lead_max = random.choice((1, 3)) * (max(times) - min(times) + 1)
+    return replace(plan, closing="any", lead_max=lead_max, lead_wait_s=NEVER_S)
 
 
 def _disks(random: Random, plan: Scenario, kinds: Sequence[str]) -> Scenario:

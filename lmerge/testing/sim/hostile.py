@@ -16,6 +16,7 @@ import grpc.aio
 from lmerge.client import streams
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable
+from lmerge.core.inputs import INCARNATION_MAX
 from lmerge.testing.generate import ordered, present
 from lmerge.testing.sim.calls import Channel
 from lmerge.testing.sim.machines import MERGE, Machine
@@ -23,13 +24,14 @@ from lmerge.testing.sim.processes import Process
 from lmerge.testing.sim.scenario import PROMISES
 from lmerge.wire.frames import PYTHON_FRAMES
 from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.schema import COLUMNS_MAX
 
 if TYPE_CHECKING:
     from lmerge.testing.sim.world import World
 
 UINT64_MAX: Final = 2**64 - 1
-INCARNATIONS: Final = (1, 2, 2**31, 2**63, UINT64_MAX - 1, 2**63 - 1)
-COLUMNS_MANY: Final = 250_000
+INCARNATIONS: Final = (1, 2, 2**31, INCARNATION_MAX, INCARNATION_MAX + 1, UINT64_MAX)
+COLUMNS_MANY: Final = 10 * COLUMNS_MAX
 # A peer that is gone, and not one that was refused.
 GONE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 # What a server answers if it has failed itself.
@@ -55,7 +57,7 @@ class Hostile(Machine):
             "mute": self._mute,
             "no-attach": self._no_attach,
             "incarnations": self._incarnations,
-            "no-next-incarnation": self._incarnations,
+            "no-next-incarnation": self._no_next_incarnation,
         }
         world = self.world
         target = self.random.choice(world.servers).host
@@ -95,8 +97,8 @@ class Hostile(Machine):
         columns = self.random.choice((
             [column(name="a", type="no such type")], [column(name="", type="int")],
             [column(name="a", type="int"), column(name="a", type="int")], [column(name="a\x1b[2J\n", type="int")],
-            [column(name=f"c{n}", type="int") for n in range(COLUMNS_MANY)],
-        ))
+            [],
+        )) or [column(name=f"c{n}", type="int") for n in range(COLUMNS_MANY)]
         await call.write(self._attach(schema=pb.Schema(columns=columns)).SerializeToString())
         return True
 
@@ -184,22 +186,37 @@ class Hostile(Machine):
 
     async def _incarnations(self, call: Any) -> bool:
         """The same name again and again, with the largest and the smallest numbers; 0 asks the server for the next."""
-        numbers = self.random.sample(INCARNATIONS, 3)
-        if self.kind == "no-next-incarnation":
-            numbers = [UINT64_MAX, 0, *numbers]
-        for incarnation in numbers:
-            target = self.random.choice(self.world.servers).host
-            async with Channel(self.world.network, self.process, target) as channel:
-                other = streams.publish(channel)
-                try:
-                    await self._attached(other, incarnation=incarnation)
-                    await asyncio.sleep(self.random.uniform(0.0, 0.5))
-                except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                    pass
-                other.cancel()
-                if (code := await other.code()) in FAILURES:
-                    self.world.fail(f"{self.process}: incarnation {incarnation} was answered with {code.name}")
+        for incarnation in self.random.sample(INCARNATIONS, 3):
+            await self._incarnation(self.random.choice(self.world.servers).host, incarnation)
         return False
+
+    async def _no_next_incarnation(self, call: Any) -> bool:
+        """The largest one, and then the next one, as long as nobody has begun anew in between."""
+        server = self.random.choice(self.world.servers)
+        life = server.lives
+        is_known = await self._incarnation(server.host, INCARNATION_MAX)
+        is_next_accepted = await self._incarnation(server.host, 0)
+        if is_known and is_next_accepted and server.lives == life:
+            self.world.fail(f"{self.process}: what comes after incarnation {INCARNATION_MAX} was accepted")
+        return False
+
+    async def _incarnation(self, target: str, incarnation: int) -> bool:
+        """Attach, and go: whether it was accepted."""
+        is_accepted = False
+        async with Channel(self.world.network, self.process, target) as channel:
+            other = streams.publish(channel)
+            try:
+                await self._attached(other, incarnation=incarnation)
+                is_accepted = True
+                await asyncio.sleep(self.random.uniform(0.0, 0.5))
+            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                pass
+            other.cancel()
+            code = await other.code()
+        self.world.trace.say(self.process, f"incarnation {incarnation} {'was accepted' if is_accepted else code.name}")
+        if code in FAILURES:
+            self.world.fail(f"{self.process}: incarnation {incarnation} was answered with {code.name}")
+        return is_accepted
 
     def _truth(self) -> list[Element]:
         """The beginning of what a right replica says."""
@@ -215,4 +232,5 @@ class Hostile(Machine):
 
     async def _attached(self, call: Any, **fields: Any) -> None:
         await call.write(self._attach(**fields).SerializeToString())
-        await call.read()
+        if await call.read() is grpc.aio.EOF:  # refused, or gone
+            raise asyncio.InvalidStateError

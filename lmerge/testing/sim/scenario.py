@@ -69,6 +69,8 @@ class Scenario:
     family: str = "plain"
     divergence: str = "alarm"
     certify_interval: int = 60_000_000
+    lead_max: int | None = None
+    lead_wait_s: float = 10.0
     records: bool = False  # servers record what they are told, on the disk of their store
 
     def __str__(self) -> str:

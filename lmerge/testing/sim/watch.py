@@ -194,7 +194,7 @@ class WatchedSettings(Settings):
 
     def new_merge(self) -> Merge:
         merge = WatchedMerge(
-            self.algorithm, self.policy, self.closing, allow_downgrade=self.allow_downgrade, engine=self.engine,
+            self.algorithm, self.output_policy, self.closing, allow_downgrade=self.allow_downgrade, engine=self.engine,
             shards=self.shards,
         )
         assert self.watch is not None

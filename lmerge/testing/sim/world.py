@@ -13,7 +13,7 @@ from typing import Final
 
 from lmerge.core.inputs import OBSERVE
 from lmerge.testing.sim.environment import simulated
-from lmerge.testing.sim.families import PLAIN, PREVENTING, UNGUARDED, in_family
+from lmerge.testing.sim.families import BOUNDED, PLAIN, PREVENTING, in_family
 from lmerge.testing.sim.faults import Faults
 from lmerge.testing.sim.loop import Deadlock, RunsForever, VirtualLoop
 from lmerge.testing.sim.machines import Machine, ServerMachine
@@ -93,7 +93,7 @@ class World:
         """Whether a wrong replica may lead the output, under a policy that does not prevent it."""
         if self.scenario.divergence in PREVENTING:
             return False
-        return any(wrong.may_lead and wrong.kind != UNGUARDED for wrong in self.wrong)
+        return any(wrong.may_lead and wrong.kind != BOUNDED for wrong in self.wrong)
 
     def fail(self, problem: str) -> None:
         """A check has failed: the run is over."""
@@ -142,8 +142,6 @@ class World:
             if server.merge is not None:
                 server.merge.check_output()
             self.problems += server.problems()
-        for wrong in self.wrong:
-            self.problems += wrong.problems()
         self.problems += self.loop.problems
 
     def _stuck(self) -> str:
@@ -175,6 +173,6 @@ class World:
 def run(
     seed: int, echo: Callable[[str], object] | None = None, family: str = PLAIN, kinds: tuple[str, ...] | None = None,
 ) -> Result:
-    """Run the scenario of a seed. ``kinds``: of faults of the family; None: all but those that are held back."""
+    """Run the scenario of a seed. ``kinds``: of faults of the family; None: all of them."""
     with TemporaryDirectory(prefix="lmerge-sim-", dir=MEMORY_FOLDER) as folder:
         return World(in_family(scenario(seed), family, kinds), Path(folder), echo).run()

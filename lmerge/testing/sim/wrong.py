@@ -3,30 +3,39 @@
 What the policies promise (docs/divergence.md), with three right replicas in the merge all the time:
 
 - majority and hold: the stable output is right throughout. Hold waits until the wrong one has gone.
-- quarantine and alarm: events that begin after the wrong one has gone are right; quarantine puts it out.
-- alarm: the difference is reported.
+- quarantine and alarm: events that begin after the wrong one has gone are right.
+- with a bound of the lead, a stable far ahead does no harm under these either.
+- all of them: where the wrong one and the right ones have completed an interval in which they differ, the difference is
+  reported; quarantine and majority put the wrong one out.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from lmerge.client import AsyncPublisher
 from lmerge.core.batch import Batch
+from lmerge.core.digests import completed_at, interval_of
 from lmerge.core.elements import INF, Element, Event, Stable
-from lmerge.errors import LmergeError
+from lmerge.errors import LmergeError, Quarantined
 from lmerge.testing.generate import present
 from lmerge.testing.sim.machines import MERGE, Machine
 from lmerge.testing.sim.processes import Process
 from lmerge.testing.sim.scenario import PROMISES
+from lmerge.testing.sim.verdict import Told
 
 if TYPE_CHECKING:
+    from lmerge.service.hub import Hub
+    from lmerge.testing.sim.machines import ServerMachine
     from lmerge.testing.sim.world import World
 
 FAR: Final = 10**12
 # What it has caused is emitted, written and read within this time.
 PASSED_S: Final = 20.0
+# The policies that put an input out which differs from the others.
+EXPELLING: Final = ("quarantine", "majority")
 
 
 class WrongReplica(Machine):
@@ -37,6 +46,7 @@ class WrongReplica(Machine):
         self.lasts_s = lasts_s
         self._came_s: float | None = None
         self._gone_s: float | None = None
+        self._elements: list[Element] = []
         super().__init__(world, "wrong")
 
     @property
@@ -45,34 +55,34 @@ class WrongReplica(Machine):
         gone_s = float("inf") if self._gone_s is None else self._gone_s + PASSED_S
         return self._came_s is not None and self.world.loop.time() < gone_s
 
-    def problems(self) -> list[str]:
-        """What the policy should have done and has not."""
-        return []
-
     async def _main(self, process: Process) -> None:
         world, scenario = self.world, self.world.scenario
         publisher = AsyncPublisher(world.targets, MERGE, self.host, properties=PROMISES[scenario.case])
         self._came_s = world.loop.time()
         world.trace.say(process, f"{self.kind}: begins")
         publisher.start()
+        self._elements = self._stream()
         work = asyncio.ensure_future(self._publish(publisher))
         try:
             done, _ = await asyncio.wait({work}, timeout=self.lasts_s)
             if work in done:
                 work.result()
                 await asyncio.sleep(max(0.0, self._came_s + self.lasts_s - world.loop.time()))
+                await publisher.flush()
+                self._look_at_servers()
             work.cancel()
             await asyncio.wait_for(publisher.close(), 10.0)
         except (LmergeError, asyncio.TimeoutError) as error:
             world.trace.say(process, f"{self.kind}: {type(error).__name__}: {error}")
+            if isinstance(error, Quarantined) and scenario.divergence not in EXPELLING:
+                world.fail(f"{process} was put out under {scenario.divergence}")
         process.kill()
         world.network.killed(process, silently=False)
         self._gone_s = world.loop.time()
 
     async def _publish(self, publisher: AsyncPublisher) -> None:
-        stream = [element for element in self._stream() if element != Stable(INF)]
-        for begin in range(0, len(stream), 5):
-            await publisher.publish(Batch.of(stream[begin:begin + 5]))
+        for begin in range(0, len(self._elements), 5):
+            await publisher.publish(Batch.of(self._elements[begin:begin + 5]))
             await asyncio.sleep(self.random.uniform(0.0, 0.2))
         await publisher.flush()
 
@@ -90,4 +100,41 @@ class WrongReplica(Machine):
         if self.kind.startswith("far-stable"):
             # What lasts longer may not be adjusted any more, so nothing follows.
             stream = [*stream[:random.randint(0, len(stream) - 1)], Stable(FAR)]
-        return stream
+        return [element for element in stream if element != Stable(INF)]
+
+    # What the policy has done, while everything that is wrong has been merged and the publisher is still there.
+
+    def _look_at_servers(self) -> None:
+        differing = self._differing()
+        for server in self.world.servers:
+            hub = server.hub
+            if hub is None or hub.attached(self.host) is None or hub.certifier.monitor is None:
+                continue
+            monitor = hub.certifier.monitor
+            compared = min(monitor.completed(replica.replica) for replica in self.world.replicas)
+            due = [index for index in differing if index < compared]
+            if due:
+                self._judge(server, hub, due)
+
+    def _judge(self, server: ServerMachine, hub: Hub, due: list[int]) -> None:
+        """The right replicas have completed the intervals ``due``, in which the wrong one differs from them."""
+        self.world.trace.say(self.process, f"{self.kind}: differs at {server.process} in {len(due)} intervals")
+        if hub.certifier.divergences < len(due):
+            self.world.fail(
+                f"{server.process} reports {hub.certifier.divergences} intervals in which {self.process} differs; it "
+                f"does in {due}"
+            )
+        if self.world.scenario.divergence in EXPELLING:
+            self.world.fail(f"{self.process} is still at {server.process}, though it differs from the others in {due}")
+
+    def _differing(self) -> list[int]:
+        """The intervals that the wrong stream has completed, and in which it has other events than the right ones."""
+        interval = self.world.scenario.certify_interval
+        wrong = Told(self.host)
+        for row in Batch.of(self._elements).rows():
+            wrong.apply_row(row)
+        wrong.newly_frozen()
+        ours, right = Counter(wrong.events()), Counter(self.world.reference.events)
+        different = {interval_of(event.ve, interval) for event in [*(ours - right), *(right - ours)]}
+        completed = completed_at(wrong.stable_point, interval)
+        return sorted(index for index in different if index < completed)
