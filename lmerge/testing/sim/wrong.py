@@ -19,7 +19,7 @@ from lmerge.client import AsyncPublisher
 from lmerge.core.batch import Batch
 from lmerge.core.digests import completed_at, interval_of
 from lmerge.core.elements import INF, Element, Event, Stable
-from lmerge.errors import LmergeError, Quarantined
+from lmerge.errors import LmergeError, PermissionDenied
 from lmerge.testing.generate import present
 from lmerge.testing.sim.machines import MERGE, Machine
 from lmerge.testing.sim.processes import Process
@@ -74,7 +74,7 @@ class WrongReplica(Machine):
             await asyncio.wait_for(publisher.close(), 10.0)
         except (LmergeError, asyncio.TimeoutError) as error:
             world.trace.say(process, f"{self.kind}: {type(error).__name__}: {error}")
-            if isinstance(error, Quarantined) and scenario.divergence not in EXPELLING:
+            if isinstance(error, PermissionDenied) and scenario.divergence not in EXPELLING:
                 world.fail(f"{process} was put out under {scenario.divergence}")
         process.kill()
         world.network.killed(process, silently=False)
