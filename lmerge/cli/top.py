@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console, RenderableType
 from rich.live import Live
 
 from lmerge.cli import terminal
@@ -44,14 +47,23 @@ def top(
         described = describe_merge(server, merge, security=security)
         terminal.table(console, merge_view(described, rates(before, described, time.monotonic() - before_s)))
         return
-    view = terminal.Escaped(merge_view(before, {}))
-    with terminal.until_closed(), Live(view, console=console, screen=console.is_terminal, auto_refresh=False) as live:
+    with terminal.until_closed(), _shown(console) as show:
+        show(merge_view(before, {}))
         while True:
             time.sleep(interval)
             described, now_s = describe_merge(server, merge, security=security), time.monotonic()
-            view = terminal.Escaped(merge_view(described, rates(before, described, now_s - before_s)))
-            live.update(view, refresh=True)
+            show(merge_view(described, rates(before, described, now_s - before_s)))
             before, before_s = described, now_s
+
+
+@contextmanager
+def _shown(console: Console) -> Iterator[Callable[[RenderableType], None]]:
+    """What shows a view: in the place of the one before on a terminal, below it in a pipe or a file."""
+    if not console.is_terminal:
+        yield lambda view: terminal.table(console, view)
+        return
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        yield lambda view: live.update(terminal.Escaped(view), refresh=True)
 
 
 def rates(before: Any, after: Any, elapsed_s: float) -> dict[str, float]:

@@ -128,13 +128,16 @@ def test_a_reader_that_goes_away_ends_a_quiet_stream(name: str, served: Served, 
     command = command_of(name, served, folder)
     if name == "top":
         command.remove("--once")
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline()
-    process.stdout.close()  # nothing is ever published again
-    assert process.stderr is not None
-    error = process.stderr.read()
-    assert (process.wait(timeout=60), error) == (0, "")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            assert process.stdout.readline()
+            process.stdout.close()  # nothing is ever published again
+            error = process.stderr.read()
+            assert (process.wait(timeout=60), error) == (0, "")
+        finally:
+            process.kill()
 
 
 BAD_PATHS = {
