@@ -69,14 +69,14 @@ DEFECTS = (
     Defect(
         "a full disk under a recording ends the merge",
         "lmerge/service/record.py",
-        "        except OSError as problem:\n            with suppress(OSError):\n",
-        "        except EOFError as problem:\n            with suppress(OSError):\n",
+        "        except OSError as problem:\n            with suppress(OSError):  # a pipe",
+        "        except EOFError as problem:\n            with suppress(OSError):  # a pipe",
         DISK_TEST + "test_a_full_disk_ends_the_recording_and_not_the_stream[python]",
     ),
     Defect(
         "half of a turn stays in a recording that has stopped",
         "lmerge/service/record.py",
-        "                self._file.truncate(whole)\n",
+        "                self._file.truncate(self._whole_bytes)\n",
         "                pass\n",
         DISK_TEST + "test_what_was_recorded_until_then_is_whole_and_can_be_replayed[python-1000]",
     ),

@@ -90,7 +90,7 @@ def test_what_commands_write(tmp_path: Path) -> None:
     try:
         while not (folder / "ready.json").exists():
             assert server.poll() is None
-            time.sleep(0.02)
+            time.sleep(0.005)
         target = f"127.0.0.1:{json.loads((folder / 'ready.json').read_text())['port']}"
         subprocess.run([*run, "publish", MERGE, "-s", target], input='{"op":"stable","vc":5}', check=True, text=True,
                        capture_output=True, timeout=120)

@@ -161,13 +161,21 @@ class Ended:
     fast_forward = change_role = acknowledge
 
 
+async def later(delay_s: float) -> None:
+    """Wait in virtual time."""
+    loop = asyncio.get_running_loop()
+    passed = loop.create_future()
+    loop.call_later(delay_s, passed.set_result, None)
+    await passed
+
+
 async def survivors_of_a_new_epoch() -> int:
     """Two inputs come to a far stable, and after the lag a reset; then both deliver below it."""
     hub = Hub("flights", Settings(http_port=None, engine="python"))
     hub.start(lambda bug: None)
     for epoch, point in ((0, 10**12), (7, 10)):
         if epoch:
-            await asyncio.sleep(2 * LAG_S)
+            await later(2 * LAG_S)
             await hub.settled(lambda: hub.reset(7, MergeReset("begun"), Unavailable("again")))
         for name in ("a", "b"):
             session = Ended()

@@ -106,6 +106,9 @@ class File(io.FileIO):
         super().__init__(file, mode)
         self._process: Any = PROCESS.get()
 
+    def __del__(self) -> None:
+        self.close()  # the system closes the files of a dead process without a word
+
     def write(self, data: Any) -> int:
         if not self._process.is_alive:
             return memoryview(data).nbytes
