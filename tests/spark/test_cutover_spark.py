@@ -25,13 +25,13 @@ from lmerge.client import describe_merge
 from lmerge.client.admin import detach_input
 from lmerge.core.elements import Insert
 from replicas.flights.flight import DAY, HOUR
-from replicas.flights.replay import ReplayClock, first_instant
+from replicas.flights.replay import ReplayClock, first_instant, write_clock
 from replicas.flights.source import Days
 from replicas.spark import session
 from replicas.spark.__main__ import Progress, follow
 from replicas.spark.news import WATERMARK_DELAY, final_watermark, read_log, write_log
 from replicas.spark.plans import PLANS, publish
-from replicas.spark.source import FlightNews, write_clock
+from replicas.spark.source import FlightNews
 
 DAYS = Days(date(2013, 2, 7), date(2013, 2, 10))
 INTERVAL = 3 * HOUR

@@ -30,14 +30,14 @@ from lmerge.errors import InvalidRow, UsageError
 from lmerge.spark.elements import RowPlan, turner_of
 from lmerge.spark.options import APPEND, RAW
 from replicas.flights.flight import Flight, read_flights
-from replicas.flights.replay import ReplayClock, first_instant
+from replicas.flights.replay import ReplayClock, first_instant, read_clock, write_clock
 from replicas.flights.source import Days
 from replicas.flights.style import LEAD
 from replicas.spark import session
 from replicas.spark.__main__ import Progress, follow, is_complete
 from replicas.spark.news import LONGEST, WATERMARK_DELAY, all_news, final_watermark, read_log, write_log
 from replicas.spark.plans import PLANS, publish
-from replicas.spark.source import FlightNews, NewsReader, read_clock, write_clock
+from replicas.spark.source import FlightNews, NewsReader
 
 BLIZZARD = Days(date(2013, 2, 8), date(2013, 2, 9))  # half of the flights cancelled, the rest late or diverted
 REPLICA = [sys.executable, "-m", "lmerge", "replica", "run"]
