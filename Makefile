@@ -22,6 +22,8 @@ REQUIRE_NATIVE := $(if $(or $(HAS_RUST),$(CI),$(LMERGE_REQUIRE_NATIVE)),LMERGE_R
 NATIVE_SOURCES := setup.py $(shell find native -name target -prune -o \( -name '*.rs' -o -name '*.toml' -o -name '*.lock' \) -print)
 # pip, setup.py and clippy name the same interpreter in the same way: otherwise each compiles pyo3 again.
 export PYO3_PYTHON := $(abspath $(BIN)/python)
+# The tests start hundreds of processes, and each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Run a command; what it prints is shown if it fails. pip warns of much that is no concern of a user of this file.
 quietly = { log=$$(mktemp) && { $(1) >"$$log" 2>&1 || { status=$$?; cat "$$log" >&2; rm -f "$$log"; (exit $$status); } && \

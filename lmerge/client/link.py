@@ -42,12 +42,17 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF
 from lmerge.core.inputs import ACTIVE, OBSERVE
 from lmerge.errors import LmergeError, ServerGone
+from lmerge.linger import Linger
 from lmerge.wire.frames import Frames, groups
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
 
 # A lone element waits this long for company: less than anybody notices, and it makes messages 10-100 times rarer.
 LINGER_S: Final = 0.002
+# And this long where the process is late anyway: see ``linger``.
+LINGER_MAX_S: Final = 0.010
+# So much needs no company: a message of this size costs little more than its elements.
+ENOUGH_BYTES: Final = 64 * 2**10
 # What one message holds at most: large enough to amortise gRPC, small enough for the server's turns.
 BATCH_LIMITS: Final = BatchLimits(elements=8192)
 # What a server may take to accept, to say its last words, or to take the publisher's.
@@ -269,21 +274,25 @@ class Link:
     async def _write(self, call: Any, prelude: Taken) -> None:
         """Send what there is, then leave if the publisher closes."""
         await self._send(call, prelude)
+        loop = asyncio.get_running_loop()
+        linger = Linger(LINGER_S, LINGER_MAX_S)
         while True:
+            due_s = loop.time()
+            if self.lane.waiting_bytes < ENOUGH_BYTES and not self._owner.is_closing:
+                due_s += linger.seconds
+                await asyncio.sleep(linger.seconds)
             taken = self.lane.take()
             self._owner.moved()  # there is room
             if taken is not None:
                 await self._send(call, taken)
-                continue
-            if self._owner.is_closing:
+                linger.took(loop.time() - due_s)
+            elif self._owner.is_closing:
                 await call.write(pb.PublishRequest(leave=pb.PublishRequest.Leave()).SerializeToString())
                 await call.done_writing()
                 return
             self._wake.clear()
-            if not self.lane.waits:
+            if not self.lane.waits and not self._owner.is_closing:
                 await self._wake.wait()
-                if not self._owner.is_closing:
-                    await asyncio.sleep(LINGER_S)
 
     async def _send(self, call: Any, taken: Taken) -> None:
         steps = list(self._steps(taken.items))

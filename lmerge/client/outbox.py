@@ -162,6 +162,11 @@ class Lane:
         """Whether there is something to take."""
         return bool(self._queue) or self._outbox.has_rows
 
+    @property
+    def waiting_bytes(self) -> int:
+        """The size of what there is to take."""
+        return self._outbox.total_bytes - max(self._sent_bytes, self._reserved_bytes)
+
     def down(self) -> None:
         """The connection is lost: nothing is kept for it."""
         with self._outbox.lock:

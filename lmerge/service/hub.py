@@ -6,8 +6,7 @@ no overlap.
 
 A *turn* takes what waits, up to a number of elements, and ends with one output (encoded once for all subscribers),
 at most one ack per input, and one flush of the record; all of it goes out by ``release``, in this order. Under load
-turns grow and so do output batches; at a low rate turns start ``turn_interval_s`` apart, which bounds the latency that
-batching adds.
+turns grow and so do output batches; at a low rate they start a little apart (``pace``).
 
 On the native engine the batches of a large turn are merged in a thread (``Pool``), with the GIL released: other merges
 of the server, and the sockets, go on on other cores. Nobody but this task touches the merge, and it waits; what others
@@ -42,6 +41,7 @@ from lmerge.service.journal import History
 from lmerge.service.leading import Leading, behind, mute
 from lmerge.service.observed import Observed, observe
 from lmerge.service.output import Beginning, Output
+from lmerge.service.pace import Pace
 from lmerge.service.record import Recorder
 from lmerge.service.redundancy import Redundancy
 from lmerge.service.settings import Settings
@@ -85,7 +85,7 @@ class Hub(Asked):
         self._inbox = Inbox(settings.merge_queue_elements, settings.merge_queue_bytes)
         self._pool = pool if self.merge.engine == NATIVE else None
         self._before: Observed | None = None  # while a thread merges: what was before
-        self._hurry = asyncio.Event()  # ends the pause between turns early
+        self._pace = Pace(settings)
         self._draining = False
         self._piece_limits = BatchLimits(self._turn_elements, settings.payload_bytes, 2 * settings.message_bytes)
         self._acks = Acks(self._inputs, lambda: self.lives, settings)
@@ -259,11 +259,11 @@ class Hub(Asked):
     def _queue(self, work: Work) -> None:
         self._inbox.put(work)
         if self._inbox.elements >= self._turn_elements:
-            self._hurry.set()
+            self._pace.hurry()
 
     def _step(self, step: Callable[[], None]) -> None:
         self._inbox.put(step)
-        self._hurry.set()
+        self._pace.hurry()
 
     # Turns.
 
@@ -289,26 +289,16 @@ class Hub(Asked):
             on_crash(problem)
 
     async def _take_turns(self) -> None:
-        settings = self._settings
-        loop = asyncio.get_running_loop()
-        next_turn = 0.0
         while True:
             await self._inbox.wake.wait()
-            pause = next_turn - loop.time()
-            if pause > 0 and not self._hurry.is_set():
-                timer = loop.call_later(pause, self._hurry.set)
-                await self._hurry.wait()
-                timer.cancel()
+            await self._pace.pause()
             await self._output.release.room()
-            started = loop.time()
-            per_subscriber_s = settings.turn_interval_per_subscriber_s * len(self._output.fanout.subscribers)
-            next_turn = started + max(settings.turn_interval_s, per_subscriber_s)
-            self._hurry.clear()
+            self._pace.begin()
             await self._turn()
             self.turns += 1
-            self.turn_seconds += loop.time() - started
+            self.turn_seconds += self._pace.end(len(self._output.fanout.subscribers))
             if self._inbox:
-                self._hurry.set()
+                self._pace.hurry()
                 await asyncio.sleep(0)  # the streams of other merges, and acks, go on
 
     async def _turn(self) -> None:

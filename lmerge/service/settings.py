@@ -86,6 +86,8 @@ class Settings:
     turn_elements: int | None = None
     # At a low rate turns start this far apart: a message costs about 0.1 ms, so output costs at most 5 % of a core.
     turn_interval_s: float = 0.002
+    # And up to this far where turns take long, or begin late: lmerge/linger.py. Less than a publisher waits for an ack.
+    turn_interval_max_s: float = 0.010
     # And this far for each subscriber, as an output is a message to every one of them, at about 0.1 ms: writing takes
     # at most half a core however many there are; 100 of them wait 20 ms for larger messages and do not fall behind.
     turn_interval_per_subscriber_s: float = 0.0002

@@ -1,4 +1,6 @@
-"""How far turns are apart, in virtual time: two milliseconds, and more where every output goes to many subscribers."""
+"""How far turns are apart, in virtual time: two milliseconds, and more where every output goes to many subscribers, or
+where turns take long.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from lmerge.core.elements import Insert
 from lmerge.core.inputs import ACTIVE
 from lmerge.service.fanout import Subscriber
 from lmerge.service.hub import AttachRequest, Hub
+from lmerge.service.pace import Pace
 from lmerge.service.settings import Settings
 from lmerge.testing.sim.loop import VirtualLoop
 
@@ -79,3 +82,47 @@ def test_turns_are_apart_by_what_their_messages_cost(subscribers: int, apart_ms:
         loop.close()
     assert turns == pytest.approx(BATCHES / apart_ms, rel=0.05)
     assert all(count == pytest.approx(turns, abs=2) for count in messages)
+
+
+async def starts(took_s: float) -> list[float]:
+    """When the turns of a second begin that take so long each."""
+    pace, began = Pace(Settings(http_port=None)), []
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 1.0
+    while loop.time() < end:
+        await pace.pause()
+        pace.begin()
+        began.append(loop.time())
+        await later(took_s)
+        pace.end(1)
+    return began
+
+
+@pytest.mark.parametrize(("took_s", "apart_ms"), [(0.0001, 2), (0.001, 4), (0.002, 8), (0.005, 10), (0.040, 40)])
+def test_turns_are_apart_by_a_multiple_of_what_they_take_up_to_a_bound(took_s: float, apart_ms: int) -> None:
+    loop = VirtualLoop()
+    try:
+        began = loop.run_until_complete(starts(took_s))
+    finally:
+        loop.close()
+    assert (began[-1] - began[-11]) / 10 == pytest.approx(apart_ms / 1_000, rel=0.02)
+
+
+async def hurried() -> float:
+    """How long a pause takes that is ended by ``hurry`` after half a millisecond."""
+    pace = Pace(Settings(http_port=None))
+    pace.begin()
+    pace.end(1)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    loop.call_later(0.0005, pace.hurry)
+    await pace.pause()
+    return loop.time() - began
+
+
+def test_a_pause_ends_when_there_is_a_hurry() -> None:
+    loop = VirtualLoop()
+    try:
+        assert loop.run_until_complete(hurried()) == pytest.approx(0.0005)
+    finally:
+        loop.close()

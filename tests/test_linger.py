@@ -1,0 +1,38 @@
+"""A sender waits longer for company where its messages take long, and no longer than its bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from lmerge.linger import MESSAGES_AVERAGED, WAITS_PER_MESSAGE, Linger
+
+LEAST_S, MOST_S = 0.002, 0.010
+
+
+def after(*took_s: float) -> float:
+    linger = Linger(LEAST_S, MOST_S)
+    for seconds in took_s:
+        linger.took(seconds)
+    return linger.seconds
+
+
+def test_it_is_short_where_messages_are() -> None:
+    assert after() == LEAST_S
+    assert after(*[LEAST_S / WAITS_PER_MESSAGE] * 1_000) == LEAST_S
+
+
+def test_it_grows_with_what_a_message_takes() -> None:
+    took_s = 0.0015
+    assert after(*[took_s] * 1_000) == pytest.approx(WAITS_PER_MESSAGE * took_s)
+
+
+def test_it_is_bounded_whatever_a_message_takes() -> None:
+    assert after(*[3600.0] * 1_000) == MOST_S
+
+
+def test_one_message_that_was_held_up_changes_little() -> None:
+    assert after(*[0.0] * 100, 3600.0) <= WAITS_PER_MESSAGE * MOST_S / MESSAGES_AVERAGED
+
+
+def test_it_is_short_again_soon_after_the_delays() -> None:
+    assert after(*[3600.0] * 1_000, *[0.0] * 3 * MESSAGES_AVERAGED) == LEAST_S
