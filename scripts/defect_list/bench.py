@@ -2,14 +2,47 @@
 
 from seeded import Defect
 
-HUB = "lmerge/service/hub.py"
+PACE = "lmerge/service/pace.py"
+LINK = "lmerge/client/link.py"
+LINGER = "lmerge/linger.py"
+OF_PUBLISHERS = "tests/client/test_linger.py::test_messages_are_rarer_where_each_takes_long"
 
 DEFECTS = (
     Defect(
-        "many subscribers get as many messages as one", HUB,
-        "started + max(settings.turn_interval_s, per_subscriber_s)",
-        "started + settings.turn_interval_s",
+        "many subscribers get as many messages as one", PACE,
+        "max(self._linger.seconds, self._per_subscriber_s * subscribers)",
+        "self._linger.seconds",
         "tests/service/test_turns.py::test_turns_are_apart_by_what_their_messages_cost[100-20]",
+    ),
+    Defect(
+        "turns that take long follow one another like short ones", PACE,
+        "        self._linger.took(self._late_s + took_s)\n",
+        "",
+        "tests/service/test_turns.py::test_turns_are_apart_by_a_multiple_of_what_they_take_up_to_a_bound[0.002-8]",
+    ),
+    Defect(
+        "a hurry waits for the end of the pause", PACE,
+        "            await self._hurry.wait()\n",
+        "            await asyncio.sleep(pause_s)\n",
+        "tests/service/test_turns.py::test_a_pause_ends_when_there_is_a_hurry",
+    ),
+    Defect(
+        "a publisher does not wait for company behind a message", LINK,
+        "            if self.lane.waiting_bytes < ENOUGH_BYTES and",
+        "            if not self.lane.waiting_bytes and",
+        f"{OF_PUBLISHERS}[0.003-13]",
+    ),
+    Defect(
+        "a publisher does not measure its messages", LINK,
+        "                linger.took(loop.time() - due_s)\n",
+        "",
+        f"{OF_PUBLISHERS}[0.003-13]",
+    ),
+    Defect(
+        "a wait grows without a bound", LINGER,
+        "min(self._most_s, WAITS_PER_MESSAGE * self._delay_s)",
+        "WAITS_PER_MESSAGE * self._delay_s",
+        "tests/test_linger.py::test_it_is_bounded_whatever_a_message_takes",
     ),
     Defect(
         "the inputs are compared in every turn", "lmerge/service/certify.py",
