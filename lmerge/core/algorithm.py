@@ -15,7 +15,7 @@ from lmerge.core import violations
 from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE, Event
 from lmerge.core.inputs import Input
-from lmerge.core.lead import by_lead, mark_held
+from lmerge.core.lead import by_lead, decider, mark_held
 from lmerge.core.policy import Closing, Policy
 from lmerge.core.properties import Case
 from lmerge.errors import InputViolation
@@ -127,7 +127,7 @@ class Algorithm:
         t = self.policy.held_back(inp.stable)
         if t <= self.max_stable or (t == INF and not self.may_close()):
             return
-        self.freeze(t, inp, out)
+        self.freeze(t, decider(inp, self.inputs.values(), self.max_stable, self.policy), out)
         self.max_stable = t
         self.announce(t, out)
         self._admit_joining(out)

@@ -13,6 +13,20 @@ DEFECTS = (
         "lead::a_stable_far_ahead_is_held_and_the_others_go_on",
     ),
     Defect(
+        "two inputs that have ended release whoever is behind them",
+        SOURCE + "input.rs",
+        "may_hold &= leads || input.stable == INF;",
+        "may_hold &= leads;",
+        "lead::an_end_confirms_an_end_only",
+    ),
+    Defect(
+        "the last input that goes on decides against those that have ended",
+        SOURCE + "input.rs",
+        "if is_confirmed { slot } else { ranked[0] }",
+        "if is_confirmed { slot } else { slot }",
+        "lead::an_end_confirms_an_end_only",
+    ),
+    Defect(
         "whose stable is held is found out after the quorum was counted",
         SOURCE + "algorithm.rs",
         "    shell.inputs.mark_held(shell.max_stable, &shell.policy);\n    algorithm.reconsider(shell);\n",

@@ -7,6 +7,7 @@ ADAPTERS = "tests/core/test_adapters.py::"
 COMPATIBLE = "tests/core/test_compatible.py::"
 CONSISTENT = "tests/core/test_consistent.py::"
 POLICIES = "tests/core/test_policies.py::"
+LEADS = "tests/core/test_lead.py::test_one_that_runs_ahead_ruins_nothing_and_without_the_bound_it_does"
 PROMISED = POLICIES + "test_what_is_shown_is_what_the_policy_promises_at_each_step"
 NATIVE = "native/core/src/"
 
@@ -87,6 +88,20 @@ DEFECTS = (
         "        self._recount(out)\n        if self.policy.lead_max",
         "        if self.policy.lead_max",
         POLICIES + "test_an_event_that_only_joining_inputs_have_makes_no_quorum",
+    ),
+    Defect(
+        "two inputs that have ended release whoever is behind them",
+        CORE + "lead.py",
+        "may_hold and (leads or inp.stable == INF)",
+        "may_hold and leads",
+        LEADS + "[python-lazy-all]",
+    ),
+    Defect(
+        "the last input that goes on decides against those that have ended",
+        CORE + "lead.py",
+        "    return ranked[0]\n",
+        "    return inp\n",
+        LEADS + "[python-lazy-all]",
     ),
     Defect(
         "of equal inputs the latest attached leads",

@@ -179,17 +179,17 @@ def test_excusing_asks_for_an_attached_input_and_a_bound() -> None:
     assert not merge.status("x").excused
 
 
-def ruined(seed: int, policy: str) -> bool:
+def ruined(seed: int, policy: str, closing: str) -> bool:
     """Three replicas that are right, and one whose stable runs ahead at a random moment. Whether the output is wrong.
 
-    The skew of those that are right stays below half of the bound.
+    The skew of those that are right stays below half of the bound; each comes to its end while others have not.
     """
     random = Random(seed)
     events = [Event(vs, payload, min(ve, vs + 20)) for vs, payload, ve in reference(random, 40)]
     streams = {name: present(random, events) for name in "abc"}
-    follow = Follow(Merge("auto", policy, "quorum:2"), compatible=False)
-    for name in "abcx":
-        follow.attach(name, R3_WORDS)
+    follow = Follow(Merge("auto", policy, closing), compatible=False)
+    for name in random.sample("abcx", 4):
+        follow.attach(name, random.choice((R3_WORDS, ())))
     part = present(random, events)[: random.randrange(20)]
     follow.say("x", *[e for e in part if not isinstance(e, Stable)], Stable(FAR)) if random.random() < 0.5 else None
     has_run = any(s.name == "x" and s.stable_point == FAR for s in follow.merge.inputs())
@@ -212,9 +212,13 @@ def ruined(seed: int, policy: str) -> bool:
     return follow.events() != events
 
 
-def test_one_that_runs_ahead_ruins_nothing_and_without_the_bound_it_does(engine: str) -> None:
-    assert not [seed for seed in range(40) if ruined(seed, f"lazy+lead:{LEAD}")]
-    assert sum(ruined(seed, "lazy") for seed in range(10)) > 5
+@pytest.mark.parametrize("closing", ["any", "quorum:2", "quorum:3", "all"])
+@pytest.mark.parametrize("policy", ["lazy", "eager", "half-frozen-only", "final-only", "quorum:2+lag:5"])
+def test_one_that_runs_ahead_ruins_nothing_and_without_the_bound_it_does(
+    engine: str, policy: str, closing: str
+) -> None:
+    assert not [seed for seed in range(40) if ruined(seed, f"{policy}+lead:{LEAD}", closing)]
+    assert sum(ruined(seed, policy, closing) for seed in range(10)) > 5
 
 
 @pytest.mark.parametrize("shards", [1, 3])

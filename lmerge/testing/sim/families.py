@@ -102,14 +102,10 @@ def _wrong(random: Random, plan: Scenario, kinds: Sequence[str]) -> Scenario:
 
 
 def _bounded(random: Random, plan: Scenario) -> Scenario:
-    """With a bound of the lead that no right replica reaches; one that is further behind would not protect others.
-
-    Any two that have come to their end close the output: if it waited for all, it would meanwhile follow the next below
-    them, which is the wrong one.
-    """
+    """With a bound of the lead that no right replica reaches; one that is further behind would not protect others."""
     times = [t for event in plan.events for t in (event.vs, event.ve) if t < INF]
     lead_max = random.choice((1, 3)) * (max(times) - min(times) + 1)
-    return replace(plan, closing="any", lead_max=lead_max, lead_wait_s=NEVER_S)
+    return replace(plan, closing=random.choice(("any", "all")), lead_max=lead_max, lead_wait_s=NEVER_S)
 
 
 def _disks(random: Random, plan: Scenario, kinds: Sequence[str]) -> Scenario:

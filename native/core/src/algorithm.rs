@@ -167,7 +167,8 @@ fn follow<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usi
     if t <= shell.max_stable || (t == INF && !shell.may_close()) {
         return;
     }
-    algorithm.freeze(shell, slot, t);
+    let decider = shell.inputs.decider(slot, shell.max_stable, &shell.policy);
+    algorithm.freeze(shell, decider, t);
     shell.max_stable = t;
     let t = algorithm.sayable(shell, t);
     shell.announce(t);

@@ -3,7 +3,7 @@
 use crate::algorithm::Checked;
 use crate::columns::View;
 use crate::delivered::Delivered;
-use crate::element::{Element, NEG_INF};
+use crate::element::{Element, INF, NEG_INF};
 use crate::policy::Policy;
 use crate::ties;
 use crate::violation::{Code, Violation};
@@ -145,6 +145,11 @@ impl Input {
         self.joined && !self.observes
     }
 
+    /// Whether the lead of others is measured by it.
+    fn is_awaited(&self, max_stable: i64, lead_max: i64) -> bool {
+        !self.excused && self.stable >= max_stable.saturating_sub(lead_max)
+    }
+
     /// Whether its next insert may not start at `vs`, by its stable point and its order.
     #[inline]
     pub fn is_below_floor(&self, vs: i64) -> bool {
@@ -261,7 +266,7 @@ impl Inputs {
             return false;
         };
         let ranked = self.by_lead();
-        let is_awaited = |input: &Input| !input.excused && input.stable >= max_stable.saturating_sub(lead_max);
+        let is_awaited = |input: &Input| input.is_awaited(max_stable, lead_max);
         let mut may_hold = true;
         let mut changed = false;
         for (at, &slot) in ranked.iter().enumerate() {
@@ -270,12 +275,28 @@ impl Inputs {
                 .map(|&slot| self.get(slot))
                 .find(|&input| is_awaited(input));
             let input = self.get(slot);
-            may_hold &= following.is_some_and(|next| input.stable > next.stable.saturating_add(lead_max));
-            let held = may_hold && policy.held_back(input.stable) > max_stable;
+            let leads = following.is_some_and(|next| input.stable > next.stable.saturating_add(lead_max));
+            let held = may_hold && leads && policy.held_back(input.stable) > max_stable;
+            may_hold &= leads || input.stable == INF;
             changed |= held != input.held;
             self.get_mut(slot).held = held;
         }
         changed
+    }
+
+    /// The slot of the input whose events the output takes when it follows the stable of `slot`: `lmerge/core/lead.py`.
+    pub fn decider(&self, slot: usize, max_stable: i64, policy: &Policy) -> usize {
+        let Some(lead_max) = policy.lead_max else {
+            return slot;
+        };
+        let ranked = self.by_lead();
+        let ended = self.get(ranked[0]);
+        if self.get(slot).stable == INF || ended.stable < INF || !ended.counts() {
+            return slot;
+        }
+        let mut below = ranked.iter().skip_while(|&&other| other != slot).skip(1);
+        let is_confirmed = below.any(|&other| self.get(other).is_awaited(max_stable, lead_max));
+        if is_confirmed { slot } else { ranked[0] }
     }
 
     /// One more than the largest slot in use.

@@ -42,6 +42,20 @@ fn it_is_released_when_another_one_follows_or_all_are_gone() {
     }
 }
 
+/// Three have all of A, the last of them and a fourth one are still there: the fourth, which lacks A, runs ahead.
+#[test]
+fn an_end_confirms_an_end_only() {
+    for kind in [Kind::R3, Kind::R4] {
+        let mut session = Session::with_policy(kind, LEAD, 4);
+        (0..4).for_each(|slot| drop(session.say(slot, &[f(10)])));
+        assert_eq!(session.say(3, &[f(FAR)]), []);
+        assert_eq!(session.say(0, &[a("A", 20, 30), f(INF)]), [a("A", 20, 30)]);
+        assert_eq!(session.say(1, &[a("A", 20, 30), f(INF)]), []);
+        assert_eq!(session.say(2, &[a("A", 20, 30), f(15)]), [f(15)]);
+        assert_eq!(session.say(2, &[f(INF)]), [f(FAR)], "with A, as those have it that have ended");
+    }
+}
+
 #[test]
 fn an_input_far_behind_the_output_is_not_awaited() {
     let mut session = Session::with_policy(Kind::R3, LEAD, 1);
