@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from lmerge.core.merge import InputStatus, Merge
+from lmerge.service.aside import Aside
 from lmerge.service.attached import Attached
 from lmerge.service.fanout import Subscriber
 from lmerge.service.inbox import Inbox
@@ -26,7 +27,7 @@ class Asked:
     _inputs: dict[str, Attached]
     _output: Output
     _recorder: Recorder | None
-    _before: Observed | None
+    _aside: Aside
 
     @property
     def queued_elements(self) -> int:
@@ -39,7 +40,8 @@ class Asked:
     @property
     def observed(self) -> Observed:
         """The merge for people and dashboards."""
-        return self._before if self._before is not None else observe(self.merge)
+        before = self._aside.before
+        return observe(self.merge) if before is None else before
 
     @property
     def lives(self) -> list[tuple[InputStatus, Life]]:

@@ -40,6 +40,7 @@ class Subscriber:
         self.complete_from = NEG_INF
         self.wants_marks = wants_marks
         self.epoch = epoch  # of the merge, as its token says
+        self.has_left = False
         self.cut: asyncio.Future[LmergeError] = asyncio.get_running_loop().create_future()
         self._queue_bytes_max = queue_bytes_max
         self._messages: deque[tuple[bytes, int]] = deque()
@@ -99,12 +100,15 @@ class Fanout:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, subscriber: Subscriber) -> None:
-        """What is offered from here on is for ``subscriber`` too."""
+        """What is offered from here on is for ``subscriber`` too, unless it has left while its beginning was made."""
+        if subscriber.has_left:
+            return
         self.subscribers[id(subscriber)] = subscriber
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._progress_interval_s, self._tick)
 
     def remove(self, subscriber: Subscriber) -> None:
+        subscriber.has_left = True
         self.subscribers.pop(id(subscriber), None)
 
     def offer(self, message: bytes, elements: int) -> None:

@@ -18,34 +18,34 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, TypeVar
 
 from lmerge.core.batch import AnyBatch
-from lmerge.core.elements import NEG_INF, show_time
+from lmerge.core.elements import show_time
 from lmerge.core.engines import NATIVE
 from lmerge.core.merge import InputDetached as Gone
-from lmerge.core.merge import InputStatus, Merge, Outcome, earliest_joining
-from lmerge.errors import Draining, LimitExceeded, LmergeError, MergeReset, Unavailable, UsageError
+from lmerge.core.merge import InputStatus, Merge, Outcome
+from lmerge.errors import Draining, LimitExceeded, LmergeError, Unavailable, UsageError
 from lmerge.service import log
 from lmerge.service.acks import Acks
-from lmerge.service.asked import Asked
+from lmerge.service.anew import Anew
+from lmerge.service.aside import Aside
 from lmerge.service.attached import Accepted, Attached, AttachRequest, check_schema, ending, told, too_large
 from lmerge.service.certify import Certifier
 from lmerge.service.durable import Durable, Recovered
 from lmerge.service.fanout import Message, Subscriber
-from lmerge.service.inbox import Inbox, Session, Work
+from lmerge.service.inbox import Inbox, Session, Step, Work
 from lmerge.service.journal import History
 from lmerge.service.leading import Leading, behind, mute
-from lmerge.service.observed import Observed, observe
 from lmerge.service.output import Beginning, Output
 from lmerge.service.pace import Pace
 from lmerge.service.record import Recorder
 from lmerge.service.redundancy import Redundancy
 from lmerge.service.settings import Settings
-from lmerge.service.standstill import Standstill, gap_error
+from lmerge.service.standstill import Standstill
 from lmerge.service.weight import Weight
 from lmerge.wire.codec import split_batch
 from lmerge.wire.frames import frames_of
@@ -59,7 +59,7 @@ T = TypeVar("T")
 THREAD_ELEMENTS_MIN: Final = 8192
 
 
-class Hub(Asked):
+class Hub(Anew):
     """Runs one merge. ``start`` makes its task; ``on_crash`` hears of a bug in it."""
 
     def __init__(
@@ -84,12 +84,14 @@ class Hub(Asked):
         self._turn_elements = settings.turn_elements_of(self.merge.engine)
         self._inbox = Inbox(settings.merge_queue_elements, settings.merge_queue_bytes)
         self._pool = pool if self.merge.engine == NATIVE else None
-        self._before: Observed | None = None  # while a thread merges: what was before
+        self._aside = Aside(pool)
         self._pace = Pace(settings)
         self._draining = False
         self._piece_limits = BatchLimits(self._turn_elements, settings.payload_bytes, 2 * settings.message_bytes)
         self._acks = Acks(self._inputs, lambda: self.lives, settings)
-        self._output = Output(name, self.merge, settings, lambda: self._acks.released(self._output.release), durable)
+        self._output = Output(
+            name, self.merge, settings, lambda: self._acks.released(self._output.release), self._aside, durable
+        )
         self._broken: LmergeError | None = None
         self._releasing: asyncio.Task[None] | None = None
         if recovered is not None:
@@ -207,7 +209,9 @@ class Hub(Asked):
         Raises LimitExceeded, Draining, and OutOfRange if ``resume_at`` is too old.
         """
         self._check_open()
-        subscribed = self.settled(lambda: self._subscribe(subscriber, resume_at, snapshot_if_too_old))
+        subscribed = self._called(
+            lambda: self._subscribe(subscriber, resume_at, snapshot_if_too_old), self._output.then
+        )
         return await self._output.once_kept("subscribe to", subscribed)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
@@ -217,18 +221,20 @@ class Hub(Asked):
 
     async def call(self, step: Callable[[], T]) -> T:
         """Run ``step`` in the hub's task, after all that was queued before it; its result or its error."""
-        return await self._called(step, lambda answer: answer())
+        return await self._called(lambda: _at_once(step), lambda answer: answer())
 
     async def settled(self, step: Callable[[], T]) -> T:
         """``call``, and the result is given out when all that was said up to it is released."""
-        return await self._called(step, self._output.then)
+        return await self._called(lambda: _at_once(step), self._output.then)
 
-    async def _called(self, step: Callable[[], T], hand_over: Callable[[Callable[[], None]], None]) -> T:
+    async def _called(
+        self, step: Callable[[], Awaitable[T]], hand_over: Callable[[Callable[[], None]], None]
+    ) -> T:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def run() -> None:
+        async def run() -> None:
             try:
-                result = step()
+                result = await step()
             except LmergeError as error:
                 if not future.done():
                     future.set_exception(error)
@@ -261,7 +267,7 @@ class Hub(Asked):
         if self._inbox.elements >= self._turn_elements:
             self._pace.hurry()
 
-    def _step(self, step: Callable[[], None]) -> None:
+    def _step(self, step: Step) -> None:
         self._inbox.put(step)
         self._pace.hurry()
 
@@ -310,7 +316,9 @@ class Hub(Asked):
                 budget -= sum(work.batch.count or 1 for work in works)
                 await self._merge(works)
             else:
-                inbox.take_step()()
+                more = inbox.take_step()()
+                if more is not None:
+                    await more
         self._certify()
         self._shed()
         if self._settings.lead_max is not None:
@@ -319,7 +327,7 @@ class Hub(Asked):
         self._output.flush()
         if self._recorder is not None:
             self._recorder.flush()
-        self._output.keep_journal()
+        await self._output.keep_journal()
         self._acks.hand_over(self._output.release)
         self._output.end_turn()
         inbox.settle()
@@ -340,18 +348,18 @@ class Hub(Asked):
                 weight.note((inp.name, inp.incarnation), merge.live_bytes)
             return outcomes
 
-        if self._pool is None or sum(work.batch.count for work, _ in heard) < THREAD_ELEMENTS_MIN:
-            outcomes = apply()
-        else:
-            self._before = observe(merge)
-            try:
-                outcomes = await asyncio.get_running_loop().run_in_executor(self._pool, apply)
-            finally:
-                self._before = None
+        outcomes = await self._aside.run(merge, apply) if self._takes_long(heard) else apply()
         for (work, inp), outcome in zip(heard, outcomes, strict=True):
             self._merged(work, inp, outcome)
         if any(outcome.detached for outcome in outcomes):
             self._admit_if_stuck()  # last: the merge says what comes of it after all that it has said
+
+    def _takes_long(self, heard: list[tuple[Work, Attached]]) -> bool:
+        if self.merge.engine != NATIVE or self._pool is None:
+            return False
+        if sum(work.batch.count for work, _ in heard) >= THREAD_ELEMENTS_MIN:
+            return True
+        return self._aside.is_large(self.merge) and any(work.batch.counts(work.batch.count)[2] for work, _ in heard)
 
     def _merged(self, work: Work, inp: Attached, outcome: Outcome) -> None:
         is_attached = self._inputs.get(inp.name) is inp  # not so behind a broken promise: the merge has refused it then
@@ -475,7 +483,7 @@ class Hub(Asked):
             for outcome in self.certifier.releases(lambda: self.lives):
                 self._absorb(outcome)
 
-    def _subscribe(self, subscriber: Subscriber, resume_at: int | None, snapshot_if_too_old: bool) -> Beginning:
+    async def _subscribe(self, subscriber: Subscriber, resume_at: int | None, snapshot_if_too_old: bool) -> Beginning:
         if self._draining:
             self._check_open()
         if len(self.subscribers) >= self._settings.subscribers_per_merge:
@@ -483,7 +491,7 @@ class Hub(Asked):
                 f"subscriber {subscriber.name!r} cannot subscribe to merge {self.name!r}: "
                 f"it has {len(self.subscribers)} subscribers, the limit"
             )
-        return self._output.subscribe(subscriber, resume_at, snapshot_if_too_old)
+        return await self._output.subscribe(subscriber, resume_at, snapshot_if_too_old)
 
     def _end_all(self, error: LmergeError) -> None:
         self._output.flush()
@@ -511,61 +519,6 @@ class Hub(Asked):
         if outcome.detached and work is None:
             self._admit_if_stuck()
 
-    def _admit_if_stuck(self) -> None:
-        """A merge that has said no stable and has only joining inputs would wait for ever for its first one.
-
-        So it is when the first replica comes back to a server that has started anew, and when that one goes again
-        before its first stable. Nothing has been said that could be contradicted: the input that knows the earliest
-        time begins, and the output is right from there on. A merge that has said a stable waits for somebody who knows
-        more (``Standstill``).
-        """
-        first = earliest_joining(self.merge.inputs())
-        if first is not None and self.merge.stable_point == NEG_INF:
-            self._admit(first)
-            first = None
-        self._standstill.look(first is not None)
-
-    def _admit(self, first: InputStatus) -> None:
-        assert first.join_at is not None
-        log.event(logging.WARNING, "input admitted early", merge=self.name, input=first.name, join_at=first.join_at)
-        self._output.flush()
-        if self._recorder is not None:
-            self._recorder.admitted(first.name)
-        self._absorb(self.merge.admit(first.name))
-        self._output.begin_from(first.join_at)
-
-    def _end_standstill(self) -> None:
-        """Accept a gap: see ``standstill``."""
-        first = earliest_joining(self.merge.inputs())
-        if first is None or first.join_at is None:
-            return
-        error = gap_error(self.name, self.merge.stable_point, first.join_at)
-        merge = self._settings.new_merge()
-        merge.keep_fence(self.merge)
-        self._begin_anew("gap", merge, error, partial(self._output.begin_anew, merge, first.join_at, error))
-
-    def reset(self, epoch: int, told: MergeReset, again: Unavailable) -> None:
-        """In a step: begin a new epoch. Subscribers are ``told``, and publishers end with ``again``."""
-        merge = self._settings.new_merge()
-        self._standstill.close()
-        self.certifier.quarantined.clear()
-        self._begin_anew("reset", merge, again, partial(self._output.reset, merge, epoch, told))
-
-    def _begin_anew(self, word: str, merge: Merge, error: Unavailable, put: Callable[[], None]) -> None:
-        """``merge`` takes the place of the present one, whose inputs end with ``error``; ``put``: into the output."""
-        for name, inp in self._inputs.items():
-            self.detached.appendleft(Gone(name, inp.incarnation, str(error)))
-            self._output.then(partial(inp.session.end, error))
-        self.detached_counts[word] = self.detached_counts.get(word, 0) + len(self._inputs)
-        self._inputs.clear()
-        put()
-        self.certifier.begin_anew(merge)
-        self.merge = merge
-        self.weight = self._new_weight()
-        self.redundancy = Redundancy(self._settings.redundancy_lag_s)
-        if self._recorder is not None:
-            self._recorder.begin_anew()
-
     def _input_gone(self, gone: Gone, work: Work | None) -> None:
         self.certifier.gone(gone)
         self.weight.gone((gone.input, gone.incarnation), self.merge.live_bytes)
@@ -587,3 +540,7 @@ class Hub(Asked):
             self._output.then(partial(inp.session.end, *last_words))
         elif (error := self.certifier.ending(gone)) is not None:
             self._output.then(partial(inp.session.end, error))
+
+
+async def _at_once(step: Callable[[], T]) -> T:
+    return step()

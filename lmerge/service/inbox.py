@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
 from lmerge.core.batch import AnyBatch
@@ -43,7 +43,8 @@ class Work(NamedTuple):
     wire_bytes: int
 
 
-Step: TypeAlias = Callable[[], None]
+Step: TypeAlias = Callable[[], Awaitable[None] | None]
+"""Something that the hub does in its turn; what it gives back is awaited before anything else is done."""
 
 
 class Inbox:

@@ -19,6 +19,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.resume import said_events
 from lmerge.errors import MergeReset, OutOfRange, OutputGap, StoreFull
 from lmerge.service import log
+from lmerge.service.aside import Aside
 from lmerge.service.durable import MEMORY, Durable
 from lmerge.service.facts import Facts
 from lmerge.service.fanout import Fanout, Message, Subscriber, encoded, marks
@@ -56,7 +57,8 @@ class Output:
     """
 
     def __init__(
-        self, name: str, merge: Merge, settings: Settings, released: Effect, durable: Durable | None = None
+        self, name: str, merge: Merge, settings: Settings, released: Effect, aside: Aside,
+        durable: Durable | None = None,
     ) -> None:
         self.name = name
         self.merge = merge
@@ -75,6 +77,8 @@ class Output:
         self._limits = settings.batch_limits
         self._retain_bytes = settings.retain_bytes
         self._frames = frames_of(merge.engine)
+        self._aside = aside
+        self._segment_is_due = False
         self._said: list[AnyBatch] = []
         self._is_used = False
         self._with_marks = False  # whether a subscriber has asked for them
@@ -103,11 +107,11 @@ class Output:
                 told, supporters = supporters[:message.inserts], supporters[message.inserts:]
                 self.then(partial(self.fanout.mark, marks(told)))
 
-    def keep_journal(self) -> None:
+    async def keep_journal(self) -> None:
         """Once a turn, after ``flush``: begin a segment if it is time, forget what is too old."""
         stable_point = self.merge.stable_point
-        if self.journal.wants_segment(stable_point):
-            self._begin_segment()
+        if self._segment_is_due or self.journal.wants_segment(stable_point):
+            await self._begin_large_segment()
         self.journal.trim(stable_point)
 
     def end_turn(self) -> None:
@@ -180,10 +184,27 @@ class Output:
             self.release.changes.incarnations[replica] = None
 
     def _begin_segment(self) -> None:
-        if self.durable is None and self.merge.live_bytes > self._retain_bytes:
-            self.journal.skip()  # without a copy of what cannot be kept
+        """Here; one with many live events at the end of this turn, which then has everything that the turn emits."""
+        if self._skips_segment():
             return
-        self.journal.begin(said_events(self.merge), self.merge.stable_point, self.complete_from)
+        self._segment_is_due = self._aside.is_large(self.merge)
+        if not self._segment_is_due:
+            self._begin_with(said_events(self.merge))
+
+    async def _begin_large_segment(self) -> None:
+        self._segment_is_due = False
+        if not self._skips_segment():
+            self._begin_with(await self._aside.read(self.merge, lambda: said_events(self.merge)))
+
+    def _skips_segment(self) -> bool:
+        is_too_large = self.durable is None and self.merge.live_bytes > self._retain_bytes
+        if is_too_large:
+            self._segment_is_due = False
+            self.journal.skip()  # without a copy of what cannot be kept
+        return is_too_large
+
+    def _begin_with(self, live: AnyBatch) -> None:
+        self.journal.begin(live, self.merge.stable_point, self.complete_from)
 
     # Subscribers.
 
@@ -193,9 +214,9 @@ class Output:
         retained = self.journal.retained_from
         return self.release.stable_point if retained is None else retained
 
-    def subscribe(self, subscriber: Subscriber, resume_at: int | None, snapshot_if_too_old: bool) -> Beginning:
-        """Its place is here: what comes before is in the answer, what comes after in its queue. Raises OutOfRange,
-        MergeReset.
+    async def subscribe(self, subscriber: Subscriber, resume_at: int | None, snapshot_if_too_old: bool) -> Beginning:
+        """Its place is here: what comes before is in the answer, what comes after in its queue. The hub waits, so
+        nothing is emitted meanwhile. Raises OutOfRange, MergeReset.
         """
         if subscriber.epoch not in (None, self.epoch):
             raise MergeReset(
@@ -210,7 +231,7 @@ class Output:
         if resume_at is not None and resume_at < complete_from:
             history = self._history(resume_at, snapshot_if_too_old)
         if history is None:
-            live = self.merge.live_events()
+            live = await self._aside.read(self.merge, self.merge.live_events)
         else:
             complete_from = history.complete_from
         subscriber.complete_from = max(complete_from, NEG_INF if resume_at is None else resume_at)

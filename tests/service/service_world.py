@@ -12,7 +12,7 @@ import grpc
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Event, Insert, Stable
-from lmerge.core.merge import Merge, Outcome
+from lmerge.core.merge import Merge
 from lmerge.core.session import AdmitLine, AttachLine, DetachLine, ElementLine, ExcuseLine, parse_line
 from lmerge.core.tdb import Tdb
 from lmerge.service.hub import Hub
@@ -247,21 +247,21 @@ def replayed(path: Path, policy: str) -> list[Element]:
 
 
 class Gate:
-    """Holds a merge at work: what ``apply`` has done stays in its thread until ``open``."""
+    """Holds a merge at work: what ``method`` has done stays in its thread until ``open``."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, method: str = "apply") -> None:
         self.entered = asyncio.Event()
         self.threads: set[str] = set()
         self._opened = threading.Event()
         self._loop = asyncio.get_running_loop()
-        self._apply = hub.merge.apply
-        hub.merge.apply = self._held  # type: ignore[assignment,method-assign]
+        self._method = getattr(hub.merge, method)
+        setattr(hub.merge, method, self._held)
 
     def open(self) -> None:
         self._opened.set()
 
-    def _held(self, *arguments: Any) -> Outcome:
-        outcome = self._apply(*arguments)
+    def _held(self, *arguments: Any) -> Any:
+        outcome = self._method(*arguments)
         self.threads.add(threading.current_thread().name)
         self._loop.call_soon_threadsafe(self.entered.set)
         assert self._opened.wait(60), "nobody opened the gate"

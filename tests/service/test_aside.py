@@ -1,0 +1,166 @@
+"""A merge with many live events lists and frees them in a thread: all others are served, and the output is the same.
+
+Held at a gate, not timed: while the thread of one merge does not come back, others take turns and answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from service_world import MERGE, Gate, Publisher, Reader, World, ins, stable
+
+from lmerge.core.elements import INF, NEG_INF, Element, Event
+from lmerge.service import aside
+from lmerge.service.fanout import Subscriber
+from lmerge.service.hub import Hub
+from lmerge.service.journal import Journal
+from lmerge.testing.generate import present, reference
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.token import format_token
+
+pytestmark = pytest.mark.usefixtures("native_engine")
+
+EVENTS = 50
+
+
+def hub_of(world: World) -> Hub:
+    return world.server._registry.hubs[MERGE]
+
+
+def live(n: int = EVENTS) -> list[Element]:
+    return [ins(f"event {at}", at, 1_000 + at) for at in range(n)]
+
+
+async def others_go_on(world: World, other: Publisher, *, turns: int = 20) -> None:
+    """Another merge of the server takes so many turns, and everybody is answered."""
+    for at in range(turns):
+        await other.merged(ins("x", at, at + 1), stable(at))
+    assert (await world.describe("other")).summary.stable_point == turns - 1
+    await world.stub.ListMerges(pb.ListMergesRequest())
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few live events count as many."""
+    monkeypatch.setattr(aside, "LIVE_EVENTS_MIN", EVENTS)
+
+
+@pytest.mark.usefixtures("many")
+async def test_others_are_served_while_a_snapshot_is_taken_and_it_is_of_one_moment() -> None:
+    async with World(merges=(MERGE,), merge_threads=2) as world:
+        a, other = await world.publisher("a"), await world.publisher("a", merge="other")
+        await a.merged(*live())
+        gate = Gate(hub_of(world), "live_events")
+        subscribing = asyncio.create_task(world.subscriber())
+        await gate.entered.wait()
+        assert {name.split("_")[0] for name in gate.threads} == {"merge"}
+        await a.send(ins("late", EVENTS, 2_000), stable(10))  # waits: it is not in the snapshot, and comes behind it
+        await others_go_on(world, other)
+        assert (await world.describe()).live_events == EVENTS
+        assert not subscribing.done()
+        gate.open()
+        reader = await subscribing
+        await a.merged(stable(INF))
+        expected = [Event(at, b"event %d" % at, 1_000 + at) for at in range(EVENTS)] + [Event(EVENTS, b"late", 2_000)]
+        assert await reader.until_stable(INF) == sorted(expected)
+        assert reader.begin.events == EVENTS
+
+
+@pytest.mark.usefixtures("many")
+async def test_a_subscriber_that_leaves_while_its_snapshot_is_taken_takes_no_place() -> None:
+    async with World(merges=(MERGE,)) as world:
+        a = await world.publisher("a")
+        await a.merged(*live())
+        gate = Gate(hub_of(world), "live_events")
+        subscriber = Subscriber("gone", "here", 2**20)
+        subscribing = asyncio.create_task(hub_of(world).subscribe(subscriber))
+        await gate.entered.wait()
+        subscribing.cancel()
+        hub_of(world).unsubscribe(subscriber)  # as its call does
+        gate.open()
+        await a.merged(stable(5))
+        assert not hub_of(world).subscribers
+
+
+@pytest.mark.usefixtures("many")
+async def test_others_are_served_while_a_stable_visits_many_events() -> None:
+    async with World(merges=(MERGE,), merge_threads=2) as world:
+        reader = await world.subscriber()
+        a, other = await world.publisher("a"), await world.publisher("a", merge="other")
+        await a.merged(*live())
+        gate = Gate(hub_of(world))
+        await a.send(stable(INF))
+        await gate.entered.wait()
+        await others_go_on(world, other)
+        gate.open()
+        assert len(await reader.until_stable(INF)) == EVENTS
+
+
+@pytest.mark.usefixtures("many")
+async def test_others_are_served_while_the_store_gets_what_is_live(tmp_path: Path) -> None:
+    async with World(store=str(tmp_path), retain_bytes=1_000, merge_threads=2) as world:
+        a, other = await world.publisher("a"), await world.publisher("a", merge="other")
+        await a.merged(*live())
+        gate = Gate(hub_of(world), "live_events")
+        for at in range(20):  # until the segment has grown to more than is retained
+            await a.send(*(ins(f"more {at} {n}", 2_000 + at, 3_000) for n in range(20)), stable(at))
+        await gate.entered.wait()
+        await others_go_on(world, other)
+        gate.open()
+        await a.acked()
+        merge = hub_of(world).merge
+        expected = list(merge.live_events().rows())
+    async with World(store=str(tmp_path)) as again:
+        assert list(hub_of(again).merge.live_events().rows()) == expected
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_in_a_thread_or_on_the_loop_the_same_is_said_kept_and_resumed(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random streams, subscribers that come at random points, with and without a token, and a restart at the end."""
+    known = []
+    for least in (1, 2**62):
+        monkeypatch.setattr(aside, "LIVE_EVENTS_MIN", least)
+        known.append(await played(Random(seed), tmp_path / str(least)))
+    assert known[0] == known[1]
+
+
+async def played(random: Random, path: Path) -> Any:
+    events = reference(random, 300, payloads=30)
+    begun: list[tuple[int, int]] = []
+    settings: dict[str, Any] = {"store": str(path), "retain_bytes": 20_000, "segment_bytes": 1_000}
+    async with World(**settings) as world:
+        publishers = {name: await world.publisher(name) for name in "ab"}
+        streams = {name: present(random, events) for name in publishers}
+        readers: list[Reader] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Journal, "begin", noted(Journal.begin, begun))
+            while any(streams.values()):
+                name = random.choice([name for name, rest in streams.items() if rest])
+                await publishers[name].merged(*streams[name][:15])
+                del streams[name][:15]
+                if random.random() < 0.2:
+                    t = (await world.describe()).summary.stable_point
+                    token = {} if t == NEG_INF or random.random() < 0.5 else {"resume_token": format_token(MERGE, t)}
+                    readers.append(await world.subscriber(**token))
+        heard = [(reader.begin.stable_point, await reader.until_stable(INF)) for reader in readers]
+        retained = hub_of(world).retained_from
+    async with World(**settings) as again:
+        rows = list(hub_of(again).merge.live_events().rows())
+        assert hub_of(again).retained_from == retained
+    return heard, begun, rows
+
+
+def noted(begin: Any, begun: list[tuple[int, int]]) -> Any:
+    """``Journal.begin``, and what it was given."""
+
+    def noting(journal: Journal, live: Any, stable_point: int, complete_from: int) -> None:
+        begun.append((live.count, stable_point))
+        begin(journal, live, stable_point, complete_from)
+
+    return noting
