@@ -33,11 +33,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Test coroutines run each in a loop of its own and with a deadline."""
+    """Test coroutines run each in a loop of its own and with a deadline: their ``timeout`` mark, if they have one."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), DEADLINE_S))
+    mark = pyfuncitem.get_closest_marker("timeout")
+    deadline_s = mark.args[0] if mark is not None and mark.args else DEADLINE_S
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**arguments), deadline_s))
     return True
 
 
