@@ -29,14 +29,14 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lmerge.core.batch import EMPTY, AnyBatch, BatchBuilder, Row, element_of
+from lmerge.core.batch import EMPTY, AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE, show_time
 from lmerge.errors import InputViolation, InvalidRow, UsageError
 from lmerge.spark import columns, marks
 from lmerge.spark.options import APPEND, ELEMENTS, FAIL, KEYED, MODES, UPDATE
 from lmerge.spark.said import Said
 from lmerge.wire.arrow import encode_table, insert_columns, schema_of
-from lmerge.wire.rows import RowCodec
+from lmerge.wire.rows import RowCodec, row_words
 from lmerge.wire.schema import Schema
 
 KIND_WORDS: Final = ("insert", "adjust", "stable")  # in the order of their numbers
@@ -146,7 +146,7 @@ class _Turner:
     def _is_late(self, row: Row, count: int) -> None:
         """``count`` rows are late, ``row`` is the first. Raises InputViolation if that is not allowed."""
         if not self.tally.late:
-            self.tally.first_late = str(element_of(row))
+            self.tally.first_late = self._shown(row)
         self.tally.late += count
         if self.plan.late == FAIL:
             raise self._late(row, count)
@@ -155,9 +155,16 @@ class _Turner:
         stable = show_time(self._said_stable)
         others = f", and {count - 1} of the next rows as well" if count > 1 else ""
         return InputViolation(
-            "late-row", self.plan.name, str(element_of(row)), f"nothing below its own stable({stable})",
+            "late-row", self.plan.name, self._shown(row), f"nothing below its own stable({stable})",
             f"this row came after it{others}; a larger stable_lag lets it in, and late='drop' leaves it out",
         )
+
+    def _shown(self, row: Row) -> str:
+        """A row as an element, for messages: with its columns by name where there is a schema."""
+        kind, vs, ve, vold, payload = row
+        words = row_words(None if self.plan.schema is None else self.plan.schema.to_message())(payload)
+        times = (vs, ve) if kind == INSERT else (vs, vold, ve)
+        return f"{KIND_WORDS[kind]}({', '.join([words, *map(show_time, times)])})"
 
     def _payloads(self, rows: Any) -> list[bytes]:
         if self._codec is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -85,10 +87,34 @@ def test_a_row_with_vs_at_the_stable_point_is_on_time(engine: str) -> None:
     assert list(turner.take(rows_of([("d", 1, 1, 2)])).elements()) == []
     tally = turner.tally
     assert (tally.rows, tally.late) == (4, 3)
-    assert tally.first_late == str(Insert(payload_of("b", 2), 4, 90))
+    assert tally.first_late == "insert(k=b, n=2, 4, 90)"
     words = r"'stream' broke its promise \(late-row\) with insert\(.*, 4, 90\): promised nothing below its own stable"
     with pytest.raises(InputViolation, match=words + r"\(5\).*and 1 of the next rows"):
         turn(APPENDS, rows, stable=5)
+
+
+@pytest.mark.parametrize(("plan", "before", "late", "shown"), [
+    (APPENDS, None, ("b", 2, 4, 90), "insert(k=b, n=2, 4, 90)"),
+    (APPENDS, None, ("b", None, 4, None), "insert(k=b, n=None, 4, inf)"),
+    (UPDATES, None, ("b", 2, 4, 90), "insert(k=b, n=2, 4, 90)"),
+    (UPDATES, ("b", 2, 4, 90), ("b", 2, 4, 9), "adjust(k=b, n=2, 4, 90, 9)"),
+    (UPDATES, ("b", 2, 4, 90), ("b", 3, 12, 90), "adjust(k=b, n=2, 4, 90, 4)"),
+    (INTERVALS, None, ("b", 2, 4, 90), "insert(k=b, n=2, 4, 90)"),
+    (RowPlan("append", ve="ve", raw="k"), None, ("b", 2, 4, 90), "insert(b, 4, 90)"),
+])
+def test_a_late_row_is_shown_by_its_columns(
+    engine: str, plan: RowPlan, before: tuple[Any, ...] | None, late: tuple[Any, ...], shown: str
+) -> None:
+    """Its payload is bytes that nobody can read; where there is no schema it is all that there is."""
+    plan = replace(plan, schema=plan.schema and parse_schema({"k": "string", "n": "int?"}))
+    said = fresh()
+    if before is not None:
+        turn(plan, rows_of([before]), said=said)
+    turner = turner_of(replace(plan, late=DROP), 10, said)
+    turner.take(rows_of([late]))
+    assert (turner.tally.late, turner.tally.first_late) == (1, shown)
+    with pytest.raises(InputViolation, match=re.escape(f"(late-row) with {shown}: promised")):
+        turn(plan, rows_of([late]), stable=10, said=said)
 
 
 @pytest.mark.parametrize(("rows", "problem"), [
