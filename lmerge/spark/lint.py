@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from lmerge.spark.keying import key_of
 from lmerge.spark.lateness import PASSING, STATEFUL_PROGRAMS
 from lmerge.spark.lintrules import (
+    CODES,
     ERROR,
     FILE,
     ROUNDED_FLOAT,
@@ -38,7 +39,7 @@ class LintWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Finding:
-    """``severity``: "error" or "warning". ``sql``: the expression as Spark shows it, ``where``: its place."""
+    """``severity``: one of its code. ``sql``: the expression as Spark shows it, ``where``: its place."""
 
     severity: str
     code: str
@@ -46,6 +47,9 @@ class Finding:
     sql: str = ""
     where: str = ""
     instead: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.severity in CODES[self.code].severities, self
 
     def __str__(self) -> str:
         what = f"{self.sql} in {self.where}: " if self.sql and self.where else f"{self.where}: " if self.where else ""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from lmerge.errors import UsageError
 from lmerge.spark.bounds import FIXED_INTERVAL_US_MAX, shifted
@@ -22,40 +22,61 @@ ERROR: Final = "error"
 WARNING: Final = "warning"
 UNREAD: Final = "unread"
 
-# Every code, for allow= and for the documentation.
-CODES: Final[Mapping[str, str]] = {
-    "clock": "the time at which a batch runs",
-    "random": "chance",
-    "partition": "where a row lies among the partitions",
-    "input-file": "the file that a row came from",
-    "unordered": "values in the order in which rows arrived",
-    "first-last": "the row that happens to come first or last",
-    "ties": "one of several equal candidates",
-    "float-aggregate": "sums of floating-point numbers, which depend on their order",
-    "rounded-float": "a sum of floating-point numbers that is rounded: near a tie it still depends on their order",
-    "approximate": "an approximation that depends on the order of rows",
-    "session-zone": "the time zone of the session, which is the machine's where nobody has set it",
-    "environment": "the user, session or version that runs the query",
-    "nondeterministic": "an expression that Spark itself calls non-deterministic",
-    "udf": "code that cannot be looked into",
-    "udf-nondeterministic": "code that says of itself that it is not deterministic",
-    "processing-time": "timers of the machine's clock",
-    "limit": "as many rows as come first",
-    "sample": "a sample of the rows",
-    "source": "a source that gives every replica other rows",
-    "source-start": "a source that every replica begins to read somewhere else",
-    "source-loss": "a source that may skip rows",
-    "dedup-first": "dropDuplicates on some columns keeps whichever row came first",
-    "dedup-state": "dropDuplicates without an event time remembers all keys for ever",
-    "dedup-within-watermark": "dropDuplicatesWithinWatermark drops by batch boundaries",
-    "static-join": "a table that can change between replicas",
-    "update-key": "update mode needs rows that can be told apart",
-    "update-filter": "a filter above revised rows hides revisions",
-    "update-explode": "several rows for one revised row",
-    "update-partitions": "revised rows that move between partitions",
-    "update-join": "a join above revised rows",
-    "stable": "no stable point can be derived",
-    UNREAD: "a plan that cannot be read, as that of a Spark Connect session",
+
+class Code(NamedTuple):
+    """What findings of one code have in common. ``severities``: the usual one first. ``finds``: in Markdown."""
+
+    severities: tuple[str, ...]
+    finds: str
+
+
+_ERROR: Final = (ERROR,)
+_WARNING: Final = (WARNING,)
+
+# Every code: what allow= takes, and the table of docs/spark.md, which a test writes from here.
+CODES: Final[Mapping[str, Code]] = {
+    "clock": Code(_ERROR, "`now()`, `current_date()`: the time at which a batch runs"),
+    "processing-time": Code(_ERROR, "timers and timeouts by the machine's clock"),
+    "random": Code(_ERROR, "`rand`, `uuid`, `shuffle`"),
+    "nondeterministic": Code(_ERROR, "an expression that Spark itself calls non-deterministic"),
+    "udf-nondeterministic": Code(_ERROR, "code that is declared non-deterministic"),
+    "partition": Code(_ERROR, "where a row lies: `monotonically_increasing_id`, `spark_partition_id`"),
+    "input-file": Code(
+        _ERROR, "`input_file_name`, and what `_metadata` has of a row's file: name, size, time of change"),
+    "unordered": Code(
+        _ERROR, "`collect_list`, `collect_set`, `listagg` without `array_sort`: values as rows arrived"),
+    "first-last": Code(_ERROR, "`first`, `last`, `any_value`: the row that happens to come first or last"),
+    "float-aggregate": Code(
+        (ERROR, WARNING),
+        "sums and averages of floats, also cast to whole numbers or to text; a warning for averages of `bigint`"),
+    "limit": Code(_ERROR, "`limit`: as many rows as come first"),
+    "sample": Code(_ERROR, "a sample of the rows"),
+    "source": Code(_ERROR, "`rate` and `socket` sources, which give every replica other rows"),
+    "update-key": Code(_ERROR, "mode `update`: revised rows that cannot be told apart"),
+    "update-filter": Code(_ERROR, "mode `update`: a filter above the aggregation hides revisions from the sink"),
+    "update-explode": Code(_ERROR, "mode `update`: several rows for one revised row"),
+    "update-partitions": Code(_ERROR, "mode `update`: revised rows that move between partitions"),
+    "update-join": Code(_ERROR, "mode `update`: a join above the aggregation"),
+    "stable": Code(_ERROR, "no stable point can be derived: declare `stable_lag`"),
+    "rounded-float": Code(
+        _WARNING, "a sum of floats, rounded or cast to a decimal: near a tie replicas round to different numbers"),
+    "ties": Code(
+        _WARNING, "`max_by` and `mode` among equals, `array_sort` and `listagg` by an order in which different values "
+        "are equal"),
+    "approximate": Code(_WARNING, "`percentile_approx`, sketches: they depend on the order of rows"),
+    "session-zone": Code(
+        _WARNING, "what depends on `spark.sql.session.timeZone`: `hour`, `date_format`, a timestamp as text or date, "
+        "days added to one; files of JSON, CSV or XML with timestamps, where the zone is the machine's. Not found: a "
+        "literal without an offset (`timestamp'2024-05-01 00:00:00'`), which Spark's parser turns into a constant"),
+    "udf": Code(_WARNING, "code that cannot be looked into"),
+    "environment": Code(_WARNING, "`current_user`, `version`: who runs the query, and where"),
+    "source-start": Code(_WARNING, "Kafka from `latest`: every replica begins somewhere else"),
+    "source-loss": Code(_WARNING, "`failOnDataLoss` false: a source that may skip rows"),
+    "static-join": Code(_WARNING, "a table that can change between replicas"),
+    "dedup-first": Code(_WARNING, "`dropDuplicates` on some columns keeps whichever of two twins came first"),
+    "dedup-state": Code(_WARNING, "`dropDuplicates` without an event time remembers all keys for ever"),
+    "dedup-within-watermark": Code(_WARNING, "`dropDuplicatesWithinWatermark` drops by batch boundaries"),
+    UNREAD: Code(_WARNING, "a plan that cannot be read, as that of a Spark Connect session"),
 }
 
 

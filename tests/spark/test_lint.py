@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmerge.errors import UsageError
+from lmerge.spark import lint as lint_module
+from lmerge.spark import lintrules, plan
 from lmerge.spark.exact import exact_avg, exact_sum
 from lmerge.spark.lint import Finding, LintWarning, lint, lint_plan
-from lmerge.spark.lintrules import CODES, ERROR, WARNING
+from lmerge.spark.lintrules import CODES, ERROR, UNREAD, WARNING
 from lmerge.spark.plan import check
 from lmerge.spark.plantree import Expr, Node, read_plan
 
@@ -188,7 +192,12 @@ def test_what_differs_between_replicas_is_found_and_named(stream: Any, case: tup
     assert {finding.severity for finding in found} == {severity}
     assert any(named.lower() in f"{finding.sql} {finding.where}".lower() for finding in found), found
     assert all(finding.words and finding.instead and finding.where for finding in found)
-    assert code in CODES
+
+
+def test_every_code_is_that_of_some_finding() -> None:
+    source = "".join(inspect.getsource(module) for module in (lintrules, lint_module, plan))
+    told = re.findall(r'(?:Rule\(\s*|Finding\((?:ERROR|WARNING), )"([a-z-]+)"', source)
+    assert set(told) | {UNREAD} == set(CODES)
 
 
 @pytest.mark.parametrize("number", range(len(SOUND)))
