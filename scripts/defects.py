@@ -30,7 +30,7 @@ SEED = "--hypothesis-seed=0"
 # A defect can make its test wait for ever: that is red too. Without the defect it ends, which is checked first.
 HANG_S = 60.0
 SPARK_HANG_S = 300.0  # a session of Spark takes ten seconds to begin, and more beside others
-COPIED = ("lmerge", "replicas", "tests", "proto")
+COPIED = ("lmerge", "replicas", "bench", "tests", "proto", "docs")
 REQUIRE_NATIVE = ("CI", "LMERGE_REQUIRE_NATIVE")  # what makes a missing native core a failure
 
 
@@ -104,4 +104,5 @@ def copied(*, with_native: bool) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, defects_below("lmerge/") + defects_below("replicas/"), run_all))
+    defects = [defect for folder in ("lmerge/", "replicas/", "bench/") for defect in defects_below(folder)]
+    sys.exit(main(__doc__, defects, run_all))

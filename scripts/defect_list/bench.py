@@ -1,4 +1,4 @@
-"""Defects that real load found."""
+"""Defects that real load found, and defects of what benchmarks decide by."""
 
 from seeded import Defect
 
@@ -6,6 +6,7 @@ PACE = "lmerge/service/pace.py"
 LINK = "lmerge/client/link.py"
 LINGER = "lmerge/linger.py"
 OF_PUBLISHERS = "tests/client/test_linger.py::test_messages_are_rarer_where_each_takes_long"
+AGAINST = "tests/bench/test_against.py::"
 
 DEFECTS = (
     Defect(
@@ -49,5 +50,25 @@ DEFECTS = (
         "        if outcome.joined or outcome.detached:\n            self._changed = True",
         "        self._changed = True",
         "tests/service/test_turn_cost.py::test_a_turn_calls_no_more_functions_than_it_did[native-1]",
+    ),
+    Defect(
+        "a rate that falls is an improvement", "bench/against.py",
+        "more_is_better=figure.endswith(\"/s\")", "more_is_better=False",
+        AGAINST + "test_a_rate_is_better_when_it_is_more_and_a_latency_when_it_is_less",
+    ),
+    Defect(
+        "a probe that fails on this side is no error", "bench/against.py",
+        "int(is_worse or lost or not found or not is_whole)", "int(is_worse or lost or not found)",
+        AGAINST + "test_what_the_other_commit_cannot_measure_decides_nothing_and_what_this_one_cannot_is_an_error",
+    ),
+    Defect(
+        "a change that is not committed makes no result stale", "bench/stale.py",
+        "\"--name-only\", commit, \"--\"", "\"--name-only\", commit, \"HEAD\", \"--\"",
+        "tests/bench/test_stale.py::test_a_change_of_what_is_measured_or_of_the_bench_makes_it_stale",
+    ),
+    Defect(
+        "a probe's rate is named like a latency", "bench/probe.py",
+        "{payload_bytes} bytes, elements/s\"", "{payload_bytes} bytes, elements\"",
+        AGAINST + "test_a_probe_names_its_figures_so_that_their_direction_is_known",
     ),
 )
