@@ -179,9 +179,11 @@ class Algorithm:
         self.advance(inp, out)
 
     def _admit_joining(self, out: BatchBuilder) -> None:
+        ends = {violation.input_name for violation in self.broken}  # it is removed when this call is over
         for inp in list(self.inputs.values()):
-            if not inp.joined and inp.join_at is not None and inp.join_at <= self.max_stable:
-                self.admit(inp, out)
+            if inp.joined or inp.join_at is None or inp.join_at > self.max_stable or inp.name in ends:
+                continue
+            self.admit(inp, out)
 
     # Checks that every algorithm makes.
 

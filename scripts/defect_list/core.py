@@ -12,6 +12,13 @@ RESTORE = "tests/core/test_restore_anywhere.py::"
 
 DEFECTS = (
     Defect(
+        "an input whose broken promise was found in this call joins before it is over",
+        "lmerge/core/algorithm.py",
+        " or inp.name in ends:",
+        ":",
+        "tests/core/test_downgrade.py::test_an_input_that_broke_its_promise_while_it_waited_does_not_join_in_the_same_call",
+    ),
+    Defect(
         "r3 without the Vs < MaxStable guard",
         CORE + "r3.py",
         "if vs < max_stable:  # IV.D line 6",

@@ -8,7 +8,7 @@ import pytest
 from helpers import R0_WORDS, R1_WORDS, R2_WORDS, WORDS, a, f, m
 
 from lmerge.core.batch import Batch
-from lmerge.core.elements import INF, Element, Event
+from lmerge.core.elements import INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.properties import Case
 from lmerge.errors import PropertiesTooWeak
@@ -193,3 +193,35 @@ def test_final_only_keeps_what_was_promised_though_who_did_has_left() -> None:
     assert follow.merge.algorithm == "r4"
     follow.say("3", a("B", 2, 4), a("C", 5, 9), f(13))
     assert follow.events() == [Event(2, b"B", 4), Event(5, b"C", 9)]
+
+
+
+
+def test_an_input_that_broke_its_promise_while_it_waited_does_not_join_in_the_same_call() -> None:
+    """R1 checks no key, so what has waited is found to break it when the merge switches; a stable in the same batch
+    reaches its join_at. However the batch is cut, its stable moves nothing.
+    """
+    moved = 0
+    for seed in range(40):
+        random = Random(seed)
+        words = ("insert-only", "ordered", "deterministic-ties", "key")
+        waited = [Insert(b"W", 5, 20), Insert(random.choice((b"W", b"V")), 5, 25), Stable(random.choice((30, 99)))]
+        later: list[Element] = [Insert(b"B", 7, 40), Adjust(b"B", 7, 40, 35), Stable(random.choice((4, 8, 12)))]
+        later += [Insert(b"C", 14, 45), Stable(random.choice((14, 20)))]
+        found = []
+        for parts in ([later], [[element] for element in later]):
+            follow = Follow(Merge(allow_downgrade=True), compatible=False)
+            follow.attach("1", words)
+            follow.say("1", Insert(b"A", 3, 50))
+            follow.attach("late", words, join_at=8)
+            follow.say("late", *waited)
+            assert follow.merge.status("late").state == "joining"
+            outcomes = [follow.say("1", *part) for part in parts]
+            assert any(outcome.switched for outcome in outcomes)
+            found.append((follow.events(), follow.merge.stable_point))
+            is_broken = any(change.input == "late" for outcome in outcomes for change in outcome.detached)
+            assert is_broken == (waited[1].payload == b"W")
+            moved += is_broken
+            assert not is_broken or all("late" not in outcome.joined for outcome in outcomes)
+        assert found[0] == found[1]
+    assert moved > 10

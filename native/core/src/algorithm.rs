@@ -174,7 +174,9 @@ fn follow<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usi
     shell.announce(t);
     for slot in shell.inputs.order().to_vec() {
         let input = shell.inputs.get(slot);
-        if !input.joined && input.join_at.is_some_and(|join_at| join_at <= shell.max_stable) {
+        let may_join = !input.joined && input.join_at.is_some_and(|join_at| join_at <= shell.max_stable);
+        // One that has broken a promise is removed when this call is over.
+        if may_join && !shell.broken.iter().any(|violation| violation.slot == slot) {
             admit(algorithm, shell, slot);
         }
     }

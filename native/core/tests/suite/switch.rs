@@ -1,10 +1,11 @@
 //! From a running algorithm to a more general one: nothing is lost, nothing comes twice.
 
 use lmerge_core::element::INF;
+use lmerge_core::input::Demands;
 use lmerge_core::merge::Kind;
 
-use crate::session::{Session, demands};
-use crate::tdb::{a, event, f, m};
+use crate::session::{Attached, Session, demands};
+use crate::tdb::{a, columns, elements, event, f, m};
 
 #[test]
 fn a_merge_that_has_said_nothing_may_become_anything() {
@@ -94,6 +95,30 @@ fn what_waits_to_join_reaches_the_index() {
                 "{from:?} to {to:?}"
             );
         }
+    }
+}
+
+/// R1 checks no key; what has waited is found to break it when the merge switches, and a stable comes in the same call.
+#[test]
+fn what_waits_and_breaks_a_promise_does_not_join() {
+    for to in [Kind::R3, Kind::R4] {
+        let mut session = Session::new(Kind::R1, 1);
+        session.attach_as(Attached {
+            slot: 1,
+            demands: Demands::from_bits(1 + 2 + 8 + 16),
+            join_at: Some(8),
+            observes: false,
+        });
+        session.say(1, &[a("W", 5, 20), a("W", 5, 25), f(99)]);
+        session.merge.switch(to, true);
+        let stable = columns(&[f(8)]);
+        session
+            .merge
+            .apply(0, &stable.view(), 0)
+            .expect("a promise that is kept");
+        let taken = session.merge.take();
+        assert_eq!(elements(&taken.batch.view()), [a("W", 5, 20), m("W", 5, 20, 5), f(8)]);
+        assert_eq!((taken.joined.len(), taken.broken.len()), (0, 1));
     }
 }
 
