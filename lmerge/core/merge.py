@@ -281,11 +281,6 @@ class Merge:
         return self._engine.announced
 
     @property
-    def survives_losses(self) -> int:
-        """The output goes on after the loss of this many inputs: joined, active ones beyond the last."""
-        return max(0, sum(inp.counts for inp in self._inputs.values()) - 1)
-
-    @property
     def live_count(self) -> int:
         """Number of (Vs, payload) pairs in the index; under R0-R2, of live output events, if they are tracked."""
         return self._engine.live_count + self._said.events.total()
