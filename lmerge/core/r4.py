@@ -20,22 +20,24 @@ smallest number of adjusts that meets the invariants.
 
 from __future__ import annotations
 
+import heapq
 from base64 import b64decode, b64encode
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from lmerge.core import violations
 from lmerge.core.algorithm import State
 from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.calendar import Node
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, Event
-from lmerge.core.index import IN, KEY, OUT, Indexed
+from lmerge.core.index import IN, KEY, OUT, Indexed, Key
 from lmerge.core.inputs import Input
-from lmerge.core.policy import Show
+from lmerge.core.policy import Closing, Policy, Show
 from lmerge.core.properties import Case
 
 Ends = list[int]
+SCANNED_MAX: Final = 16  # up to so many ends of one node a heap costs more than a look at all of them
 
 
 class R4(Indexed):
@@ -43,6 +45,12 @@ class R4(Indexed):
 
     case = Case.R4
     name = "r4"
+
+    def __init__(self, inputs: Mapping[str, Input], policy: Policy, closing: Closing) -> None:
+        super().__init__(inputs, policy, closing)
+        # Where adjusts are shown at once: by node and place of an input, a heap that has every end which the output has
+        # more often than that input, and others. Made where it is asked for, dropped when a stable visits the node.
+        self.lacked: dict[Key, dict[int, Ends]] = {}
 
     def apply(self, inp: Input, batch: AnyBatch, start: int, out: BatchBuilder) -> None:
         if inp.observes:
@@ -85,6 +93,8 @@ class R4(Indexed):
                 if node is None or not _remove(node[slot], vold):
                     known = violations.known_ends(None if node is None else node[slot])
                     raise violations.unknown_event(inp.name, row, index, known)
+                if self.lacked:
+                    self._note_lacked(node, (slot,), vold)
                 self._heard(node, inp, slot, ve if ve > vs else None, vold, out)
             else:
                 self.stable(inp, row, index, out)
@@ -92,6 +102,8 @@ class R4(Indexed):
 
     def settle(self, node: Node, t: int, inp: Input, rows: list[Row]) -> bool:
         vs, payload = node[KEY]
+        if self.lacked:
+            self.lacked.pop(node[KEY], None)
         half_frozen = vs < self.max_stable
         low = self.max_stable if half_frozen else NEG_INF
         said = _from(node[IN + inp.slot], low)
@@ -105,6 +117,8 @@ class R4(Indexed):
                 return not node[OUT]
         if self.final_only:
             return self._settle_final(node, t, said, half_frozen, rows)
+        if latest < INF:
+            said = _without_doubtful(said, shown, self.right_from)
         if not half_frozen:
             _adjust_output_count(vs, payload, said, shown, rows)
         _adjust_output(vs, payload, t, said, shown, rows)
@@ -148,7 +162,7 @@ class R4(Indexed):
         while self.support(node, len(node[OUT] or ())) >= self.quorum():
             furthest = self.furthest(node, len(node[OUT] or ()))
             ve = _minus(node[IN + furthest.slot], node[OUT] or [])[0]
-            _add(node, OUT, ve)
+            self._show(node, ve)
             out.insert(payload, vs, ve)
 
     def shown(self) -> Iterator[Event] | None:
@@ -156,8 +170,16 @@ class R4(Indexed):
             return None
         return (Event(vs, payload, ve) for (vs, payload), node in self.nodes.items() for ve in node[OUT] or ())
 
+    def forget(self, slot: int) -> None:
+        super().forget(slot)
+        self.lacked.clear()
+
     def check(self) -> None:
         super().check()
+        for key, heaps in self.lacked.items():
+            shown = _from(self.nodes[key][OUT], self.max_stable if key[0] < self.max_stable else NEG_INF)
+            for place, heap in heaps.items():
+                assert set(_minus(shown, self.nodes[key][place] or [])) <= set(heap), "a lacked end is not in its heap"
         for (vs, _), node in self.nodes.items():
             for ends in node[OUT:]:
                 assert ends is None or (ends == sorted(ends) and all(ve > vs for ve in ends)), "ends out of order"
@@ -219,7 +241,7 @@ class R4(Indexed):
         if self.by_unfrozen and unfrozen:
             self.unfrozen[inp.slot] += (ve is not None) - (vold is not None)
         if vold is None and ve is not None and unfrozen and self._wants(node, inp, slot):  # lines 9-11
-            _add(node, OUT, ve)
+            self._show(node, ve)
             out.insert(payload, vs, ve)
         elif self.follows(inp):
             self._reflect(node, inp, ve, vold, unfrozen, out)
@@ -237,9 +259,7 @@ class R4(Indexed):
         shown = node[OUT] or []
         if ve is None:
             return self.support(node, len(shown) - 1) < self.quorum()
-        count = shown.count(ve)
-        entries = [node[IN + inp.slot] or [] for inp in self.inputs.values() if inp.counts]
-        agreed: int = sum(ends.count(ve) > count for ends in entries)
+        agreed = sum(_exceeds(node[IN + inp.slot], shown, ve) for inp in self.inputs.values() if inp.counts)
         return agreed >= self.quorum()
 
     def _reflect(
@@ -249,21 +269,56 @@ class R4(Indexed):
         slot = IN + inp.slot
         vs, payload = node[KEY]
         low = NEG_INF if unfrozen else self.max_stable
-        said, shown = _from(node[slot], low), _from(node[OUT], low)
-        surplus = _minus(shown, said)
         if ve is None:
-            if unfrozen and vold in surplus and self._agreed(node, None):
+            if vold is not None and unfrozen and _exceeds(node[OUT], node[slot], vold) and self._agreed(node, None):
                 _remove(node[OUT], vold)
                 out.adjust(payload, vs, vold, vs)
-        elif ve >= low and surplus and ve in _minus(said, shown):
+            return
+        old = None
+        if ve >= low and _exceeds(node[slot], node[OUT], ve):
+            old = self._lacked_by(node, slot, low, vold)
+        if old is not None:
             if self._agreed(node, ve):
-                old = vold if vold is not None and vold in surplus else surplus[0]
                 _remove(node[OUT], old)
-                _add(node, OUT, ve)
+                self._show(node, ve)
                 out.adjust(payload, vs, old, ve)
         elif vold is not None and unfrozen and self._wants(node, inp, slot):  # removed before, and now wanted again
-            _add(node, OUT, ve)
+            self._show(node, ve)
             out.insert(payload, vs, ve)
+
+    def _lacked_by(self, node: Node, slot: int, low: int, vold: int | None) -> int | None:
+        """An end from ``low`` on that the output has more often than the input: ``vold`` if it is one, else the first.
+
+        Amortised O(log n) of n ends: the heaps are made anew after as many changes as they have ends.
+        """
+        said, shown = node[slot], node[OUT]
+        if vold is not None and vold >= low and _exceeds(shown, said, vold):
+            return vold
+        if len(shown or ()) <= SCANNED_MAX:
+            return next(iter(_minus(_from(shown, low), said or [])), None)
+        heaps = self.lacked.setdefault(node[KEY], {})
+        heap = heaps.get(slot)
+        if heap is None:
+            heap = heaps[slot] = _minus(_from(shown, low), said or [])
+        while heap and (heap[0] < low or not _exceeds(shown, said, heap[0])):
+            heapq.heappop(heap)
+        return heap[0] if heap else None
+
+    def _show(self, node: Node, ve: int) -> None:
+        """Add an end to the output's entry."""
+        _add(node, OUT, ve)
+        if self.lacked:
+            self._note_lacked(node, tuple(self.lacked.get(node[KEY], ())), ve)
+
+    def _note_lacked(self, node: Node, slots: Iterable[int], ve: int) -> None:
+        """The inputs with these places in ``node`` may have ``ve`` less often than the output from now on."""
+        heaps = self.lacked.get(node[KEY], {})
+        for slot in slots:
+            heap = heaps.get(slot)
+            if heap is not None:
+                heapq.heappush(heap, ve)
+                if len(heap) > 2 * len(node[OUT] or ()) + SCANNED_MAX:
+                    del heaps[slot]
 
 
 def _adjust_output_count(vs: int, payload: bytes, said: Ends, shown: Ends, rows: list[Row]) -> None:
@@ -301,6 +356,19 @@ def _adjust_output(vs: int, payload: bytes, t: int, said: Ends, shown: Ends, row
         rows.append((ADJUST, vs, ve, old, payload))
 
 
+def _without_doubtful(said: Ends, shown: Ends, right_from: int) -> Ends:
+    """``said`` without the smallest ends below ``right_from`` by which it exceeds ``shown``.
+
+    Before the merge is right an input may have events there that never were, or the output may have frozen one under
+    another end. An output event that moved to such an end would be missing where it is relied on.
+    """
+    excess = len(said) - len(shown)
+    if excess <= 0:
+        return said
+    doubtful = [ve for ve in _minus(said, shown) if ve < right_from]
+    return _minus(said, doubtful[:excess])
+
+
 def _end_lacked(vs: int, payload: bytes, latest: int, low: int, said: Ends, shown: Ends, rows: list[Row]) -> None:
     """What the output shows with an end after ``latest``, and the freezing input has not, ends at ``low``."""
     lacked = [ve for ve in _minus(shown, said) if ve > latest]
@@ -322,6 +390,15 @@ def _minus(left: Ends, right: Ends) -> Ends:
         else:
             difference.append(ve)
     return difference
+
+
+def _exceeds(left: Ends | None, right: Ends | None, ve: int) -> bool:
+    """Whether ``ve`` is more often in ``left`` than in ``right``. O(log n)."""
+    return _count(left, ve) > _count(right, ve)
+
+
+def _count(ends: Ends | None, ve: int) -> int:
+    return bisect_right(ends, ve) - bisect_left(ends, ve) if ends else 0
 
 
 def _from(ends: Ends | None, low: int) -> Ends:

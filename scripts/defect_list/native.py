@@ -27,6 +27,27 @@ DEFECTS = (
         "lead::an_end_confirms_an_end_only",
     ),
     Defect(
+        "r4 freezes a right event under an end that an input admitted early has by mistake",
+        SOURCE + "r4.rs",
+        "        if latest < INF {\n            drop_doubtful",
+        "        if false {\n            drop_doubtful",
+        "admitted::an_end_that_never_was_takes_no_right_event",
+    ),
+    Defect(
+        "an input whose broken promise was found in this call joins before it is over",
+        SOURCE + "algorithm.rs",
+        "if may_join && !shell.broken.iter().any(|violation| violation.slot == slot) {",
+        "if may_join {",
+        "switch::what_waits_and_breaks_a_promise_does_not_join",
+    ),
+    Defect(
+        "each element copies all ends of its key",
+        SOURCE + "in3t.rs",
+        "if shown.len() <= SCANNED_MAX {",
+        "if shown.len() <= usize::MAX {",
+        "many_ends::an_element_costs_no_copy_of_all_ends_of_its_key",
+    ),
+    Defect(
         "whose stable is held is found out after the quorum was counted",
         SOURCE + "algorithm.rs",
         "    shell.inputs.mark_held(shell.max_stable, &shell.policy);\n    algorithm.reconsider(shell);\n",

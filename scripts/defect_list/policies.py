@@ -8,6 +8,7 @@ COMPATIBLE = "tests/core/test_compatible.py::"
 CONSISTENT = "tests/core/test_consistent.py::"
 POLICIES = "tests/core/test_policies.py::"
 LEADS = "tests/core/test_lead.py::test_one_that_runs_ahead_ruins_nothing_and_without_the_bound_it_does"
+MANY_ENDS = "tests/core/test_many_ends.py::"
 PROMISED = POLICIES + "test_what_is_shown_is_what_the_policy_promises_at_each_step"
 NATIVE = "native/core/src/"
 
@@ -102,6 +103,34 @@ DEFECTS = (
         "    return ranked[0]\n",
         "    return inp\n",
         LEADS + "[python-lazy-all]",
+    ),
+    Defect(
+        "R4 freezes a right event under an end that an input admitted early has by mistake",
+        CORE + "r4.py",
+        "    return _minus(said, doubtful[:excess])",
+        "    return said",
+        "tests/core/test_admitted_early.py::test_the_output_is_right_from_its_join_at_on[python-r4]",
+    ),
+    Defect(
+        "an end that the output shows once more is not noted for those who lack it",
+        CORE + "r4.py",
+        "            self._note_lacked(node, tuple(self.lacked.get(node[KEY], ())), ve)",
+        "            pass",
+        MANY_ENDS + "test_the_end_that_is_shown_is_the_one_that_a_look_at_all_of_them_finds[python-eager]",
+    ),
+    Defect(
+        "an end that an input gives up is not noted as one that it lacks",
+        CORE + "r4.py",
+        "                    self._note_lacked(node, (slot,), vold)",
+        "                    pass",
+        MANY_ENDS + "test_the_end_that_is_shown_is_the_one_that_a_look_at_all_of_them_finds[python-eager]",
+    ),
+    Defect(
+        "each element looks at all ends of its key",
+        CORE + "r4.py",
+        "if len(shown or ()) <= SCANNED_MAX:",
+        "if True:",
+        MANY_ENDS + "test_an_element_costs_no_look_at_all_ends_of_its_key",
     ),
     Defect(
         "of equal inputs the latest attached leads",

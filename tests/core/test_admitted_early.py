@@ -14,7 +14,7 @@ from helpers import INDEX_POLICIES, WORDS, a, f, m, merge_of, said
 
 from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.merge import Merge
-from lmerge.testing.generate import joining, present, reference
+from lmerge.testing.generate import joining, mistaken, present, reference
 from lmerge.testing.oracle import Follow
 
 BOTH = pytest.mark.parametrize("algorithm", ["r3", "r4", "r3-"])
@@ -151,8 +151,10 @@ def play(algorithm: str, seed: int) -> None:
     rights: dict[str, int] = {}
 
     def attach(name: str, right_from: int) -> None:
-        stream = present(random, events)
-        streams[name] = stream if right_from == NEG_INF else joining(stream, right_from, events)
+        if right_from > NEG_INF and random.random() < 0.5:
+            streams[name] = present(random, mistaken(random, events, right_from))
+        else:
+            streams[name] = joining(present(random, events), right_from, events)
         rights[name] = right_from
         follow.attach(name, words, join_at=None if right_from == NEG_INF else right_from)
 

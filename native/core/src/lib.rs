@@ -9,7 +9,7 @@
 //! | `element`, `columns` | elements, and batches of them as the wire's columns |
 //! | `policy`, `input`, `delivered`, `violation` | small values; what an input has delivered |
 //! | `algorithm` | what all algorithms share: when a stable point moves the output |
-//! | `insert_only`, `ties`, `r3`, `r4`, `switch` | the algorithms, and from one to another |
+//! | `insert_only`, `ties`, `r3`, `r4`, `in3t`, `ends`, `switch` | the algorithms, and from one to another |
 //! | `arena`, `nodes`, `wheel`, `store`, `index` | payloads; nodes; due times; the three together; with look-up by key |
 //! | `following` | which inputs the output follows, by the policy |
 //! | `r3minus`, `cleanse` | what the paper compares R3 with |
@@ -26,7 +26,9 @@ pub mod columns;
 pub mod delivered;
 pub mod digests;
 pub mod element;
+pub mod ends;
 pub mod following;
+pub mod in3t;
 pub mod index;
 pub mod input;
 pub mod insert_only;

@@ -8,6 +8,7 @@ use crate::algorithm::{self, Algorithm, Checked, Shell};
 use crate::columns::{Columns, Indices, View};
 use crate::delivered::Delivered;
 use crate::element::NEG_INF;
+use crate::in3t::At;
 use crate::index::Indexed;
 use crate::input::{Demands, Input};
 use crate::insert_only::{InsertOnly, Ties};
@@ -15,7 +16,7 @@ use crate::nodes::{NIL, NONE};
 use crate::policy::{Closing, Policy, Show};
 use crate::r3::R3;
 use crate::r3minus::R3Minus;
-use crate::r4::{At, R4};
+use crate::r4::R4;
 use crate::store::Live;
 use crate::switch::{repeats_a_key, switch};
 use crate::violation::Violation;
@@ -236,7 +237,9 @@ impl Merge {
             },
             Running::R4(r4) => match r4.index.find(r4.index.hash(vs, payload), vs, payload) {
                 NIL => 0,
-                id => slots.filter(|&slot| r4.ends(id, At::In(slot)).contains(&ve)).count(),
+                id => slots
+                    .filter(|&slot| r4.index.ends(id, At::In(slot)).contains(&ve))
+                    .count(),
             },
             Running::InsertOnly(_) | Running::R3Minus(_) => 0,
         };
@@ -324,7 +327,11 @@ impl Merge {
                 let store = &running.index.store;
                 for id in store.nodes.ids() {
                     let (vs, payload) = store.key(id);
-                    running.ends(id, At::Out).iter().for_each(|&ve| show(vs, payload, ve));
+                    running
+                        .index
+                        .ends(id, At::Out)
+                        .iter()
+                        .for_each(|&ve| show(vs, payload, ve));
                 }
             }
             Running::R3Minus(running) => running

@@ -1,50 +1,17 @@
 //! Algorithm R4 (IV.E) on in3t: no restrictions, the TDB is a multiset. `lmerge/core/r4.py` names the invariants and what
 //! the paper leaves open.
-//!
-//! An entry is a sorted list of ends. Almost always it has one end, and the inputs agree on it: then it stands in the node
-//! itself, as in R3.
-
-use std::slice::from_ref;
 
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell};
 use crate::columns::{Indices, View};
 use crate::element::{INF, INSERT, NEG_INF};
+use crate::ends::{by, drop_doubtful, exceeds, from, minus, put, take};
 use crate::following::{follows, quorum, wants};
-use crate::index::{Index, Indexed, Run, Spill, apply_runs, furthest};
-use crate::nodes::{BITS, NIL, NONE};
+use crate::in3t::{At, Lists};
+use crate::index::{Index, Indexed, Run, apply_runs, furthest};
+use crate::nodes::{BITS, NIL};
 use crate::policy::{Leader, Show};
 use crate::state::EndRow;
 use crate::violation::{Code, Violation};
-
-/// The sorted ends of a node with several ends, or with inputs that do not agree.
-#[derive(Debug, Default)]
-pub struct Lists {
-    out: Vec<i64>,
-    ins: Vec<Vec<i64>>,
-}
-
-impl Spill for Lists {
-    fn clear(&mut self) {
-        self.out.clear();
-        self.ins.iter_mut().for_each(Vec::clear);
-    }
-
-    fn held_bytes(&self) -> usize {
-        let lists = self
-            .ins
-            .iter()
-            .map(|ends| ends.capacity() * size_of::<i64>())
-            .sum::<usize>();
-        lists + self.out.capacity() * size_of::<i64>() + self.ins.capacity() * size_of::<Vec<i64>>()
-    }
-}
-
-/// Whose entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    Out,
-    In(usize),
-}
 
 /// IV.E with in3t.
 #[derive(Debug)]
@@ -77,143 +44,18 @@ impl R4 {
             return false;
         }
         let id = self.index.adopt(vs, payload);
-        self.add(id, At::In(slot), ve);
-        let is_new = vs >= max_stable && self.ends(id, At::In(slot)).len() > self.ends(id, At::Out).len();
+        self.index.add(id, At::In(slot), ve);
+        let is_new = vs >= max_stable && self.index.ends(id, At::In(slot)).len() > self.index.ends(id, At::Out).len();
         if is_new {
-            self.add(id, At::Out, ve);
+            self.index.add(id, At::Out, ve);
         }
         is_new
-    }
-
-    /// The ends of an entry, ascending.
-    #[inline]
-    pub fn ends(&self, id: u32, at: At) -> &[i64] {
-        ends(&self.index, id, at)
-    }
-
-    /// One more end in an entry.
-    #[inline]
-    pub fn add(&mut self, id: u32, at: At, ve: i64) {
-        let node = self.index.store.nodes.get_mut(id);
-        if node.spill() == NIL {
-            match at {
-                At::Out if node.out == NONE => {
-                    node.out = ve;
-                    return;
-                }
-                At::In(slot) if slot < BITS && node.has >> slot & 1 == 0 && (node.has == 0 || node.common == ve) => {
-                    node.has |= 1 << slot;
-                    node.common = ve;
-                    return;
-                }
-                _ => {}
-            }
-        }
-        let list = self.list(id, at);
-        let place = list.partition_point(|&end| end <= ve);
-        list.insert(place, ve);
-    }
-
-    /// Take one `ve` out of an entry; false if there is none.
-    #[inline]
-    pub fn remove(&mut self, id: u32, at: At, ve: i64) -> bool {
-        let Ok(place) = self.ends(id, at).binary_search(&ve) else {
-            return false;
-        };
-        let node = self.index.store.nodes.get_mut(id);
-        if node.spill() == NIL {
-            match at {
-                At::Out => node.out = NONE,
-                At::In(slot) => node.has &= !(1 << slot),
-            }
-            return true;
-        }
-        self.list(id, at).remove(place);
-        self.reunite(id);
-        true
-    }
-
-    /// The entry becomes `ends`.
-    fn set(&mut self, id: u32, at: At, ends: &[i64]) {
-        if self.ends(id, at) == ends {
-            return;
-        }
-        let node = self.index.store.nodes.get_mut(id);
-        if node.spill() == NIL && ends.is_empty() {
-            match at {
-                At::Out => node.out = NONE,
-                At::In(slot) => node.has &= !(1 << slot),
-            }
-            return;
-        }
-        if node.spill() == NIL && ends.len() == 1 && at == At::Out {
-            node.out = ends[0];
-            return;
-        }
-        let list = self.list(id, at);
-        list.clear();
-        list.extend_from_slice(ends);
-        self.reunite(id);
-    }
-
-    /// The entry as a list, spilling the node if it is not.
-    #[cold]
-    fn list(&mut self, id: u32, at: At) -> &mut Vec<i64> {
-        let node = self.index.store.nodes.get(id);
-        if node.spill() == NIL {
-            let (out, common, has) = (node.out, node.common, node.has);
-            let lists = self.index.spill(id);
-            if out != NONE {
-                lists.out.push(out);
-            }
-            for slot in 0..64 - has.leading_zeros() as usize {
-                if lists.ins.len() <= slot {
-                    lists.ins.push(Vec::new());
-                }
-                if has >> slot & 1 == 1 {
-                    lists.ins[slot].push(common);
-                }
-            }
-        }
-        let lists = &mut self.index.spills[self.index.store.nodes.get(id).spill() as usize];
-        match at {
-            At::Out => &mut lists.out,
-            At::In(slot) => {
-                if lists.ins.len() <= slot {
-                    lists.ins.resize_with(slot + 1, Vec::new);
-                }
-                &mut lists.ins[slot]
-            }
-        }
-    }
-
-    /// Put the entries back into the node if they have one end each and the inputs agree.
-    fn reunite(&mut self, id: u32) {
-        let lists = &self.index.spills[self.index.store.nodes.get(id).spill() as usize];
-        if lists.out.len() > 1 {
-            return;
-        }
-        let (mut common, mut has) = (NONE, 0);
-        for (slot, ends) in lists.ins.iter().enumerate() {
-            match ends[..] {
-                [] => {}
-                [ve] if slot < BITS && (has == 0 || ve == common) => {
-                    common = ve;
-                    has |= 1 << slot;
-                }
-                _ => return,
-            }
-        }
-        let out = lists.out.first().copied().unwrap_or(NONE);
-        self.index.unspill(id);
-        let node = self.index.store.nodes.get_mut(id);
-        (node.out, node.common, node.has) = (out, common, has);
     }
 
     /// Lines 8 and 15: the input now has an event that ends at `ve` (None: one less); the output may follow.
     fn heard(&mut self, shell: &mut Shell, id: u32, slot: usize, ve: Option<i64>, vold: Option<i64>, payload: &[u8]) {
         if let Some(ve) = ve {
-            self.add(id, At::In(slot), ve);
+            self.index.add(id, At::In(slot), ve);
             self.index.fall_due(id, ve, shell.max_stable);
         }
         let vs = self.index.store.nodes.get(id).vs;
@@ -224,7 +66,7 @@ impl R4 {
         }
         match (ve, vold) {
             (Some(ve), None) if unfrozen && self.wants(shell, id, slot) => {
-                self.add(id, At::Out, ve); // lines 9-11
+                self.index.add(id, At::Out, ve); // lines 9-11
                 shell.emit_insert(vs, ve, payload);
             }
             _ if follows(shell, slot) => {
@@ -236,8 +78,8 @@ impl R4 {
 
     /// V.A: whether the output shows one more event now; never more than the input has that has most.
     fn wants(&self, shell: &Shell, id: u32, slot: usize) -> bool {
-        let shown = self.ends(id, At::Out).len();
-        if self.ends(id, At::In(slot)).len() <= shown {
+        let shown = self.index.ends(id, At::Out).len();
+        if self.index.ends(id, At::In(slot)).len() <= shown {
             return false;
         }
         wants(shell, slot, || self.support(shell, id, shown))
@@ -248,12 +90,11 @@ impl R4 {
         if shell.policy.show != Show::Quorum {
             return true;
         }
-        let shown = self.ends(id, At::Out);
+        let shown = self.index.ends(id, At::Out);
         let Some(ve) = ve else {
             return self.support(shell, id, shown.len() - 1) < quorum(shell);
         };
-        let count = by(from(shown, ve), ve).len();
-        let agrees = |&(other, _): &(usize, _)| by(from(self.ends(id, At::In(other)), ve), ve).len() > count;
+        let agrees = |&(other, _): &(usize, _)| exceeds(self.index.ends(id, At::In(other)), shown, ve);
         shell.inputs.counting().filter(agrees).count() >= quorum(shell)
     }
 
@@ -262,26 +103,29 @@ impl R4 {
         let vs = self.index.store.nodes.get(id).vs;
         let unfrozen = vs >= shell.max_stable;
         let low = if unfrozen { NEG_INF } else { shell.max_stable };
-        let said = from(self.ends(id, At::In(slot)), low).to_vec();
-        let shown = from(self.ends(id, At::Out), low).to_vec();
-        let surplus = minus(&shown, &said);
+        let (said, shown) = (self.index.ends(id, At::In(slot)), self.index.ends(id, At::Out));
         let Some(ve) = ve else {
-            let gone = vold.filter(|vold| unfrozen && surplus.contains(vold));
+            let gone = vold.filter(|&vold| unfrozen && exceeds(shown, said, vold));
             if let Some(vold) = gone.filter(|_| self.agreed(shell, id, None)) {
-                self.remove(id, At::Out, vold);
+                self.index.remove(id, At::Out, vold);
                 shell.emit_adjust(vs, vold, vs, payload);
             }
             return;
         };
-        if ve >= low && !surplus.is_empty() && minus(&said, &shown).contains(&ve) {
+        let is_news = ve >= low && exceeds(said, shown, ve);
+        let old = if is_news {
+            self.index.lacked_by(id, slot, low, vold)
+        } else {
+            None
+        };
+        if let Some(old) = old {
             if self.agreed(shell, id, Some(ve)) {
-                let old = vold.filter(|vold| surplus.contains(vold)).unwrap_or(surplus[0]);
-                self.remove(id, At::Out, old);
-                self.add(id, At::Out, ve);
+                self.index.remove(id, At::Out, old);
+                self.index.add(id, At::Out, ve);
                 shell.emit_adjust(vs, old, ve, payload);
             }
         } else if vold.is_some() && unfrozen && self.wants(shell, id, slot) {
-            self.add(id, At::Out, ve); // removed before, and now wanted again
+            self.index.add(id, At::Out, ve); // removed before, and now wanted again
             shell.emit_insert(vs, ve, payload);
         }
     }
@@ -311,21 +155,24 @@ impl R4 {
     ) -> bool {
         let half_frozen = self.index.store.nodes.get(id).vs < shell.max_stable;
         let low = if half_frozen { shell.max_stable } else { NEG_INF };
-        said.extend_from_slice(from(self.ends(id, At::In(slot)), low));
-        shown.extend_from_slice(from(self.ends(id, At::Out), low));
+        said.extend_from_slice(from(self.index.ends(id, At::In(slot)), low));
+        shown.extend_from_slice(from(self.index.ends(id, At::Out), low));
         let latest = if half_frozen { shell.latest_lacked(slot) } else { INF };
         if half_frozen && said.is_empty() {
             if let Some(other) = self.witness(shell, id, latest) {
-                said.extend_from_slice(by(from(self.ends(id, At::In(other)), low), latest));
+                said.extend_from_slice(by(from(self.index.ends(id, At::In(other)), low), latest));
             }
             if said.is_empty() && !self.index.final_only && t <= latest {
                 let kept = from(shown, t); // nobody knows better: the output keeps what it has said
-                self.set(id, At::Out, kept);
+                self.index.set(id, At::Out, kept);
                 return kept.is_empty();
             }
         }
         if self.index.final_only {
             return self.settle_final(id, t, said, half_frozen);
+        }
+        if latest < INF {
+            drop_doubtful(said, shown, shell.right_from);
         }
         if !half_frozen {
             self.adjust_output_count(id, said, shown);
@@ -336,9 +183,9 @@ impl R4 {
         }
         // Fully frozen ends are done with, in the output and in the input that froze them.
         let kept = from(shown, t);
-        self.set(id, At::Out, kept);
-        let mine = from(self.ends(id, At::In(slot)), t).to_vec();
-        self.set(id, At::In(slot), &mine);
+        self.index.set(id, At::Out, kept);
+        let mine = from(self.index.ends(id, At::In(slot)), t).to_vec();
+        self.index.set(id, At::In(slot), &mine);
         kept.is_empty() // line 27: with equal counts, the same as GetMaxVe(s) < t
     }
 
@@ -393,57 +240,6 @@ impl R4 {
     }
 }
 
-#[inline]
-fn ends(index: &Index<Lists>, id: u32, at: At) -> &[i64] {
-    let node = index.store.nodes.get(id);
-    if node.spill() == NIL {
-        return match at {
-            At::Out if node.out != NONE => from_ref(&node.out),
-            At::In(slot) if node.agrees(slot) => from_ref(&node.common),
-            _ => &[],
-        };
-    }
-    let lists = &index.spills[node.spill() as usize];
-    match at {
-        At::Out => &lists.out,
-        At::In(slot) => lists.ins.get(slot).map_or(&[], Vec::as_slice),
-    }
-}
-
-/// The ends that are not below `low`.
-fn from(ends: &[i64], low: i64) -> &[i64] {
-    &ends[ends.partition_point(|&ve| ve < low)..]
-}
-
-/// The ends that are not above `latest`.
-fn by(ends: &[i64], latest: i64) -> &[i64] {
-    &ends[..ends.partition_point(|&ve| ve <= latest)]
-}
-
-/// Multiset difference of sorted lists, ascending.
-fn minus(left: &[i64], right: &[i64]) -> Vec<i64> {
-    let mut difference = Vec::new();
-    let mut right = right.iter().peekable();
-    for &ve in left {
-        while right.next_if(|&&other| other < ve).is_some() {}
-        if right.next_if_eq(&&ve).is_none() {
-            difference.push(ve);
-        }
-    }
-    difference
-}
-
-fn put(ends: &mut Vec<i64>, ve: i64) {
-    let place = ends.partition_point(|&end| end <= ve);
-    ends.insert(place, ve);
-}
-
-fn take(ends: &mut Vec<i64>, ve: i64) {
-    if let Ok(place) = ends.binary_search(&ve) {
-        ends.remove(place);
-    }
-}
-
 impl Indexed for R4 {
     type Entries = Lists;
 
@@ -478,7 +274,7 @@ impl Indexed for R4 {
                 }
                 run.note_made(hash);
                 id = self.index.enter(hash, vs, payload);
-            } else if is_keyed && !self.ends(id, At::In(slot)).is_empty() {
+            } else if is_keyed && !self.index.ends(id, At::In(slot)).is_empty() {
                 return Err(Violation::of(Code::DuplicateKey, slot, batch, index));
             }
             if ve > vs {
@@ -492,11 +288,11 @@ impl Indexed for R4 {
                 shell.inputs.get_mut(slot).late += 1; // line 14
                 return Ok(());
             }
-            if id == NIL || !self.remove(id, At::In(slot), vold) {
+            if id == NIL || !self.index.remove(id, At::In(slot), vold) {
                 let known = if id == NIL {
                     &[][..]
                 } else {
-                    self.ends(id, At::In(slot))
+                    self.index.ends(id, At::In(slot))
                 };
                 return Err(Violation::of(Code::UnknownEvent, slot, batch, index).ends(known));
             }
@@ -522,7 +318,7 @@ impl Indexed for R4 {
     fn next_due(index: &Index<Lists>, id: u32, t: i64) -> i64 {
         let first = |ends: &[i64]| from(ends, t).first().copied().unwrap_or(INF);
         let node = index.store.nodes.get(id);
-        let out = first(ends(index, id, At::Out));
+        let out = first(index.ends(id, At::Out));
         if node.spill() == NIL {
             return if node.has != 0 && node.common >= t {
                 out.min(node.common)
@@ -530,33 +326,29 @@ impl Indexed for R4 {
                 out
             };
         }
-        index.spills[node.spill() as usize]
-            .ins
-            .iter()
-            .map(|ends| first(ends))
-            .fold(out, i64::min)
+        index.spilled(id).map(first).fold(out, i64::min)
     }
 
     fn copies(&self, id: u32, slot: usize) -> usize {
-        self.ends(id, At::In(slot)).len()
+        self.index.ends(id, At::In(slot)).len()
     }
 
     fn show_agreed(&mut self, shell: &mut Shell, id: u32) {
         loop {
-            let shown = self.ends(id, At::Out).len();
+            let shown = self.index.ends(id, At::Out).len();
             if self.support(shell, id, shown) < quorum(shell) {
                 return;
             }
             let best = furthest(shell, |slot| self.copies(id, slot) > shown).expect("a quorum is of one at least");
-            let ve = minus(self.ends(id, At::In(best)), self.ends(id, At::Out))[0];
-            self.add(id, At::Out, ve);
+            let ve = minus(self.index.ends(id, At::In(best)), self.index.ends(id, At::Out))[0];
+            self.index.add(id, At::Out, ve);
             let (vs, payload) = self.index.store.key(id);
             shell.emit_insert(vs, ve, payload);
         }
     }
 
     fn has_live_entry(&self, id: u32, slot: usize, max_stable: i64, latest: i64) -> bool {
-        !by(from(self.ends(id, At::In(slot)), max_stable), latest).is_empty()
+        !by(from(self.index.ends(id, At::In(slot)), max_stable), latest).is_empty()
     }
 }
 
@@ -579,7 +371,7 @@ impl Algorithm for R4 {
 
     fn forget(&mut self, slot: usize) {
         for id in self.index.store.nodes.ids() {
-            self.set(id, At::In(slot), &[]);
+            self.index.set(id, At::In(slot), &[]);
         }
     }
 
@@ -597,14 +389,14 @@ impl Algorithm for R4 {
             let vs = self.index.store.nodes.get(id).vs;
             let is_list = |ends: &[i64]| ends.is_sorted() && ends.iter().all(|&ve| ve > vs);
             for slot in 0..self.index.slots.max(BITS) {
-                let ends = self.ends(id, At::In(slot));
+                let ends = self.index.ends(id, At::In(slot));
                 assert!(is_list(ends), "ends out of order");
                 assert!(
                     ends.is_empty() || shell.inputs.is_attached(slot),
                     "an entry of an input that has left"
                 );
             }
-            let shown = self.ends(id, At::Out);
+            let shown = self.index.ends(id, At::Out);
             assert!(is_list(shown), "ends out of order");
             if final_only {
                 assert!(shown.is_empty(), "final-only has shown an event that can still change");

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::delivered::Delivered;
 use crate::element::{Element, NEG_INF};
+use crate::in3t::At;
 use crate::index::{Index, Indexed, Spill};
 use crate::input::{Input, Inputs, Said};
 use crate::insert_only::{InsertOnly, Payloads, Ties};
@@ -18,7 +19,7 @@ use crate::merge::{Merge, Running};
 use crate::nodes::{NIL, NONE};
 use crate::r3::R3;
 use crate::r3minus::{Ends, R3Minus};
-use crate::r4::{At, R4};
+use crate::r4::R4;
 use crate::store::Live;
 use crate::ties;
 
@@ -169,7 +170,7 @@ impl Merge {
                     let (vs, payload) = store.key(id);
                     let mut row = format!("[{vs},{}", text(payload));
                     for at in std::iter::once(At::Out).chain((0..running.index.slots).map(At::In)) {
-                        match running.ends(id, at) {
+                        match running.index.ends(id, at) {
                             [] => row.push_str(",null"),
                             ends => write_item(&mut row, list(ends.iter().map(i64::to_string))),
                         }
@@ -274,7 +275,7 @@ impl Merge {
                     for (at, ends) in row_entries(vs, slots, &ends)? {
                         for ve in ends {
                             legal(vs, ve)?;
-                            running.add(id, at, ve);
+                            running.index.add(id, at, ve);
                         }
                     }
                 }

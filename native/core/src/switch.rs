@@ -3,12 +3,13 @@
 use crate::algorithm::{Algorithm, Shell};
 use crate::columns::{Columns, Indices};
 use crate::element::NEG_INF;
+use crate::in3t::At;
 use crate::input::{Input, Said};
 use crate::insert_only::{InsertOnly, Payloads, Ties};
 use crate::merge::Running;
 use crate::nodes::NONE;
 use crate::r3::R3;
-use crate::r4::{At, R4};
+use crate::r4::R4;
 use crate::store::Live;
 use crate::ties::Slot;
 use crate::violation::Violation;
@@ -199,7 +200,7 @@ fn r3_from_events(new: &mut R3, shell: &mut Shell, live: &Live) {
 fn r4_from_events(new: &mut R4, shell: &mut Shell, live: &Live) {
     for (vs, payload, ve) in live.events() {
         let id = new.index.adopt(vs, payload);
-        new.add(id, At::Out, ve);
+        new.index.add(id, At::Out, ve);
     }
     for slot in carried(shell) {
         for (vs, payload, ve) in delivered(shell, slot, live) {
@@ -223,10 +224,10 @@ fn r4_from_r3(old: &R3, new: &mut R4, shell: &Shell) {
         }
         let copy = new.index.adopt(vs, payload);
         if out != NONE {
-            new.add(copy, At::Out, out);
+            new.index.add(copy, At::Out, out);
         }
         for (slot, ve) in said {
-            new.add(copy, At::In(slot), ve);
+            new.index.add(copy, At::In(slot), ve);
         }
     }
     new.rebuild(shell.max_stable, &[]);

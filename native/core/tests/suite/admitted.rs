@@ -106,3 +106,17 @@ fn final_only_shows_no_end_that_it_refutes() {
         assert_eq!(session.say(LATE, &[f(58)]), [f(58)]);
     }
 }
+
+/// What it has by mistake below its join_at is no end for a right event, as long as the output shows fewer.
+#[test]
+fn an_end_that_never_was_takes_no_right_event() {
+    let mut session = Session::new(Kind::R4, 0);
+    session.attach(LATE, Some(39));
+    session.admit(LATE);
+    session.attach(LAGS, None);
+    session.say(LAGS, &[a("B", 28, 60), f(30)]);
+    session.say(LATE, &[a("B", 28, 32), a("B", 28, 45)]);
+    assert_eq!(session.say(LATE, &[f(35)]), [f(35)]);
+    session.say(LATE, &[m("B", 28, 45, 60), f(70)]);
+    assert_eq!(session.events(), [event("B", 28, 60)]);
+}

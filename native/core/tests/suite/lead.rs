@@ -52,7 +52,11 @@ fn an_end_confirms_an_end_only() {
         assert_eq!(session.say(0, &[a("A", 20, 30), f(INF)]), [a("A", 20, 30)]);
         assert_eq!(session.say(1, &[a("A", 20, 30), f(INF)]), []);
         assert_eq!(session.say(2, &[a("A", 20, 30), f(15)]), [f(15)]);
-        assert_eq!(session.say(2, &[f(INF)]), [f(FAR)], "with A, as those have it that have ended");
+        assert_eq!(
+            session.say(2, &[f(INF)]),
+            [f(FAR)],
+            "with A, as those have it that have ended"
+        );
     }
 }
 

@@ -10,6 +10,7 @@ mod index;
 mod input;
 mod laws;
 mod lead;
+mod many_ends;
 mod nodes;
 mod oracle;
 mod paper;

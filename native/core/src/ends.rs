@@ -1,0 +1,56 @@
+//! Sorted lists of ends, in which each end stands as often as it occurs: the multisets of R4.
+
+/// The ends that are not below `low`.
+pub fn from(ends: &[i64], low: i64) -> &[i64] {
+    &ends[ends.partition_point(|&ve| ve < low)..]
+}
+
+/// The ends that are not above `latest`.
+pub fn by(ends: &[i64], latest: i64) -> &[i64] {
+    &ends[..ends.partition_point(|&ve| ve <= latest)]
+}
+
+/// Multiset difference of sorted lists, ascending.
+pub fn minus(left: &[i64], right: &[i64]) -> Vec<i64> {
+    let mut difference = Vec::new();
+    let mut right = right.iter().peekable();
+    for &ve in left {
+        while right.next_if(|&&other| other < ve).is_some() {}
+        if right.next_if_eq(&&ve).is_none() {
+            difference.push(ve);
+        }
+    }
+    difference
+}
+
+/// Take from `said` the smallest ends below `right_from` by which it exceeds `shown`: `_without_doubtful` in r4.py.
+pub fn drop_doubtful(said: &mut Vec<i64>, shown: &[i64], right_from: i64) {
+    let excess = said.len().saturating_sub(shown.len());
+    for ve in minus(said, shown)
+        .into_iter()
+        .filter(|&ve| ve < right_from)
+        .take(excess)
+    {
+        take(said, ve);
+    }
+}
+
+pub fn put(ends: &mut Vec<i64>, ve: i64) {
+    let place = ends.partition_point(|&end| end <= ve);
+    ends.insert(place, ve);
+}
+
+pub fn take(ends: &mut Vec<i64>, ve: i64) {
+    if let Ok(place) = ends.binary_search(&ve) {
+        ends.remove(place);
+    }
+}
+
+/// Whether `ve` is more often in `left` than in `right`. O(log n).
+pub fn exceeds(left: &[i64], right: &[i64], ve: i64) -> bool {
+    count(left, ve) > count(right, ve)
+}
+
+fn count(ends: &[i64], ve: i64) -> usize {
+    by(from(ends, ve), ve).len()
+}
