@@ -186,7 +186,12 @@ class Core:
     @property
     def changes(self) -> int:
         """Inserts and adjusts in the output since the last ``take``."""
-    def attach(self, slot: int, demands: int, join_at: int | None, observes: bool, joined: bool) -> None:
+    @property
+    def swept(self) -> int: ...
+    def free_slot(self) -> int: ...
+    def attach(
+        self, slot: int, place: int, demands: int, join_at: int | None, observes: bool, joined: bool
+    ) -> None:
         """Attach in order of attachment. ``demands``: bits 1 insert-only, 2 ordered, 4 strictly-ordered, 8
         deterministic-ties, 16 key (of what is demanded; ``strictly-ordered`` implies the rest where it does)."""
     def demand(self, slot: int, demands: int) -> None:

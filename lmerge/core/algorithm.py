@@ -52,10 +52,18 @@ class Algorithm:
         """Make the output ready for stable(t), which ``inp`` has reached."""
 
     def widen(self, slots: int) -> None:
-        """There are ``slots`` columns for inputs from now on."""
+        """Inputs have ``slots`` places in a snapshot from now on."""
+
+    def free_slot(self) -> int:
+        """The first column that no input has, and that has no entries of one that has left."""
+        used = {inp.slot for inp in self.inputs.values()}
+        return next(slot for slot in range(len(used) + 1) if slot not in used)
 
     def forget(self, slot: int) -> None:
-        """The input in column ``slot`` has left: none of its entries may remain (law 3)."""
+        """The input in column ``slot`` has left: none of its entries counts any more (law 3)."""
+
+    def tidy(self, elements: int) -> None:
+        """A batch of so many elements has been merged: go on with work that was put off."""
 
     def reconsider(self, out: BatchBuilder) -> None:
         """An input has joined or left: show what the policy shows by the number of inputs (V.A)."""

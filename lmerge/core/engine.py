@@ -73,16 +73,23 @@ class Engine(Protocol):
         """Nodes that stables have looked at so far."""
 
     @property
+    def swept(self) -> int:
+        """Nodes that were looked at so far for entries of inputs that have gone, beside those that stables visit."""
+
+    @property
     def changes(self) -> int:
         """Inserts and adjusts in the output since the last ``take``."""
 
     # What happens to inputs. Each is in the table when it attaches, and no longer when it is removed.
 
+    def free_slot(self) -> int:
+        """A slot for the next input: no other has it, or has left entries in it."""
+
     def attach(self, inp: Input) -> None:
         """An input has attached."""
 
     def remove(self, inp: Input) -> None:
-        """An input has gone: none of its entries may remain (law 3)."""
+        """An input has gone: none of its entries counts any more (law 3). O(1); they go by and by."""
 
     def after_detach(self) -> None:
         """The inputs that remain may agree on closing now that one has left."""
@@ -189,12 +196,19 @@ class PythonEngine:
         return int(getattr(self._algorithm, "visits", 0))  # 0 under R0-R2 and R3-
 
     @property
+    def swept(self) -> int:
+        return int(getattr(self._algorithm, "swept", 0))
+
+    @property
     def changes(self) -> int:
         return sum(row[0] != STABLE for row in self._out.rows)
 
     def attach(self, inp: Input) -> None:
         self._algorithm.widen(self._slots())
         self._keep_delivered(inp)
+
+    def free_slot(self) -> int:
+        return self._algorithm.free_slot()
 
     def remove(self, inp: Input) -> None:
         self._algorithm.forget(inp.slot)
@@ -224,6 +238,7 @@ class PythonEngine:
         finally:
             if inp.delivered is not None:
                 inp.delivered.add(islice(batch.rows(start), stop - start), min(inp.stable, self.max_stable))
+            self._algorithm.tidy(stop - start)
         return None
 
     def switch(self, algorithm: str, started: bool) -> None:
@@ -315,7 +330,7 @@ class PythonEngine:
             inp.delivered = Delivered()
 
     def _slots(self) -> int:
-        return 1 + max((inp.slot for inp in self.inputs.values()), default=-1)
+        return 1 + max((inp.place for inp in self.inputs.values()), default=-1)
 
     def _new_live(self) -> Tdb | None:
         if not self._track_live or self._algorithm.shown() is not None:

@@ -24,8 +24,9 @@ INCARNATION_MAX: Final = 2**63 - 1
 class Input:
     """One life of one input. A new incarnation is a new object: it starts with fresh counters (law 3).
 
-    ``slot`` is its column in the index; ``demanded`` is what it must keep: what it promised and, where the
-    algorithm was fixed by the user, what that algorithm needs.
+    ``slot`` is its column in the index, where entries of an input that has left stay for a while: no other input has
+    such a slot. ``place`` is its column in a snapshot, the first that no other has. ``demanded`` is what it must keep:
+    what it promised and, where the algorithm was fixed by the user, what that algorithm needs.
 
     ``Merge`` counts elements here and the engine keeps the rest. The native engine copies its counters in after each
     call; ``at_last_vs``, ``tie_order``, ``tie_marks``, ``waiting`` and ``delivered`` are the Python engine's only.
@@ -39,6 +40,7 @@ class Input:
     join_at: int | None = None
     role: str = ACTIVE
     joined: bool = True
+    place: int = -1  # as ``slot`` if it is not given
 
     stable: int = NEG_INF  # its own stable point
     last_vs: int = NEVER  # Vs of its last insert
@@ -60,6 +62,10 @@ class Input:
     stables: int = 0
     late: int = 0  # inserts and adjusts that came below the output's stable point, too late to matter
     won: int = 0  # output inserts and adjusts that its elements caused
+
+    def __post_init__(self) -> None:
+        if self.place < 0:
+            self.place = self.slot
 
     @property
     def observes(self) -> bool:

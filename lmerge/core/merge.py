@@ -169,8 +169,8 @@ class Merge:
             detached = (self._remove(self._inputs[name], f"replaced by incarnation {incarnation}"),)
         self._incarnations[name] = incarnation
         inp = Input(
-            name, incarnation, self._free_slot(), promised, promised | self._fixed_needs(), join_at, role,
-            joined=role == OBSERVE or join_at is None or join_at <= self._engine.max_stable,
+            name, incarnation, self._engine.free_slot(), promised, promised | self._fixed_needs(), join_at, role,
+            joined=role == OBSERVE or join_at is None or join_at <= self._engine.max_stable, place=self._free_place(),
         )
         switched = self._switch_to(wanted)
         self._inputs[name] = inp
@@ -338,6 +338,8 @@ class Merge:
         assert self._engine.inputs is self._inputs
         slots = [inp.slot for inp in self._inputs.values()]
         assert len(set(slots)) == len(slots), "two inputs in one slot"
+        places = [inp.place for inp in self._inputs.values()]
+        assert len(set(places)) == len(places), "two inputs in one place"
         for inp in self._inputs.values():
             assert inp.incarnation <= self._incarnations[inp.name]
             assert props.closure(inp.promised) <= props.closure(inp.demanded)
@@ -416,9 +418,9 @@ class Merge:
             name: max(newest, self._incarnations.get(name, newest)) for name, newest in before._incarnations.items()
         }
 
-    def _free_slot(self) -> int:
-        used = {inp.slot for inp in self._inputs.values()}
-        return next(slot for slot in range(len(used) + 1) if slot not in used)
+    def _free_place(self) -> int:
+        used = {inp.place for inp in self._inputs.values()}
+        return next(place for place in range(len(used) + 1) if place not in used)
 
     def _remove(self, inp: Input, reason: str, violation: InputViolation | None = None) -> InputDetached:
         del self._inputs[inp.name]

@@ -75,11 +75,18 @@ class NativeEngine:
         return self._core.visits
 
     @property
+    def swept(self) -> int:
+        return self._core.swept
+
+    @property
     def changes(self) -> int:
         return self._core.changes
 
     def attach(self, inp: Input) -> None:
-        self._core.attach(inp.slot, _demands(inp), inp.join_at, inp.observes, inp.joined)
+        self._core.attach(inp.slot, inp.place, _demands(inp), inp.join_at, inp.observes, inp.joined)
+
+    def free_slot(self) -> int:
+        return self._core.free_slot()
 
     def remove(self, inp: Input) -> None:
         self._core.remove(inp.slot)

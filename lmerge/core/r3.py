@@ -161,7 +161,7 @@ class R3(Indexed):
                 assert node[OUT] is None, "final-only has shown an event that can still change"
 
     def state(self) -> State:
-        rows = [[key[0], b64encode(key[1]).decode(), *node[OUT:]] for key, node in sorted(self.nodes.items())]
+        rows = [[key[0], b64encode(key[1]).decode(), *self.entries(node)] for key, node in sorted(self.nodes.items())]
         return super().state() | {"nodes": rows}
 
     def load_nodes(self, rows: list[Any]) -> None:

@@ -116,7 +116,7 @@ def _texts(fields: dict[str, Any]) -> dict[str, bytes]:
 
 
 def _plain_input(inp: Input) -> dict[str, Any]:
-    fields = {name: getattr(inp, name) for name in _PLAIN_FIELDS}
+    fields = {name: getattr(inp, name) for name in _PLAIN_FIELDS} | {"slot": inp.place}
     # -inf as a number has always stood for an input without inserts.
     fields["last_vs"] = {NEVER: NEG_INF, NEG_INF: "-inf"}.get(inp.last_vs, inp.last_vs)
     excused = {"excused": True} if inp.excused else {}

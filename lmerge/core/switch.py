@@ -38,9 +38,8 @@ def switch(old: Algorithm, new: Algorithm, live: list[Event], out: BatchBuilder)
     What was delivered and not shown is emitted to ``out``.
     """
     new.max_stable, new.announced = old.max_stable, old.announced
-    slots = 1 + max((inp.slot for inp in old.inputs.values()), default=-1)
     if isinstance(new, R3 | R4):
-        new.slots = slots
+        new.widen(1 + max((inp.place for inp in old.inputs.values()), default=-1))
         if isinstance(old, R3):
             _from_r3(old, new)
         elif isinstance(old, InsertOnly):

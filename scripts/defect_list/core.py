@@ -9,6 +9,7 @@ MISSED = "tests/core/test_missed_elements.py::"
 EARLY = "tests/core/test_admitted_early.py::"
 BROKEN = "tests/core/test_broken_promises.py::"
 RESTORE = "tests/core/test_restore_anywhere.py::"
+FORGETTING = "tests/core/test_forgetting.py::"
 
 DEFECTS = (
     Defect(
@@ -17,6 +18,34 @@ DEFECTS = (
         " or inp.name in ends:",
         ":",
         "tests/core/test_downgrade.py::test_an_input_that_broke_its_promise_while_it_waited_does_not_join_in_the_same_call",
+    ),
+    Defect(
+        "who left is counted as long as its entries are there",
+        "lmerge/core/index.py",
+        "sum(self.says(node, inp.slot, ve) for inp in self.inputs.values())",
+        "sum(self.says(node, slot, ve) for slot in range(self.slots))",
+        FORGETTING + "test_nobody_counts_what_an_input_that_has_left_had[python-r3]",
+    ),
+    Defect(
+        "an input gets a slot with entries of another",
+        "lmerge/core/index.py",
+        "if slot not in used and slot not in self.retired)",
+        "if slot not in used)",
+        FORGETTING + "test_random_sessions_mean_what_they_mean_where_all_entries_go_at_once[python-0-r3]",
+    ),
+    Defect(
+        "a stable leaves entries of inputs that have left where it looks",
+        "lmerge/core/index.py",
+        "        for slot in self.retired:\n            node[IN + slot] = None\n",
+        "",
+        FORGETTING + "test_random_sessions_mean_what_they_mean_where_all_entries_go_at_once",
+    ),
+    Defect(
+        "the end of an input looks at every node",
+        "lmerge/core/index.py",
+        "            self.retired.add(slot)\n",
+        "            self.retired.add(slot)\n            self._sweep_all()\n",
+        FORGETTING + "test_an_end_looks_at_no_node_and_batches_that_follow_at_a_bounded_number[python-r3]",
     ),
     Defect(
         "r3 without the Vs < MaxStable guard",

@@ -72,7 +72,7 @@ DEFECTS = (
         TOKENS + "::test_a_merge_that_stands_still_goes_on_behind_a_gap_and_says_so[native]",
     ),
     Defect(
-        "the fence is forgotten behind a gap", "lmerge/service/hub.py",
+        "the fence is forgotten behind a gap", "lmerge/service/anew.py",
         "        merge.keep_fence(self.merge)\n",
         "",
         TOKENS + "::test_behind_a_gap_no_event_keeps_an_end_that_it_had_before[native]",

@@ -149,7 +149,7 @@ DEFECTS = (
     Defect(
         "half-frozen events are counted as unfrozen",
         CORE + "index.py",
-        "                self.unfrozen[slot] -= self.copies(node, slot)",
+        "                self.unfrozen[other.slot] -= self.copies(node, other.slot)",
         "                pass",
         PROMISED + "[python-r3-leading-input-only:most-unfrozen]",
     ),

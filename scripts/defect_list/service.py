@@ -4,6 +4,7 @@ from seeded import Defect
 
 INBOX = "lmerge/service/inbox.py"
 INBOX_TESTS = "tests/service/test_inbox.py::"
+ASIDE_TESTS = "tests/service/test_aside.py::"
 
 DEFECTS = (
     Defect(
@@ -29,9 +30,37 @@ DEFECTS = (
     ),
     Defect(
         "a record does not say who was let in early",
-        "lmerge/service/hub.py",
+        "lmerge/service/anew.py",
         "            self._recorder.admitted(first.name)\n",
         "            pass\n",
         "tests/service/test_record.py::test_that_the_first_input_is_right_only_from_a_time_on_is_recorded",
+    ),
+    Defect(
+        "all live events are listed on the loop",
+        "lmerge/service/aside.py",
+        "return await self.run(merge, work) if self.is_large(merge) else work()",
+        "return work()",
+        ASIDE_TESTS + "test_others_are_served_while_a_snapshot_is_taken_and_it_is_of_one_moment",
+    ),
+    Defect(
+        "a stable of many events is merged on the loop",
+        "lmerge/service/hub.py",
+        "return self._aside.is_large(self.merge) and any(",
+        "return self._aside.is_large(self.merge) and not any(",
+        ASIDE_TESTS + "test_others_are_served_while_a_stable_visits_many_events",
+    ),
+    Defect(
+        "who left while its beginning was made takes a place",
+        "lmerge/service/fanout.py",
+        "        if subscriber.has_left:\n            return\n",
+        "",
+        ASIDE_TESTS + "test_a_subscriber_that_leaves_while_its_snapshot_is_taken_takes_no_place",
+    ),
+    Defect(
+        "a segment that is due within a turn is never begun",
+        "lmerge/service/output.py",
+        "if self._segment_is_due or self.journal",
+        "if self.journal",
+        ASIDE_TESTS + "test_in_a_thread_or_on_the_loop_the_same_is_said_kept_and_resumed",
     ),
 )

@@ -81,7 +81,7 @@ DEFECTS = (
     ),
     Defect(
         "simulated: a fresh merge does not say from where on it is right",
-        "lmerge/service/hub.py",
+        "lmerge/service/anew.py",
         "        self._output.begin_from(first.join_at)\n",
         "",
         SEEDS_0,

@@ -200,10 +200,16 @@ impl Index<Lists> {
         (node.out, node.common, node.has) = (out, common, has);
     }
 
-    /// The entries of the inputs of a node that is spilled.
+    /// The entries of the attached inputs of a node that is spilled.
     pub fn spilled(&self, id: u32) -> impl Iterator<Item = &[i64]> {
         let lists = &self.spills[self.store.nodes.get(id).spill() as usize];
-        lists.ins.iter().map(Vec::as_slice)
+        let attached = |(slot, _): &(usize, &Vec<i64>)| !self.retired.has(*slot);
+        lists
+            .ins
+            .iter()
+            .enumerate()
+            .filter(attached)
+            .map(|(_, ends)| ends.as_slice())
     }
 
     /// The output has one `ve` more, or an input one less.

@@ -18,7 +18,7 @@ use crate::columns::{Indices, View};
 use crate::element::{ADJUST, INF, INSERT};
 use crate::nodes::{NIL, NONE};
 use crate::policy::{Leader, Show};
-use crate::state::EndRow;
+use crate::retired::{Retired, clean, sweep};
 use crate::store::Store;
 
 /// Tables and lists up to so many entries keep their memory.
@@ -95,12 +95,12 @@ impl Default for Run {
 #[derive(Debug)]
 pub struct Index<S> {
     pub store: Store,
-    table: HashTable<(u32, u32)>,
+    pub(crate) table: HashTable<(u32, u32)>,
     state: RandomState,
     pub spills: Vec<S>,
     /// The node of each, so that those that remain can be moved together; NIL of one that is not in use.
-    spill_owners: Vec<u32>,
-    unused_spills: Vec<u32>,
+    pub(crate) spill_owners: Vec<u32>,
+    pub(crate) unused_spills: Vec<u32>,
     /// Columns for inputs, as a snapshot lists them.
     pub slots: usize,
     /// Nodes looked at by stables: the measure of law 2.
@@ -108,11 +108,12 @@ pub struct Index<S> {
     pub final_only: bool,
     /// Final-only: half-frozen events that are not shown yet, by Vs; the output's stable may not pass them. A number can
     /// have been used again since, but then for an event above every one that was held.
-    held: BinaryHeap<Reverse<(i64, u32)>>,
+    pub(crate) held: BinaryHeap<Reverse<(i64, u32)>>,
     pub rows: Vec<Row>,
     popped: Vec<u32>,
     /// Nodes that a stable is done with, with their hashes.
     done: Vec<(u32, u32)>,
+    pub retired: Retired,
 }
 
 impl<S: Spill> Index<S> {
@@ -131,6 +132,7 @@ impl<S: Spill> Index<S> {
             rows: Vec::new(),
             popped: Vec::new(),
             done: Vec::new(),
+            retired: Retired::default(),
         }
     }
 
@@ -303,100 +305,12 @@ impl<S: Spill> Index<S> {
         self.store.held_bytes() + self.table.allocation_size() + entries + scratch
     }
 
-    /// After `load` and switches: due times follow from the entries, but for those in `dues`. No node is in the wheel yet.
-    pub fn rebuild(&mut self, max_stable: i64, dues: &[EndRow], next_due: impl Fn(&Index<S>, u32) -> i64) {
-        self.store.wheel = crate::wheel::Wheel::new(max_stable);
-        self.held.clear();
-        for id in self.store.nodes.ids() {
-            self.store.nodes.get_mut(id).due = self.due(id, max_stable, &next_due);
-        }
-        for (vs, payload, due) in dues {
-            let id = self.find(self.hash(*vs, payload), *vs, payload);
-            self.store.nodes.get_mut(id).due = *due;
-        }
-        for id in self.store.nodes.ids() {
-            let node = self.store.nodes.get(id);
-            let (vs, due) = (node.vs, node.due);
-            if self.final_only && vs < max_stable && node.out == NONE {
-                self.hold(id);
-            }
-            self.store.enter(id, due);
-        }
-    }
-
-    /// The due time of a node as it follows from the entries.
-    fn due(&self, id: u32, max_stable: i64, next_due: impl Fn(&Index<S>, u32) -> i64) -> i64 {
-        let node = self.store.nodes.get(id);
-        if node.vs >= max_stable {
-            return node.vs;
-        }
-        match next_due(self, id) {
-            INF if self.final_only && node.out == NONE => max_stable, // perhaps nobody says it any more: the next stable looks
-            due => due,
-        }
-    }
-
-    /// The nodes whose due time does not follow from the entries: an end that went up or away again left it behind. A
-    /// visit before anything is due can change the output, so a restored merge must make the same (law 12).
-    pub fn early(&self, max_stable: i64, next_due: impl Fn(&Index<S>, u32) -> i64) -> Vec<u32> {
-        let mut early = self.store.nodes.ids();
-        early.retain(|&id| self.store.nodes.get(id).due != self.due(id, max_stable, &next_due));
-        early
-    }
-
-    /// Assert what holds whatever the entries are.
-    pub fn check(&self, max_stable: i64, next_due: impl Fn(&Index<S>, u32) -> i64) {
-        self.store.check();
-        assert_eq!(self.table.len(), self.store.nodes.len(), "keys and nodes");
-        let mut spilled = 0;
-        for id in self.store.nodes.ids() {
-            let (vs, payload) = self.store.key(id);
-            assert_eq!(
-                self.find(self.hash(vs, payload), vs, payload),
-                id,
-                "a node under another key"
-            );
-            let node = self.store.nodes.get(id);
-            spilled += usize::from(node.spill() != NIL);
-            if vs < max_stable {
-                let due = next_due(self, id);
-                assert!(due >= node.due && node.due >= max_stable, "due too late");
-            } else {
-                assert_eq!(node.due, vs, "an unfrozen node is due at its Vs");
-            }
-        }
-        let owned = self.spill_owners.iter().enumerate().filter(|&(_, &owner)| owner != NIL);
-        for (at, &owner) in owned {
-            assert_eq!(
-                self.store.nodes.get(owner).spill() as usize,
-                at,
-                "spilled entries of another node"
-            );
-        }
-        assert_eq!(spilled + self.unused_spills.len(), self.spills.len(), "spilled entries");
-    }
-
     /// The nodes that no stable has reached, in no useful order.
     pub fn unfrozen(&self, max_stable: i64) -> Vec<u32> {
         let nodes = &self.store.nodes;
         let mut ids = nodes.ids();
         ids.retain(|&id| nodes.get(id).vs >= max_stable);
         ids
-    }
-
-    /// Assert that the unfrozen events of each input were counted, where the most of them lead.
-    pub fn check_unfrozen(&self, shell: &Shell, copies: impl Fn(u32, usize) -> usize) {
-        if shell.policy.leads_by(Leader::Unfrozen) {
-            let ids = self.unfrozen(shell.max_stable);
-            for &slot in shell.inputs.order() {
-                let count: usize = ids.iter().map(|&id| copies(id, slot)).sum();
-                assert_eq!(
-                    shell.inputs.get(slot).unfrozen,
-                    count,
-                    "unfrozen events were counted wrongly"
-                );
-            }
-        }
     }
 
     /// Put what a stable caused into order of (Vs, payload), so that no hash or wheel order reaches the output (law 7),
@@ -500,7 +414,10 @@ pub trait Indexed {
     /// Note what the output must say about the node before stable(t) of the input in `slot`. True: it is done.
     fn settle(&mut self, shell: &Shell, id: u32, slot: usize, t: i64) -> bool;
 
-    /// The smallest end in the node that is not below `t`; INF if there is none.
+    /// The input in `slot` has no event here.
+    fn forget_entry(&mut self, id: u32, slot: usize);
+
+    /// The smallest end in the node, but of inputs that have left, that is not below `t`; INF if there is none.
     fn next_due(index: &Index<Self::Entries>, id: u32, t: i64) -> i64;
 
     /// Whether the input in `slot` has an event here that is not fully frozen at MaxStable, and ends by `latest`.
@@ -570,6 +487,7 @@ pub trait Indexed {
             if is_counted && self.index().store.nodes.get(id).vs >= shell.max_stable {
                 self.freeze_counted(shell, id);
             }
+            clean(self, id);
             if self.settle(shell, id, slot, t) {
                 self.index().done.push((id, 0));
             } else {
@@ -608,10 +526,12 @@ pub fn apply_runs<A: Algorithm + Indexed>(
         }
         match next_stable {
             Some(index) => stable(algorithm, shell, slot, batch, index)?,
-            None if run.is_empty() => return Ok(()),
+            None if run.is_empty() => break,
             None => {}
         }
     }
+    sweep(algorithm, batch.len());
+    Ok(())
 }
 
 /// The input that counts and `is_asked` for with the largest stable point, of equals the longest attached.

@@ -196,13 +196,18 @@ impl Input {
 pub struct Inputs {
     by_slot: Vec<Option<Input>>,
     order: Vec<usize>,
+    /// By slot: the column of the input in a snapshot.
+    places: Vec<usize>,
 }
 
 impl Inputs {
-    pub fn add(&mut self, slot: usize, input: Input) {
+    /// `place`: its column in a snapshot, the first that no other has.
+    pub fn add(&mut self, slot: usize, place: usize, input: Input) {
         if self.by_slot.len() <= slot {
             self.by_slot.resize_with(slot + 1, || None);
+            self.places.resize(slot + 1, 0);
         }
+        self.places[slot] = place;
         assert!(self.by_slot[slot].is_none(), "two inputs in one slot");
         self.by_slot[slot] = Some(input);
         self.order.push(slot);
@@ -299,8 +304,17 @@ impl Inputs {
         if is_confirmed { slot } else { ranked[0] }
     }
 
-    /// One more than the largest slot in use.
+    /// One more than the largest place in use.
     pub fn width(&self) -> usize {
-        self.order.iter().map(|slot| slot + 1).max().unwrap_or(0)
+        self.order.iter().map(|&slot| self.places[slot] + 1).max().unwrap_or(0)
+    }
+
+    /// The slot of the input in each of the first `width` places.
+    pub fn columns(&self, width: usize) -> Vec<Option<usize>> {
+        let mut columns = vec![None; width];
+        for &slot in &self.order {
+            columns[self.places[slot]] = Some(slot);
+        }
+        columns
     }
 }

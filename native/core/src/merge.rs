@@ -17,6 +17,7 @@ use crate::policy::{Closing, Policy, Show};
 use crate::r3::R3;
 use crate::r3minus::R3Minus;
 use crate::r4::R4;
+use crate::retired;
 use crate::store::Live;
 use crate::switch::{repeats_a_key, switch};
 use crate::violation::Violation;
@@ -167,11 +168,28 @@ impl Merge {
         self.shell.inputs.get(slot)
     }
 
-    /// V.B: `joined`: its stable points count at once; otherwise when MaxStable reaches `join_at`.
+    /// V.B: `joined`: its stable points count at once; otherwise when MaxStable reaches `join_at`. Its place in a snapshot
+    /// is its slot.
     pub fn attach(&mut self, slot: usize, demands: Demands, join_at: Option<i64>, observes: bool, joined: bool) {
+        self.attach_in(slot, slot, demands, join_at, observes, joined);
+    }
+
+    /// The same with another place: see [`Inputs::add`](crate::input::Inputs::add).
+    pub fn attach_in(
+        &mut self,
+        slot: usize,
+        place: usize,
+        demands: Demands,
+        join_at: Option<i64>,
+        observes: bool,
+        joined: bool,
+    ) {
+        if !self.is_free(slot) {
+            self.forget_retired();
+        }
         self.shell
             .inputs
-            .add(slot, Input::new(demands, join_at, observes, joined));
+            .add(slot, place, Input::new(demands, join_at, observes, joined));
         self.running.as_dyn().widen(self.shell.inputs.width());
         self.begin_delivered(slot, true);
     }
@@ -181,10 +199,38 @@ impl Merge {
         self.shell.inputs.get_mut(slot).demands = demands;
     }
 
-    /// Forget the input and its entries.
+    /// Forget the input and, by and by, its entries: see [`retired`].
     pub fn remove(&mut self, slot: usize) {
         self.shell.inputs.remove(slot);
         self.running.as_dyn().forget(slot);
+    }
+
+    /// Whether an input can have this slot: no other has it, or has left entries in it.
+    pub fn is_free(&self, slot: usize) -> bool {
+        let has_entries = match &self.running {
+            Running::R3(running) => running.index.retired.has(slot),
+            Running::R4(running) => running.index.retired.has(slot),
+            Running::InsertOnly(_) | Running::R3Minus(_) => false,
+        };
+        !has_entries && !self.shell.inputs.is_attached(slot)
+    }
+
+    /// Forget at once what is left of the entries of inputs that have gone.
+    pub fn forget_retired(&mut self) {
+        match &mut self.running {
+            Running::R3(running) => retired::finish(running),
+            Running::R4(running) => retired::finish(running),
+            Running::InsertOnly(_) | Running::R3Minus(_) => {}
+        }
+    }
+
+    /// Nodes that were looked at so far for entries of inputs that have gone.
+    pub fn swept(&self) -> u64 {
+        match &self.running {
+            Running::R3(running) => running.index.retired.swept,
+            Running::R4(running) => running.index.retired.swept,
+            Running::InsertOnly(_) | Running::R3Minus(_) => 0,
+        }
     }
 
     /// Those that remain may agree on closing now.
@@ -229,7 +275,7 @@ impl Merge {
 
     /// How many inputs have this event now; 0 where they have no entries of their own.
     pub fn supporters(&self, vs: i64, ve: i64, payload: &[u8]) -> u32 {
-        let slots = 0..self.shell.inputs.width();
+        let slots = self.shell.inputs.order().iter().copied();
         let count = match &self.running {
             Running::R3(r3) => match r3.index.find(r3.index.hash(vs, payload), vs, payload) {
                 NIL => 0,

@@ -63,7 +63,7 @@ const UNUSED: Node = Node {
 };
 
 const PAGE_BITS: u32 = 8;
-const PAGE: usize = 1 << PAGE_BITS;
+pub const PAGE: usize = 1 << PAGE_BITS;
 
 #[derive(Debug)]
 struct Page {
@@ -179,15 +179,25 @@ impl Nodes {
     /// The numbers of all nodes in use, ascending.
     pub fn ids(&self) -> Vec<u32> {
         let mut ids = Vec::with_capacity(self.count);
-        for (number, page) in self.pages.iter().enumerate() {
-            let Some(page) = page else { continue };
-            for (within, node) in page.nodes.iter().enumerate() {
-                if node.place != Place::NONE {
-                    ids.push((number << PAGE_BITS | within) as u32);
-                }
-            }
+        for number in 0..self.pages() {
+            self.ids_of_page(number, &mut ids);
         }
         ids
+    }
+
+    /// One more than the largest number of a page.
+    pub fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Append those that are in a page.
+    pub fn ids_of_page(&self, number: usize, ids: &mut Vec<u32>) {
+        let Some(page) = &self.pages[number] else { return };
+        for (within, node) in page.nodes.iter().enumerate() {
+            if node.place != Place::NONE {
+                ids.push((number << PAGE_BITS | within) as u32);
+            }
+        }
     }
 
     /// Bytes of memory that the pages take.

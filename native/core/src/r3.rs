@@ -8,6 +8,7 @@ use crate::following::{follows, quorum, wants};
 use crate::index::{Index, Indexed, Run, Spill, apply_runs, furthest};
 use crate::nodes::{BITS, NIL, NONE};
 use crate::policy::{Leader, Show};
+use crate::retired::retire;
 use crate::state::EndRow;
 use crate::violation::{Code, Violation};
 
@@ -307,6 +308,10 @@ impl Indexed for R3 {
         said < t // line 26
     }
 
+    fn forget_entry(&mut self, id: u32, slot: usize) {
+        self.set_end(id, slot, NONE);
+    }
+
     fn next_due(index: &Index<Ends>, id: u32, t: i64) -> i64 {
         let node = index.store.nodes.get(id);
         let mut due = if node.out >= t { node.out } else { INF };
@@ -316,8 +321,10 @@ impl Indexed for R3 {
             }
         };
         if node.spill() != NIL {
-            index.spills[node.spill() as usize].iter().copied().for_each(consider);
-        } else if node.has != 0 {
+            let ends = index.spills[node.spill() as usize].iter().enumerate();
+            ends.filter(|&(slot, _)| !index.retired.has(slot))
+                .for_each(|(_, &ve)| consider(ve));
+        } else if index.retired.without(node.has) != 0 {
             consider(node.common);
         }
         due
@@ -362,9 +369,7 @@ impl Algorithm for R3 {
     }
 
     fn forget(&mut self, slot: usize) {
-        for id in self.index.store.nodes.ids() {
-            self.set_end(id, slot, NONE);
-        }
+        retire(self, slot);
     }
 
     fn widen(&mut self, slots: usize) {
@@ -383,7 +388,7 @@ impl Algorithm for R3 {
                 let ve = self.end(id, slot);
                 assert!(ve == NONE || ve > node.vs, "an entry with an empty lifetime");
                 assert!(
-                    ve == NONE || shell.inputs.is_attached(slot),
+                    ve == NONE || shell.inputs.is_attached(slot) || self.index.retired.has(slot),
                     "an entry of an input that has left"
                 );
             }

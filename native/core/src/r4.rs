@@ -10,6 +10,7 @@ use crate::in3t::{At, Lists};
 use crate::index::{Index, Indexed, Run, apply_runs, furthest};
 use crate::nodes::{BITS, NIL};
 use crate::policy::{Leader, Show};
+use crate::retired::retire;
 use crate::state::EndRow;
 use crate::violation::{Code, Violation};
 
@@ -315,12 +316,16 @@ impl Indexed for R4 {
         done
     }
 
+    fn forget_entry(&mut self, id: u32, slot: usize) {
+        self.index.set(id, At::In(slot), &[]);
+    }
+
     fn next_due(index: &Index<Lists>, id: u32, t: i64) -> i64 {
         let first = |ends: &[i64]| from(ends, t).first().copied().unwrap_or(INF);
         let node = index.store.nodes.get(id);
         let out = first(index.ends(id, At::Out));
         if node.spill() == NIL {
-            return if node.has != 0 && node.common >= t {
+            return if index.retired.without(node.has) != 0 && node.common >= t {
                 out.min(node.common)
             } else {
                 out
@@ -370,9 +375,7 @@ impl Algorithm for R4 {
     }
 
     fn forget(&mut self, slot: usize) {
-        for id in self.index.store.nodes.ids() {
-            self.index.set(id, At::In(slot), &[]);
-        }
+        retire(self, slot);
     }
 
     fn widen(&mut self, slots: usize) {
@@ -392,7 +395,7 @@ impl Algorithm for R4 {
                 let ends = self.index.ends(id, At::In(slot));
                 assert!(is_list(ends), "ends out of order");
                 assert!(
-                    ends.is_empty() || shell.inputs.is_attached(slot),
+                    ends.is_empty() || shell.inputs.is_attached(slot) || self.index.retired.has(slot),
                     "an entry of an input that has left"
                 );
             }

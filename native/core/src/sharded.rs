@@ -23,6 +23,7 @@ use crate::columns::{Columns, Indices, View};
 use crate::element::{ADJUST, INSERT, NEG_INF, STABLE};
 use crate::input::{Demands, Input};
 use crate::merge::{Kind, Merge, Taken};
+use crate::nodes::BITS;
 use crate::policy::{Closing, Policy, Show};
 use crate::state::{InputState, State, Times, fields, live_field};
 use crate::store::Live;
@@ -101,7 +102,40 @@ impl Sharded {
 
     /// See [`Merge::attach`].
     pub fn attach(&mut self, slot: usize, demands: Demands, join_at: Option<i64>, observes: bool, joined: bool) {
-        self.each(|shard| shard.attach(slot, demands, join_at, observes, joined));
+        self.attach_in(slot, slot, demands, join_at, observes, joined);
+    }
+
+    /// See [`Merge::attach_in`].
+    pub fn attach_in(
+        &mut self,
+        slot: usize,
+        place: usize,
+        demands: Demands,
+        join_at: Option<i64>,
+        observes: bool,
+        joined: bool,
+    ) {
+        self.each(|shard| shard.attach_in(slot, place, demands, join_at, observes, joined));
+    }
+
+    /// The slot for the next input, which need not wait for it: the first that is free in every shard. Where there is none with a bit in
+    /// a node, what is left of the entries of inputs that have gone is forgotten first.
+    pub fn free_slot(&mut self) -> usize {
+        let first = |shards: &[Merge]| {
+            let mut slots = 0..;
+            slots.find(|&slot| shards.iter().all(|shard| shard.is_free(slot)))
+        };
+        let slot = first(&self.shards).expect("slots do not end");
+        if slot < BITS {
+            return slot;
+        }
+        self.each(Merge::forget_retired);
+        first(&self.shards).expect("slots do not end")
+    }
+
+    /// See [`Merge::swept`].
+    pub fn swept(&self) -> u64 {
+        self.shards.iter().map(Merge::swept).sum()
     }
 
     /// What the input must keep has changed.

@@ -149,10 +149,13 @@ impl Merge {
             Running::InsertOnly(_) | Running::R3Minus(_) => Vec::new(),
             Running::R3(running) => {
                 let store = &running.index.store;
+                let columns = self.shell.inputs.columns(running.index.slots);
                 let row = |id: u32| {
                     let (vs, payload) = store.key(id);
                     let mut row = format!("[{vs},{}", text(payload));
-                    let ends = (0..running.index.slots).map(|slot| running.end(id, slot));
+                    let ends = columns
+                        .iter()
+                        .map(|slot| slot.map_or(NONE, |slot| running.end(id, slot)));
                     for ve in std::iter::once(store.nodes.get(id).out).chain(ends) {
                         if ve == NONE {
                             row.push_str(",null")
@@ -166,11 +169,13 @@ impl Merge {
             }
             Running::R4(running) => {
                 let store = &running.index.store;
+                let columns = self.shell.inputs.columns(running.index.slots);
                 let row = |id: u32| {
                     let (vs, payload) = store.key(id);
                     let mut row = format!("[{vs},{}", text(payload));
-                    for at in std::iter::once(At::Out).chain((0..running.index.slots).map(At::In)) {
-                        match running.index.ends(id, at) {
+                    let places = columns.iter().map(|slot| slot.map(At::In));
+                    for at in std::iter::once(Some(At::Out)).chain(places) {
+                        match at.map_or(&[][..], |at| running.index.ends(id, at)) {
                             [] => row.push_str(",null"),
                             ends => write_item(&mut row, list(ends.iter().map(i64::to_string))),
                         }

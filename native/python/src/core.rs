@@ -185,18 +185,29 @@ impl Core {
         self.0.changes()
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what is known of an input")]
     fn attach(
         &mut self,
         py: Python<'_>,
         slot: usize,
+        place: usize,
         demands: u32,
         join_at: Option<i64>,
         observes: bool,
         joined: bool,
     ) -> PyResult<()> {
         self.run(py, |merge| {
-            merge.attach(slot, Demands::from_bits(demands), join_at, observes, joined)
+            merge.attach_in(slot, place, Demands::from_bits(demands), join_at, observes, joined)
         })
+    }
+
+    fn free_slot(&mut self, py: Python<'_>) -> PyResult<usize> {
+        self.run(py, Sharded::free_slot)
+    }
+
+    #[getter]
+    fn swept(&self) -> u64 {
+        self.0.swept()
     }
 
     fn demand(&mut self, py: Python<'_>, slot: usize, demands: u32) -> PyResult<()> {

@@ -206,3 +206,67 @@ fn memory_returns_while_an_event_that_never_ends_is_held() {
         );
     }
 }
+
+/// Inputs 0, 1 and 2 with the same live events, but for some ends of input 2.
+fn live(kind: Kind, count: usize) -> Sharded {
+    let mut merge = merge(kind, 3);
+    for slot in 0..3 {
+        let mut batch = Columns::default();
+        for at in 0..count {
+            let differs = i64::from(slot == 2 && at.is_multiple_of(7));
+            batch.insert(
+                at as i64 % 50,
+                1000 + at as i64 + differs,
+                format!("event {at}").as_bytes(),
+            );
+        }
+        say(&mut merge, slot, &batch);
+    }
+    merge
+}
+
+#[test]
+fn entries_of_an_input_that_has_left_are_swept_by_batches_that_follow() {
+    for kind in [Kind::R3, Kind::R4] {
+        let mut merge = live(kind, 10_000);
+        merge.remove(1);
+        assert_eq!((merge.swept(), merge.visits()), (0, 0));
+        assert_eq!(merge.free_slot(), 3);
+        for at in 0..9 {
+            say(&mut merge, 0, &columns(&[a("one more", 200 + at, INF)]));
+            assert_eq!(merge.swept(), 1024 * (at as u64 + 1), "four pages of nodes");
+            assert_eq!(merge.free_slot(), 3);
+            merge.check();
+        }
+        (0..3).for_each(|at| drop(say(&mut merge, 0, &columns(&[a("one more", 300 + at, INF)]))));
+        assert_eq!(merge.free_slot(), 1);
+        merge.check();
+    }
+}
+
+#[test]
+fn a_stable_forgets_at_what_it_visits_what_inputs_that_have_left_had() {
+    for kind in [Kind::R3, Kind::R4] {
+        let mut merge = live(kind, 10_000);
+        merge.remove(1);
+        merge.remove(2);
+        say(&mut merge, 0, &columns(&[f(100)])); // visits all: half frozen now
+        let state = merge.state();
+        let mut other = live(kind, 10_000);
+        other.remove(1);
+        other.remove(2);
+        (0..30).for_each(|at| drop(say(&mut other, 0, &columns(&[f(at)]))));
+        (0..30).for_each(|_| drop(say(&mut other, 0, &columns(&[f(30)]))));
+        assert!(other.swept() >= 10_000);
+        say(&mut other, 0, &columns(&[f(100)]));
+        assert_eq!(other.state(), state);
+        // Whoever comes now, in whichever slot, has what it delivers and nothing else.
+        for merge in [&mut merge, &mut other] {
+            let slot = merge.free_slot();
+            merge.attach(slot, demands(kind), Some(0), false, true);
+            let mut batch = Columns::default();
+            batch.adjust(0, 1000, 1000, b"event 0");
+            assert!(merge.apply(slot, &batch.view(), 0).is_err(), "an adjust of nothing");
+        }
+    }
+}

@@ -54,10 +54,10 @@ fn the_floor_of_an_input_follows_from_what_it_promised() {
 fn slots_are_listed_in_order_of_attachment() {
     let mut inputs = Inputs::default();
     for slot in [5, 0, 70] {
-        inputs.add(slot, input());
+        inputs.add(slot, slot, input());
     }
-    inputs.add(2, Input::new(Demands::default(), None, true, true));
-    inputs.add(1, Input::new(Demands::default(), Some(9), false, false));
+    inputs.add(2, 2, Input::new(Demands::default(), None, true, true));
+    inputs.add(1, 1, Input::new(Demands::default(), Some(9), false, false));
     assert_eq!((inputs.order(), inputs.width()), (&[5, 0, 70, 2, 1][..], 71));
     let counting: Vec<usize> = inputs.counting().map(|(slot, _)| slot).collect();
     assert_eq!(
@@ -74,6 +74,6 @@ fn slots_are_listed_in_order_of_attachment() {
 #[should_panic(expected = "two inputs in one slot")]
 fn a_slot_has_one_input() {
     let mut inputs = Inputs::default();
-    inputs.add(3, input());
-    inputs.add(3, input());
+    inputs.add(3, 3, input());
+    inputs.add(3, 3, input());
 }

@@ -1,0 +1,183 @@
+"""Entries of inputs that have left go by and by: an end costs the same however much is live, and changes nothing else.
+
+Steps are counted, not timed. Sessions have enough live events that entries stay behind for long: inputs come, leave and
+are replaced among them, and whatever happens is what happens where all entries go at once.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from helpers import INDEX_POLICIES
+from test_engines import Twins
+
+from lmerge.core import index
+from lmerge.core.batch import Batch
+from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
+from lmerge.core.index import Indexed
+from lmerge.core.merge import Merge
+
+LIVE = 10_000
+# What a batch of one element may look at: the Python engine SWEPT_NODES, the native one four pages of 256 nodes.
+SWEPT_MAX = index.SWEPT_NODES + 1
+
+
+def live(n: int = LIVE) -> Batch:
+    return Batch.of([Insert(b"event %d" % at, at % 50, 1_000 + at) for at in range(n)])
+
+
+def large(algorithm: str, policy: str = "lazy") -> Merge:
+    """A merge of ``a``, ``b`` and ``c`` that all have the same live events."""
+    merge = Merge(algorithm, policy)
+    for name in "abc":
+        merge.attach(name)
+        merge.apply(name, live())
+    return merge
+
+
+def one(at: int) -> Batch:
+    return Batch.of([Insert(b"one more", 100 + at, INF)])
+
+
+@pytest.mark.parametrize("algorithm", ["r3", "r4"])
+def test_an_end_looks_at_no_node_and_batches_that_follow_at_a_bounded_number(algorithm: str) -> None:
+    merge = large(algorithm)
+    before = merge.live_bytes, merge.live_count
+    merge.detach("b")
+    assert (merge._engine.swept, merge.visits) == (0, 0)
+    assert (merge.live_bytes, merge.live_count) == before
+    batches, swept = 0, 0
+    while merge._engine.swept < LIVE:
+        merge.apply("a", one(batches))
+        assert merge._engine.swept - swept <= SWEPT_MAX
+        batches, swept = batches + 1, merge._engine.swept
+    assert LIVE // SWEPT_MAX <= batches <= LIVE // 256 + 2
+    merge.check()
+    merge.apply("a", one(batches))
+    assert merge._engine.swept <= LIVE + batches, "and then it is over"
+
+
+@pytest.mark.parametrize("algorithm", ["r3", "r4"])
+def test_who_takes_the_place_of_another_waits_for_nothing_and_gets_a_slot_without_entries(algorithm: str) -> None:
+    merge = large(algorithm)
+    before = merge._inputs["b"].slot
+    merge.attach("b", incarnation=7)
+    assert merge._engine.swept == 0
+    slot = merge._inputs["b"].slot
+    assert slot != before
+    assert merge._inputs["b"].place == 1, "as if all had gone at once"
+    merge.apply("b", live())  # so many elements that all of it is swept
+    merge.apply("b", one(0))
+    merge.check()
+    merge.attach("d")
+    assert merge._inputs["d"].slot == before
+    assert merge._inputs["d"].place == 3
+
+
+@pytest.mark.parametrize("algorithm", ["r3", "r4"])
+def test_inputs_that_come_and_go_without_a_word_do_not_use_up_the_columns(algorithm: str) -> None:
+    merge = large(algorithm)
+    slots = set()
+    for incarnation in range(2, 150):
+        merge.attach("b", incarnation=incarnation)
+        slots.add(merge._inputs["b"].slot)
+        merge.apply("b", Batch.of([Insert(b"event 3", 3, 1_003)]) if incarnation % 10 == 0 else Batch.of([]))
+    assert max(slots) < 63, "the native core has a bit for each"
+    merge.check()
+    assert merge.snapshot() == forgotten(merge).snapshot()
+
+
+@pytest.mark.parametrize("algorithm", ["r3", "r4"])
+def test_nobody_counts_what_an_input_that_has_left_had(algorithm: str) -> None:
+    merge = large(algorithm)
+    (event,) = Batch.of([Insert(b"event 3", 3, 1_003)]).elements()
+    assert merge.supporters(Batch.of([event])) == [3]
+    merge.detach("b")
+    assert merge.supporters(Batch.of([event])) == [2]
+    merge.attach("d")
+    assert merge.supporters(Batch.of([event])) == [2]
+    merge.apply("d", Batch.of([event]))
+    assert merge.supporters(Batch.of([event])) == [3]
+
+
+def forgotten(merge: Merge) -> Merge:
+    """The same merge with nothing left behind."""
+    return Merge.restore(merge.snapshot())
+
+
+class Triplets(Twins):
+    """And a third merge, on Python, that forgets everything at once."""
+
+    def __init__(self, *settings: str) -> None:
+        super().__init__(*settings, compare_every=40)
+        self.merges.append(Merge(*settings, engine="python"))  # type: ignore[arg-type]
+
+    def call(self, method: str, *arguments: object, **options: object) -> None:
+        mine, python, at_once = [
+            self._result(getattr(merge, method), *arguments, **options) for merge in self.merges
+        ]
+        assert mine == python == at_once
+        algorithm = self.merges[2]._engine._algorithm  # type: ignore[attr-defined]
+        assert isinstance(algorithm, Indexed)
+        algorithm._sweep_all()
+        self.calls += 1
+        if self.calls % self.compare_every == 0:
+            self.compare()
+
+    def compare(self) -> None:
+        """Without looking into the Python twin, whose snapshot would sweep it."""
+        mine, python, at_once = self.merges
+        mine.check()
+        python.check()
+        assert mine.inputs() == python.inputs() == at_once.inputs()
+        for name in ("stable_point", "live_count", "live_bytes", "visits"):
+            assert getattr(mine, name) == getattr(python, name) == getattr(at_once, name), name
+        assert mine.snapshot() == at_once.snapshot()
+
+
+@pytest.mark.parametrize("algorithm", ["r3", "r4"])
+@pytest.mark.parametrize("seed", range(6))
+def test_random_sessions_mean_what_they_mean_where_all_entries_go_at_once(
+    algorithm: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "SWEPT_NODES", 40)
+    random = Random(f"{algorithm} {seed}")
+    triplets = Triplets(algorithm, random.choice(INDEX_POLICIES), random.choice(("all", "any")))
+    n, vs = 3_000, 10_000
+    events = [(b"event %d" % at, random.randrange(vs), vs + random.randrange(200)) for at in range(n)]
+    ends: dict[str, dict[tuple[bytes, int], int]] = {}
+    stable = dict.fromkeys("abcd", 0)
+    for name in "abc":
+        triplets.call("attach", name)
+        triplets.call("apply", name, Batch.of([Insert(payload, vs, ve) for payload, vs, ve in events]))
+        ends[name] = {(payload, vs): ve for payload, vs, ve in events}
+    at = 0
+    for _ in range(120):
+        name, chance = random.choice("abcd"), random.random()
+        if name not in ends or chance < 0.12:
+            if name in ends and random.random() < 0.5:
+                triplets.call("detach", name)
+                del ends[name]
+                continue
+            triplets.call("attach", name, join_at=random.choice((None, at)), incarnation=random.randrange(2**40))
+            if triplets.merges[0].is_attached(name):
+                ends[name], stable[name] = {}, 0
+            continue
+        said: list[Element] = []
+        mine, low = ends[name], stable[name]
+        for payload, start, ve in random.sample(events, 6):
+            end = max(low, random.choice((ve, ve, at, random.randrange(vs, vs + 300), INF)))
+            if (payload, start) not in mine and start >= low and end > start:
+                said.append(Insert(payload, start, end))
+                mine[payload, start] = end
+            elif mine.get((payload, start), -1) >= low and end > start:
+                said.append(Adjust(payload, start, mine[payload, start], end))
+                mine[payload, start] = end
+        if random.random() < 0.3:
+            at = min(vs + 250, at + random.randrange(400))
+            stable[name] = max(low, at)
+            said.append(Stable(stable[name]))
+        triplets.call("apply", name, Batch.of(said))
+    triplets.compare()
+    assert triplets.merges[1].snapshot() == triplets.merges[0].snapshot()
