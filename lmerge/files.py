@@ -50,12 +50,12 @@ def replace(path: Path, data: bytes, *, sync: bool = True, mode: int = PRIVATE_F
             os.fsync(file.fileno())
     written.replace(path)
     if sync:
-        sync_folder(path.parent)
+        sync_path(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` survive a power failure. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync_path(path: Path) -> None:
+    """Make what is in a file, or the names in a folder, survive a power failure. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

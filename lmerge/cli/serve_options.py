@@ -55,15 +55,18 @@ _KEEPING: Final[tuple[Option, ...]] = (
     ("store", _kept(str | None, "Keep the output here before it is shown; go on after a restart.", "DIR"), None),
     ("store_sync", _kept(StoreSync, "normal: faster, but a power failure may take back what was shown."),
      StoreSync.FULL),
-    ("retain_bytes", _kept(int, "Output kept of each merge, in which subscribers can resume.", None, 1), RETAIN_BYTES),
+    ("retain_bytes", _kept(int, "Output kept of each merge, in which subscribers can resume.", "BYTES", 1),
+     RETAIN_BYTES),
     ("live_bytes_max", _kept(int, "Payload bytes that one merge holds; above it an input is ended.", "BYTES", 1),
      LIVE_BYTES),
     ("live_bytes_per_input", _kept(int, "The same of what one input has brought.", "BYTES", 1), LIVE_BYTES),
     ("retain_time", _kept(int | None, "The same in units of time; the smaller of the two holds.", "T", 1), None),
 )
 _COMPARING: Final[tuple[Option, ...]] = (
-    ("on_divergence", _compared(OnDivergence, "What follows when inputs differ; see docs/divergence.md."),
-     OnDivergence.ALARM),
+    ("on_divergence", _compared(
+        OnDivergence,
+        "What follows when inputs differ: none, alarm, majority, hold or quarantine; see docs/divergence.md.", "POLICY",
+    ), OnDivergence.ALARM),
     ("certify_interval", _compared(int, "Units of time (of event ends) that are compared at once.", "T", 1),
      CERTIFY_INTERVAL),
     ("lead_max", _compared(
@@ -74,18 +77,21 @@ _COMPARING: Final[tuple[Option, ...]] = (
     ), LEAD_WAIT_S),
     ("compare_wait_s", _compared(float, "Under quarantine: seconds for which a late input is waited for.", "S", 0),
      COMPARE_WAIT_S),
-    ("hold_survivor_wins", _compared(bool, "Under hold: a disputed interval is decided by the death of all others."),
-     False),
+    ("hold_survivor_wins", Annotated[bool, typer.Option(
+        "--hold-survivor-wins", help="Under hold: a disputed interval is decided by the death of all others.",
+        rich_help_panel="Divergence",
+    )], False),
     ("redundancy_lag_s", _compared(
         float, "An input counts as redundant if it has reached where the output was so many seconds ago.", "S", 0
     ), REDUNDANCY_LAG_S),
-    ("evidence_bytes", _compared(int, "Recent input kept of each merge, to name events that differ; 0: none.", None, 0),
-     EVIDENCE_BYTES),
+    ("evidence_bytes", _compared(
+        int, "Recent input kept of each merge, to name events that differ; 0: none.", "BYTES", 0
+    ), EVIDENCE_BYTES),
 )
 _STAGING: Final[tuple[Option, ...]] = (
-    ("staged_bytes", _staged(int, "Parts that wait for their commit, of all replicas; 0: none are taken.", None, 0),
+    ("staged_bytes", _staged(int, "Parts that wait for their commit, of all replicas; 0: none are taken.", "BYTES", 0),
      STAGED_BYTES),
-    ("staged_bytes_per_replica", _staged(int, "The same of one replica.", None, 1), STAGED_BYTES_PER_REPLICA),
+    ("staged_bytes_per_replica", _staged(int, "The same of one replica.", "BYTES", 1), STAGED_BYTES_PER_REPLICA),
     ("staged_keep_s", _staged(float, "Seconds without use after which a query's parts are dropped.", "S", 0),
      STAGED_KEEP_S),
 )

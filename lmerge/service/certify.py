@@ -34,7 +34,7 @@ from typing import Final
 from lmerge.core.batch import AnyBatch
 from lmerge.core.digests import bounds, interval_of
 from lmerge.core.divergence import Divergence, DivergenceMonitor, Report, Verdict
-from lmerge.core.elements import show_payload, show_time
+from lmerge.core.elements import show_time
 from lmerge.core.inputs import ACTIVE
 from lmerge.core.merge import InputDetached, InputStatus, Merge, Outcome
 from lmerge.errors import LmergeError, Quarantined, StaleIncarnation, UsageError
@@ -43,6 +43,9 @@ from lmerge.service.gate import Gate, is_gated
 from lmerge.service.lifecycle import HELD, JOINED, Life
 from lmerge.service.settings import Settings
 from lmerge.service.standstill import Patience
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.rows import row_words
+from lmerge.wire.shown import escaped_line
 
 NONE: Final = "none"
 ALARM: Final = "alarm"
@@ -67,14 +70,16 @@ LACKS: Final = "keeps no events that inputs could agree on before they are froze
 
 class Certifier:
     """Of one merge. ``kept``: what ``save`` was given before a restart, by name; ``save`` None: there is no store.
-    ``again``: runs a step after which the hub settles once more.
+    ``again``: runs a step after which the hub settles once more. ``schema``: of the rows, as far as it is declared.
     """
 
     def __init__(
         self, name: str, merge: Merge, settings: Settings, kept: Mapping[str, str] | None = None,
         save: Callable[[str, str], None] | None = None, again: Callable[[Callable[[], None]], None] | None = None,
+        schema: Callable[[], pb.Schema | None] = lambda: None,
     ) -> None:
         kept = kept or {}
+        self._schema = schema
         self.policy = settings.divergence
         self.quarantined: dict[str, str] = dict(json.loads(kept.get(QUARANTINED_NAMES, "{}")))  # name -> why
         self._again = again
@@ -189,7 +194,7 @@ class Certifier:
             return []
         expelled = []
         for name, divergence in monitor.outvoted(counting).items():
-            why = f"differs from more than half of the inputs in {words_of(divergence)}"
+            why = f"differs from more than half of the inputs in {words_of(divergence, self._schema())}"
             expelled.append((name, self.quarantine(name, why)))
         return expelled
 
@@ -334,14 +339,15 @@ class Certifier:
         log.event(
             logging.WARNING, "inputs differ", merge=self._name, interval=_interval(divergence),
             digests={name: digest.events for name, digest in divergence.digests.items()},
-            outvoted=list(divergence.outvoted), differences=words_of(divergence),
+            outvoted=list(divergence.outvoted), differences=words_of(divergence, self._schema()),
         )
 
 
-def words_of(divergence: Divergence) -> str:
-    """The interval and the first events that differ, for people."""
+def words_of(divergence: Divergence, declared: pb.Schema | None) -> str:
+    """The interval and the first events that differ, for people: the columns of rows that fit the schema."""
+    words = row_words(declared)
     told = [
-        f"{show_payload(d.event.payload)} [{show_time(d.event.vs)}, {show_time(d.event.ve)}): "
+        f"{escaped_line(words(d.event.payload))} [{show_time(d.event.vs)}, {show_time(d.event.ve)}): "
         f"{_has(d.present)}, {', '.join(d.absent) or 'nobody'} without it"
         for d in divergence.findings.differences[:_DIFFERENCES_TOLD]
     ]

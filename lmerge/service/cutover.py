@@ -148,7 +148,7 @@ class Cutover:
             self._equal = equal
         if different is not None:
             divergence = next(d for d in monitor.divergent() if d.interval == different)
-            raise _RolledBack(f"{self._to} and {self._leaves} differ in {words_of(divergence)}")
+            raise _RolledBack(f"{self._to} and {self._leaves} differ in {words_of(divergence, self._hub.schema)}")
 
     def _promote(self, role: str) -> None:
         attached = self._hub.attached(self._to)

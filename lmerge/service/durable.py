@@ -27,7 +27,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.policy import Show, parse_policy
 from lmerge.core.resume import Replay
 from lmerge.errors import MergeSpoiled, StoreDamaged, StoreFull, StoreInUse, SubscriberTooSlow, UsageError
-from lmerge.files import PRIVATE_FILE, make_folder, sync_folder
+from lmerge.files import PRIVATE_FILE, make_folder, sync_path
 from lmerge.service import log
 from lmerge.service.changes import Changes
 from lmerge.service.facts import complete_from
@@ -174,7 +174,7 @@ class Folder:
         try:
             for one in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")), Store(path).mark):
                 one.unlink(missing_ok=True)
-            sync_folder(self.path)
+            sync_path(self.path)
         except OSError as problem:
             raise StoreFull(f"cannot remove the store {path}: {problem.strerror}") from problem
         self.damaged.pop(path, None)

@@ -97,7 +97,9 @@ class Hub(Anew):
         if recovered is not None:
             self._output.go_on(recovered.facts, recovered.segments)
             self.attached_ever = True
-        self.certifier = Certifier(name, self.merge, settings, self.kept, self.keep, self._step)
+        self.certifier = Certifier(
+            name, self.merge, settings, self.kept, self.keep, self._step, lambda: self._output.schema
+        )
         self.leading = Leading(name, settings.lead_wait_s, lambda: self._step(lambda: self._excuse(mute)))
         self.redundancy = Redundancy(settings.redundancy_lag_s)
         self.weight = self._new_weight()

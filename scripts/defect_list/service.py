@@ -36,6 +36,20 @@ DEFECTS = (
         "tests/service/test_record.py::test_that_the_first_input_is_right_only_from_a_time_on_is_recorded",
     ),
     Defect(
+        "an event that differs is told as the payload came",
+        "lmerge/service/certify.py",
+        "escaped_line(words(d.event.payload))",
+        "d.event.payload.decode(errors='replace')",
+        "tests/service/test_certify.py::test_rows_that_differ_are_told_by_their_columns_in_reasons_and_in_the_log",
+    ),
+    Defect(
+        "a long option is cut in the help of a narrow terminal",
+        "lmerge/cli/serve_options.py",
+        '"--hold-survivor-wins", help=',
+        "help=",
+        "tests/cli/test_commands.py::test_help_names_every_option_in_full_at_80_columns",
+    ),
+    Defect(
         "all live events are listed on the loop",
         "lmerge/service/aside.py",
         "return await self.run(merge, work) if self.is_large(merge) else work()",

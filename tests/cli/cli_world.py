@@ -21,10 +21,10 @@ STREAM = [
 ]
 
 
-def run(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, text: str = "", columns: int = 200) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*LMERGE, *arguments], input=text, capture_output=True, text=True, check=False, timeout=120,
-        env=os.environ | {"COLUMNS": "200"},
+        env=os.environ | {"COLUMNS": str(columns)},
     )
 
 

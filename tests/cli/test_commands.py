@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import time
@@ -33,6 +34,15 @@ def test_every_command_has_help(command: str) -> None:
     result = run(*command.split(), "--help")
     assert result.returncode == 0
     assert "Usage" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["serve", "demo", "publish", "subscribe", "replica", "cutover", "sink parquet"])
+def test_help_names_every_option_in_full_at_80_columns(command: str) -> None:
+    narrow, wide = (run(*command.split(), "--help", columns=columns).stdout for columns in (80, 300))
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert "\N{HORIZONTAL ELLIPSIS}" not in narrow
+    options = set(re.findall(r"^│ +(--[a-z][a-z0-9-]+)", wide, re.MULTILINE))
+    assert options <= set(re.findall(r"--[a-z][a-z0-9-]+", narrow))
 
 
 def test_version_and_info() -> None:

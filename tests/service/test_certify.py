@@ -9,11 +9,13 @@ import grpc
 import pytest
 from service_world import MERGE, Publisher, Reader, World, ins, stable
 
-from lmerge.core.elements import INF, Event
+from lmerge.core.elements import INF, Event, show_payload
 from lmerge.errors import UsageError
 from lmerge.service.certify import Certifier
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.rows import RowCodec
+from lmerge.wire.schema import parse_schema
 
 INTERVAL = 10
 OBSERVE = pb.ROLE_OBSERVE
@@ -301,3 +303,26 @@ def test_quarantined_names_are_handed_to_the_store_and_come_back() -> None:
     after = Certifier("flights", settings.new_merge(), settings, kept)
     with pytest.raises(UsageError, match="wrong prices"):
         after.check("b")
+
+
+FLIGHTS = parse_schema({"flight": "string", "gate": "int"})
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_rows_that_differ_are_told_by_their_columns_in_reasons_and_in_the_log(
+    declared: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a schema by its columns, escaped; without one, as payloads are shown anywhere."""
+    schema = FLIGHTS.to_message() if declared else None
+    row = RowCodec(FLIGHTS).encode({"flight": "LH\x1b[31m", "gate": 7})
+    shown = r"flight=LH\x1b[31m, gate=7" if declared else show_payload(row)
+    told = f"{shown} [1, 5): c with it, a, b without"
+    async with world("quarantine") as w:
+        publishers = [await w.publisher(name, schema=schema) for name in "abc"]
+        for name, publisher in zip("abc", publishers):
+            await publisher.send(*([ins(row, 1, 5)] if name == "c" else []), stable(10))
+        ending = await publishers[2].ending()
+        assert told in ending.details
+        assert told in (await w.refused("c")).details, "also when the reason was kept"
+    (alarm,) = [record.fields for record in caplog.records if getattr(record, "event", "") == "inputs differ"]
+    assert told in alarm["differences"]

@@ -27,7 +27,7 @@ from lmerge.client.sinks import Progress, Source, Subscribe, nobody
 from lmerge.client.tabular import event_table, import_pyarrow
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.errors import UsageError
-from lmerge.files import PRIVATE_FILE, make_folder
+from lmerge.files import PRIVATE_FILE, make_folder, sync_path
 from lmerge.wire.schema import Schema
 from lmerge.wire.token import format_token, parse_token, read_token
 
@@ -229,10 +229,10 @@ class _File:
             "lmerge.gaps": ",".join(f"{show_time(gap.start)}..{show_time(gap.end)}" for gap in self.gaps),
         })
         self._writer.close()
-        _sync(self._temporary)
+        sync_path(self._temporary)
         name = f"{quote(self._merge, safe='')}_{show_time(self.start)}_{show_time(self.end)}.parquet"
         self._temporary.rename(self._folder / name)
-        _sync(self._folder)
+        sync_path(self._folder)
 
     def discard(self) -> None:
         """Leave nothing behind."""
@@ -267,11 +267,3 @@ def token_in(path: Path) -> str | None:
         raise UsageError(f"cannot read {str(path)!r}: {problem}") from None
     token = metadata.get(b"lmerge.token")
     return None if token is None else token.decode(errors="replace")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
