@@ -74,7 +74,7 @@ class Twins:
         mine, python = self.merges
         mine.check()
         assert mine.inputs() == python.inputs()
-        for name in ("algorithm", "algorithm_reason", "stable_point", "survives_losses", "live_count", "visits"):
+        for name in ("algorithm", "algorithm_reason", "stable_point", "live_count", "visits"):
             assert getattr(mine, name) == getattr(python, name), name
         if mine.algorithm != "r3-":  # kept for comparison; nobody asks what it weighs
             assert mine.live_bytes == python.live_bytes

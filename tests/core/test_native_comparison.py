@@ -146,7 +146,7 @@ def test_r3_minus_stores_a_payload_once_an_input_and_once_for_the_output() -> No
     core = native.Core("r3-", "first", False, 0, 0, "furthest-stable", 0, 0, False)
     batch = native.Columns.of(Batch.of([Insert(b"x" * 100, at, INF) for at in range(1000)]))
     for slot in range(3):
-        core.attach(slot, 16, None, False, True)
+        core.attach(slot, slot, 16, None, False, True)
         assert core.apply(slot, batch, 0) is None
     allocated, payload = core.memory
     assert payload == 4 * 100_000
