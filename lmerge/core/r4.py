@@ -357,7 +357,7 @@ def _adjust_output(vs: int, payload: bytes, t: int, said: Ends, shown: Ends, row
 
 
 def _without_doubtful(said: Ends, shown: Ends, right_from: int) -> Ends:
-    """``said`` without the smallest ends below ``right_from`` by which it exceeds ``shown``.
+    """``said`` without as many ends below ``right_from`` as it exceeds ``shown``: first those that ``shown`` has not.
 
     Before the merge is right an input may have events there that never were, or the output may have frozen one under
     another end. An output event that moved to such an end would be missing where it is relied on.
@@ -365,8 +365,9 @@ def _without_doubtful(said: Ends, shown: Ends, right_from: int) -> Ends:
     excess = len(said) - len(shown)
     if excess <= 0:
         return said
-    doubtful = [ve for ve in _minus(said, shown) if ve < right_from]
-    return _minus(said, doubtful[:excess])
+    surplus = _minus(said, shown)
+    doubtful = [ve for ve in surplus + _minus(said, surplus) if ve < right_from]
+    return _minus(said, sorted(doubtful[:excess]))
 
 
 def _end_lacked(vs: int, payload: bytes, latest: int, low: int, said: Ends, shown: Ends, rows: list[Row]) -> None:

@@ -142,7 +142,10 @@ def play(algorithm: str, seed: int) -> None:
     """Inputs that know all lag and leave; those that know a part come, the first of them to an empty merge."""
     random = Random(f"{algorithm} {seed}")
     policy = "lazy" if algorithm == "r3-" else random.choice(INDEX_POLICIES)
-    events = reference(random, random.choice((4, 12, 25)), payloads=3, duplicates=algorithm == "r4")
+    events = reference(
+        random, random.choice((4, 12, 25)), payloads=random.choice((1, 3)),
+        step_max=random.choice((1, 3)), duplicates=algorithm == "r4",
+    )
     words = WORDS["r3" if algorithm == "r3-" else algorithm]
     latest = events[-1].vs + 10
     join_at = random.randint(1, latest)
@@ -151,7 +154,7 @@ def play(algorithm: str, seed: int) -> None:
     rights: dict[str, int] = {}
 
     def attach(name: str, right_from: int) -> None:
-        if right_from > NEG_INF and random.random() < 0.5:
+        if right_from > NEG_INF and random.random() < 0.8:
             streams[name] = present(random, mistaken(random, events, right_from))
         else:
             streams[name] = joining(present(random, events), right_from, events)

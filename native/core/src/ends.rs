@@ -23,14 +23,17 @@ pub fn minus(left: &[i64], right: &[i64]) -> Vec<i64> {
     difference
 }
 
-/// Take from `said` the smallest ends below `right_from` by which it exceeds `shown`: `_without_doubtful` in r4.py.
+/// Take from `said` as many ends below `right_from` as it exceeds `shown`, those that `shown` has not first:
+/// `_without_doubtful` in r4.py.
 pub fn drop_doubtful(said: &mut Vec<i64>, shown: &[i64], right_from: i64) {
     let excess = said.len().saturating_sub(shown.len());
-    for ve in minus(said, shown)
-        .into_iter()
-        .filter(|&ve| ve < right_from)
-        .take(excess)
-    {
+    if excess == 0 {
+        return;
+    }
+    let surplus = minus(said, shown);
+    let common = minus(said, &surplus);
+    let doubtful = surplus.into_iter().chain(common);
+    for ve in doubtful.filter(|&ve| ve < right_from).take(excess) {
         take(said, ve);
     }
 }
