@@ -46,7 +46,7 @@ async def reset_merge(registry: Registry, request: pb.ResetMergeRequest, caller:
 
 async def release_input(hub: Hub, request: pb.ReleaseInputRequest) -> pb.ReleaseInputResponse:
     """Let a quarantined name attach again, or an input go on that is held or disputed. Raises UsageError."""
-    return pb.ReleaseInputResponse(words=await hub.settled(lambda: hub.release(request.replica)))
+    return pb.ReleaseInputResponse(words=await hub.release(request.replica))
 
 
 async def cut_over(hub: Hub, request: pb.CutoverRequest, context: Any, settings: Settings) -> None:

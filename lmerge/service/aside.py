@@ -3,7 +3,8 @@
 The hub waits for it, so nobody else touches the merge, and what is read of it is of one moment. What others may ask
 meanwhile is answered from the moment before (``observed``).
 
-What takes long: a large batch; a stable of a merge with many live events, all of which it may visit; a list of those.
+What takes long: a large batch; a stable of a merge with many live events, all of which it may visit, and whatever
+lets one go on that was held; a list of those.
 Only the native engine gives the interpreter free while it works: a batch of the Python engine is merged on the loop, in
 turns that are short for that, and its lists of live events are made in a thread that takes turns with the loop.
 """
@@ -45,5 +46,5 @@ class Aside:
             self.before = None
 
     async def read(self, merge: Merge, work: Callable[[], T]) -> T:
-        """``work``, which looks at all live events: at once if they are few."""
+        """``work``, which may look at all live events: at once if they are few."""
         return await self.run(merge, work) if self.is_large(merge) else work()

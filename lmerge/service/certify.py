@@ -27,8 +27,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from lmerge.core.batch import AnyBatch
@@ -198,8 +199,12 @@ class Certifier:
             expelled.append((name, self.quarantine(name, why)))
         return expelled
 
-    def releases(self, lives: Callable[[], Iterable[tuple[InputStatus, Life]]]) -> Iterable[Outcome]:
-        """Under majority and hold: the merge hears the stables that have been agreed on. After ``settle``."""
+    def releases(
+        self, lives: Callable[[], Iterable[tuple[InputStatus, Life]]]
+    ) -> Generator[Callable[[], Outcome], Outcome, None]:
+        """Under a policy with a gate: yield what gives the merge each stable that has been agreed on, and may take
+        long; to be sent its outcome. After ``settle``.
+        """
         if self.gate is None:
             return
         moved = True
@@ -211,9 +216,8 @@ class Certifier:
             moved = False
             for name, t in given:
                 if name in incarnations:
-                    outcome = self.gate.give(name, t, incarnations[name])
+                    outcome = yield partial(self.gate.give, name, t, incarnations[name])
                     moved = moved or bool(outcome.joined)
-                    yield outcome
         self._wait_for_late(counting)
 
     def _verdict(self) -> Verdict:

@@ -321,7 +321,8 @@ class Hub(Anew):
                 more = inbox.take_step()()
                 if more is not None:
                     await more
-        self._certify()
+        if self.certifier.is_due:
+            await self._certify()
         self._shed()
         if self._settings.lead_max is not None:
             self.leading.look(self.merge.inputs())
@@ -442,24 +443,28 @@ class Hub(Anew):
         self.merge.forget_fence(name)
         self._output.forget(name)
 
-    def release(self, name: str) -> str:
-        """In a step: let the input go on whose stable is held or whose version is disputed, or attach whose name is
-        refused; what it was, for people. Raises UsageError."""
+    async def release(self, name: str) -> str:
+        """Let the input go on whose stable is held or whose version is disputed, or attach whose name is refused; what
+        it was, for people. Raises UsageError.
+        """
+        return await self._called(lambda: self._release(name), self._output.then)
+
+    async def _release(self, name: str) -> str:
         if name in self._inputs and self.merge.status(name).held:
-            self._excuse(lambda inputs: behind(inputs, name))
+            await self._excuse(lambda inputs: behind(inputs, name))
             return f"the stable of {name} is not held any more"
         if self.certifier.believe(name):
             return f"what {name} delivered decides the disputed intervals"
         self.certifier.release(name)
         return f"{name} may attach again"
 
-    def _excuse(self, whom: Callable[[list[InputStatus]], list[str]]) -> None:
+    async def _excuse(self, whom: Callable[[list[InputStatus]], list[str]]) -> None:
         """Let nobody's stable be held for the sake of these inputs, until they have a new stable point."""
         for name in whom(self.merge.inputs()):
             log.event(logging.WARNING, "input excused", merge=self.name, input=name)
             if self._recorder is not None:
                 self._recorder.excused(name)
-            self._absorb(self.merge.excuse(name))
+            self._absorb(await self._aside.read(self.merge, partial(self.merge.excuse, name)))
 
     def _new_weight(self) -> Weight:
         settings = self._settings
@@ -477,13 +482,19 @@ class Hub(Anew):
         self._leave(inp.session, f"limit-exceeded {error}")
         self._output.then(partial(inp.session.end, error, too_large(error)))
 
-    def _certify(self) -> None:
+    async def _certify(self) -> None:
         """Compare the inputs, and do what the policy says."""
-        if self.certifier.is_due:
-            for name, reason in self.certifier.settle(lambda: self.lives):
-                self.expel(name, reason)
-            for outcome in self.certifier.releases(lambda: self.lives):
-                self._absorb(outcome)
+        for name, reason in self.certifier.settle(lambda: self.lives):
+            self.expel(name, reason)
+        releases = self.certifier.releases(lambda: self.lives)
+        give = next(releases, None)
+        while give is not None:
+            outcome = await self._aside.read(self.merge, give)
+            self._absorb(outcome)
+            try:
+                give = releases.send(outcome)
+            except StopIteration:
+                give = None
 
     async def _subscribe(self, subscriber: Subscriber, resume_at: int | None, snapshot_if_too_old: bool) -> Beginning:
         if self._draining:

@@ -64,6 +64,13 @@ DEFECTS = (
         ASIDE_TESTS + "test_others_are_served_while_a_stable_visits_many_events",
     ),
     Defect(
+        "a stable that was agreed on is merged on the loop",
+        "lmerge/service/hub.py",
+        "outcome = await self._aside.read(self.merge, give)",
+        "outcome = give()",
+        ASIDE_TESTS + "test_others_are_served_while_a_stable_that_was_agreed_on_visits_many_events",
+    ),
+    Defect(
         "who left while its beginning was made takes a place",
         "lmerge/service/fanout.py",
         "        if subscriber.has_left:\n            return\n",

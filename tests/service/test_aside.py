@@ -39,7 +39,7 @@ async def others_go_on(world: World, other: Publisher, *, turns: int = 20) -> No
     """Another merge of the server takes so many turns, and everybody is answered."""
     for at in range(turns):
         await other.merged(ins("x", at, at + 1), stable(at))
-    assert (await world.describe("other")).summary.stable_point == turns - 1
+    assert (await world.describe("other")).emitted.inserts == turns
     await world.stub.ListMerges(pb.ListMergesRequest())
 
 
@@ -98,6 +98,44 @@ async def test_others_are_served_while_a_stable_visits_many_events() -> None:
         await others_go_on(world, other)
         gate.open()
         assert len(await reader.until_stable(INF)) == EVENTS
+
+
+@pytest.mark.usefixtures("many")
+async def test_others_are_served_while_a_stable_that_was_agreed_on_visits_many_events() -> None:
+    async with World(merges=(MERGE,), merge_threads=2, divergence="majority", certify_interval=10) as world:
+        reader = await world.subscriber()
+        a, b = [await world.publisher(name) for name in "ab"]
+        other = await world.publisher("a", merge="other")
+        for publisher in (a, b):
+            await publisher.merged(*live())
+        gate = Gate(hub_of(world))
+        await asyncio.gather(a.send(stable(INF)), b.send(stable(INF)))
+        await gate.entered.wait()
+        await others_go_on(world, other)
+        gate.open()
+        assert len(await reader.until_stable(INF)) == EVENTS
+
+
+@pytest.mark.usefixtures("many")
+async def test_others_are_served_while_a_held_stable_is_released() -> None:
+    async with World(merges=(MERGE,), merge_threads=2, policy="lazy+lead:5") as world:
+        reader = await world.subscriber()
+        a, b = [await world.publisher(name) for name in "ab"]
+        other = await world.publisher("a", merge="other")
+        await b.merged(stable(1))
+        await a.merged(*(ins(f"event {at}", 1 + at, 1_000 + at) for at in range(EVENTS)), stable(900))
+        gate = Gate(hub_of(world), "excuse")
+        releasing = asyncio.create_task(_released(world, "a"))
+        await gate.entered.wait()
+        await others_go_on(world, other)
+        assert not releasing.done()
+        gate.open()
+        assert await releasing == "the stable of a is not held any more"
+        assert len(await reader.until_stable(900)) == EVENTS
+
+
+async def _released(world: World, replica: str) -> str:
+    return (await world.stub.ReleaseInput(pb.ReleaseInputRequest(merge=MERGE, replica=replica))).words
 
 
 @pytest.mark.usefixtures("many")
