@@ -26,6 +26,7 @@ from typing import Final, TypeVar
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import show_time
 from lmerge.core.engines import NATIVE
+from lmerge.core.inputs import ACTIVE
 from lmerge.core.merge import InputDetached as Gone
 from lmerge.core.merge import InputStatus, Merge, Outcome
 from lmerge.errors import Draining, LimitExceeded, LmergeError, Unavailable, UsageError
@@ -388,7 +389,7 @@ class Hub(Anew):
         )
         self.attached_ever = True
         self._output.use(name, merge.status(name).incarnation)
-        if self._output.schema is None:
+        if self._output.schema is None and request.role == ACTIVE:  # an observer's rows are nobody's but its own
             self._output.schema = request.schema
         if self._recorder is not None:
             if outcome.detached:

@@ -15,7 +15,14 @@ DEFECTS = (
         "lmerge/service/publish.py",
         "            Schema.from_message(declared)\n",
         "            str(declared)\n",
-        f"{HOSTILE}::test_hostile_clients_harm_only_themselves[0]",
+        "tests/service/test_publish.py::test_the_schema_of_the_first_publisher_holds_for_all",
+    ),
+    Defect(
+        "an observer declares the schema for all",
+        "lmerge/service/hub.py",
+        "if self._output.schema is None and request.role == ACTIVE:",
+        "if self._output.schema is None:",
+        "tests/service/test_publish.py::test_an_observer_declares_no_schema_for_others",
     ),
     Defect(
         "a store with a schema that cannot be is opened",

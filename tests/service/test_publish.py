@@ -245,6 +245,18 @@ async def test_the_schema_of_the_first_publisher_holds_for_all() -> None:
         assert (await world.subscriber()).begin.schema == schema
 
 
+async def test_an_observer_declares_no_schema_for_others() -> None:
+    mine, theirs = [pb.Schema(columns=[pb.Schema.Column(name="id", type=kind)]) for kind in ("int", "string")]
+    async with World() as world:
+        a = await world.publisher("a")
+        await a.merged(ins("x", 1, 5), stable(2))
+        await world.publisher("o", role=pb.ROLE_OBSERVE, schema=theirs)
+        assert not (await world.subscriber()).begin.HasField("schema")
+        await world.publisher("b", schema=mine)
+        assert (await world.subscriber()).begin.schema == mine
+        assert "declares columns id: string" in (await world.refused("p", role=pb.ROLE_OBSERVE, schema=theirs)).details
+
+
 @pytest.mark.parametrize("closing", ["all", "any"])
 async def test_closing_wants_the_agreement_that_was_asked_for(closing: str) -> None:
     async with World(closing=closing) as world:
