@@ -134,8 +134,8 @@ def test_a_reader_that_goes_away_ends_a_quiet_stream(name: str, served: Served, 
         try:
             assert process.stdout.readline()
             process.stdout.close()  # nothing is ever published again
-            error = process.stderr.read()
-            assert (process.wait(timeout=60), error) == (0, "")
+            code = process.wait(timeout=60)  # before its errors are read: of one that goes on they do not end
+            assert (code, process.stderr.read()) == (0, "")
         finally:
             process.kill()
 
