@@ -93,7 +93,6 @@ def test_an_observer_is_checked_and_never_merged() -> None:
     merge.attach("x", KEY)
     merge.attach("new", KEY, role="observe")
     assert merge.apply("new", Batch.of([a("A", 1, 5), f(3)])).batch.count == 0
-    assert merge.survives_losses == 0
     assert merge.apply("x", Batch.of([a("B", 1, 5)])).batch.count == 1
     outcome = merge.apply("new", Batch.of([a("C", 2, 5)]))
     assert outcome.detached[0].violation is not None
