@@ -275,6 +275,11 @@ class Subscriber(Envelopes):
         return self._async.stable_point
 
     @property
+    def epoch(self) -> int | None:
+        """Of the merge, once it is known; see ``AsyncSubscriber``."""
+        return self._async.epoch
+
+    @property
     def token(self) -> str:
         """Where a reader that keeps its own live events can go on; see ``AsyncSubscriber``."""
         return self._async.token

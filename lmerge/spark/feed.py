@@ -14,8 +14,8 @@ from typing import Any, Final
 from lmerge.client import Subscriber, SubscriptionGap
 from lmerge.client.subscriber import ERROR, SNAPSHOT
 from lmerge.core.elements import show_time
-from lmerge.errors import OutOfRange
-from lmerge.spark.asking import ask
+from lmerge.errors import MergeReset, OutOfRange
+from lmerge.spark.asking import ANEW, ask
 from lmerge.spark.envelope_rows import Range, fitting_end, rows
 from lmerge.spark.read_options import ReadOptions
 from lmerge.spark.tally import Tally
@@ -30,21 +30,22 @@ _GO_ON: Final = "failOnDataLoss=false goes on without what was lost"
 
 
 class Feed:
-    """Follows the merge from ``start`` on. ``close`` it. Methods raise what has ended the thread.
+    """Follows the merge from ``start`` on, in ``epoch``; None: in any. ``close`` it. Methods raise what has ended the
+    thread.
 
     Any thread may call it, one at a time.
     """
 
-    def __init__(self, options: ReadOptions, start: int) -> None:
+    def __init__(self, options: ReadOptions, start: int, epoch: int | None) -> None:
         self.gaps: list[SubscriptionGap] = []
         self._options = options
         self._changed = threading.Condition()
         self._tally = Tally(start)
         self._problem: Exception | None = None
         self._is_closed = False
-        begin = start if options.fails_on_loss else self._oldest(start)
+        begin = start if options.fails_on_loss else self._oldest(start, epoch)
         self._subscriber = Subscriber(
-            options.target, options.merge, name="spark", resume=format_token(options.merge, begin),
+            options.target, options.merge, name="spark", resume=format_token(options.merge, begin, epoch or 0),
             if_too_old=ERROR if options.fails_on_loss else SNAPSHOT, wait_for_merge=options.waits_for_merge,
             give_up_after_s=options.give_up_s, on_gap=self._meet, security=options.security,
         )
@@ -55,6 +56,11 @@ class Feed:
     def stable_point(self) -> int:
         """As far as was read."""
         return self._tally.stable_point
+
+    @property
+    def epoch(self) -> int | None:
+        """Of the merge that is read; None: no server has answered yet, and nothing was read."""
+        return self._subscriber.epoch
 
     def holds(self, asked: Range) -> bool:
         """Whether the rows of a range are here."""
@@ -133,7 +139,9 @@ class Feed:
                 if self._is_closed:
                     return
         except Exception as problem:  # told to whoever asks
-            if isinstance(problem, OutOfRange):
+            if isinstance(problem, MergeReset):
+                problem = MergeReset(f"{problem}; {ANEW}")
+            elif isinstance(problem, OutOfRange):
                 problem = OutOfRange(f"{problem}; {_GO_ON}")
             with self._changed:
                 self._problem = problem
@@ -154,9 +162,9 @@ class Feed:
         if self._problem is not None:
             raise self._problem
 
-    def _oldest(self, start: int) -> int:
+    def _oldest(self, start: int, epoch: int | None) -> int:
         """Where to begin if what was lost may be left out: as early as somebody has it."""
-        answers = ask(self._options)
+        answers = ask(self._options).of_epoch(epoch)
         if not answers.known or answers.away or answers.retained_from <= start:
             return start
         self._meet(SubscriptionGap(start, answers.retained_from))

@@ -31,7 +31,7 @@ from lmerge.client.security import Security
 from lmerge.errors import UsageError
 from lmerge.spark.envelope_rows import ELEMENTS, ENVELOPES, FINAL
 from lmerge.spark.options import CONNECTION, Options, duration_us
-from lmerge.wire.token import parse_token
+from lmerge.wire.token import Token, read_token
 
 LATEST: Final = "latest"
 EARLIEST: Final = "earliest"
@@ -60,7 +60,9 @@ BUFFER_BYTES: Final = 64 * 2**20
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a query that reads was told. ``start``, ``since``: LATEST, EARLIEST or a time; ``as_of`` None: now."""
+    """What a query that reads was told. ``start``, ``since``: LATEST, EARLIEST or a time; ``as_of`` None: now. A time
+    that was given as a number is good in any epoch of the merge.
+    """
 
     given: Mapping[str, str] = field(repr=False)
     servers: tuple[str, ...]
@@ -71,14 +73,14 @@ class ReadOptions:
     give_up_s: float = GIVE_UP_S
     fails_on_loss: bool = True
     partitions: int = PARTITIONS
-    start: str | int = LATEST
+    start: str | Token = LATEST
     rows_max: int = ROWS_MAX
     waits_for_merge: bool = True
     buffer_bytes: int = BUFFER_BYTES
     skip_to: str | None = None
     skip_slack_us: int = 0
-    as_of: int | None = None
-    since: str | int | None = None
+    as_of: Token | None = None
+    since: str | Token | None = None
     security: Security | None = field(default=None, repr=False)
 
     @property
@@ -158,8 +160,8 @@ def _duration(options: Options, name: str) -> int:
         raise UsageError(f"reading lmerge: option {name}: {problem}") from None
 
 
-def _moment(options: Options, name: str, merge: str, words: tuple[str, ...]) -> str | int | None:
-    """One of ``words``, a time, or the time of a token; None: nothing was said."""
+def _moment(options: Options, name: str, merge: str, words: tuple[str, ...]) -> str | Token | None:
+    """One of ``words``, a time, or a token; None: nothing was said."""
     text = options.text(name)
     if text is not None and text.lower() in words:
         return text.lower()
@@ -169,11 +171,12 @@ def _moment(options: Options, name: str, merge: str, words: tuple[str, ...]) -> 
         raise UsageError(f"{problem}; or {', '.join(words)}") from None
 
 
-def _time(options: Options, name: str, merge: str) -> int | None:
+def _time(options: Options, name: str, merge: str) -> Token | None:
     text = options.text(name)
     if text is None or "@" not in text:
-        return options.time(name)
+        time = options.time(name)
+        return None if time is None else Token(None, time)
     try:
-        return parse_token(text, merge)
+        return read_token(text, merge)
     except UsageError as problem:
         raise UsageError(f"reading lmerge: option {name}: {problem}") from None

@@ -2,8 +2,9 @@
 
 What was decided between two times is the same at every server (``tally``), so any one that comes to ``high`` will do,
 and another can take over in the middle: rows are given as far as they are decided, and the next server is asked for
-what ends later. A server is left when its stream ends, when it does not have ``low`` any more, or when it stands still
-for some seconds; the others are tried in turn, until nothing has come for ``giveUpAfter``.
+what ends later. A server is left when its stream ends, when it does not have ``low`` any more, when it is in another
+epoch of the merge, or when it stands still for some seconds; the others are tried in turn, until nothing has come for
+``giveUpAfter``.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from lmerge.client.streams import connector_of
 from lmerge.core import engines
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF, show_time
-from lmerge.errors import LmergeError, OutOfRange, ServerGone, Unavailable, UnknownMerge
-from lmerge.spark.asking import ask
+from lmerge.errors import LmergeError, MergeReset, OutOfRange, ServerGone, Unavailable, UnknownMerge
+from lmerge.spark.asking import ANEW, ask
 from lmerge.spark.envelope_rows import Range, rows
 from lmerge.spark.read_options import ReadOptions
 from lmerge.spark.tally import Tally
@@ -51,12 +52,15 @@ PAUSE_S: Final = 0.1
 
 @dataclass(frozen=True)
 class Slice:
-    """Of the rows of ``asked`` those with low <= Ve < high. ``first``: servers that are known to be so far."""
+    """Of the rows of ``asked`` those with low <= Ve < high, in ``epoch`` of the merge. ``first``: servers that are
+    known to be so far.
+    """
 
     asked: Range
     low: int
     high: int
     first: tuple[str, ...] = ()
+    epoch: int = 0
 
     @property
     def is_last(self) -> bool:
@@ -67,14 +71,14 @@ class Slice:
 def slice_tables(options: ReadOptions, envelope: str, wanted: Slice) -> Iterator[Any]:
     """The rows of a slice, in order, in tables.
 
-    Raises ServerGone, OutOfRange or UnknownMerge if no server can give them; other errors at once.
+    Raises ServerGone, OutOfRange, MergeReset or UnknownMerge if no server can give them; other errors at once.
     """
     position = wanted.low
-    attempts = _Attempts(options)
+    attempts = _Attempts(options, wanted.epoch)
     while True:
         for target in dict.fromkeys((*wanted.first, *options.servers)):
             tally = Tally(position)
-            source = _Source(options, target, max(position, attempts.skip_to), wanted.high, attempts.accepts_loss)
+            source = _Source(options, target, wanted, max(position, attempts.skip_to), attempts.accepts_loss)
             try:
                 for batches in source.portions():
                     for batch in batches:
@@ -102,10 +106,11 @@ def slice_tables(options: ReadOptions, envelope: str, wanted: Slice) -> Iterator
 class _Attempts:
     """Rounds over the servers, and when to end them."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, epoch: int) -> None:
         self.accepts_loss = False
         self.skip_to = NEG_INF  # what ends before is lost
         self._options = options
+        self._epoch = epoch
         self._problems: list[LmergeError] = []
         self._came_on_s = time.monotonic()
 
@@ -129,12 +134,15 @@ class _Attempts:
     def next_round(self, position: int) -> None:
         """All servers were tried. Raises why there is no sense in trying again."""
         if self._problems and all(isinstance(problem, OutOfRange) for problem in self._problems):
+            answers = ask(self._options).going_on(self._epoch, self._options)
+            too_old = [problem for problem in self._problems if not isinstance(problem, MergeReset)]
+            if not too_old:
+                raise MergeReset(f"{self._what(position)}: {self._problems[0]}; {ANEW}")
             if self._options.fails_on_loss or self.accepts_loss:
-                raise OutOfRange(f"{self._what(position)}: {self._problems[0]}; failOnDataLoss=false goes on without "
-                                 "what was lost")
-            _log.warning("%s: %s; it is left out", self._what(position), self._problems[0])
+                raise OutOfRange(f"{self._what(position)}: {too_old[0]}; failOnDataLoss=false goes on without what was "
+                                 "lost")
+            _log.warning("%s: %s; it is left out", self._what(position), too_old[0])
             self.accepts_loss = True
-            answers = ask(self._options)
             if answers.known:
                 self.skip_to = answers.retained_from
         else:
@@ -147,14 +155,15 @@ class _Attempts:
 
 
 class _Source:
-    """One subscription to one server, which begins at ``begin`` and is left at the stable point ``high``."""
+    """One subscription to one server, which begins at ``begin`` and is left at the end of the slice."""
 
-    def __init__(self, options: ReadOptions, target: str, begin: int, high: int, accepts_loss: bool) -> None:
+    def __init__(self, options: ReadOptions, target: str, wanted: Slice, begin: int, accepts_loss: bool) -> None:
         self.is_over = False  # its stable point has come to ``high``
         self._options = options
         self._target = target
+        self._epoch = wanted.epoch
         self._begin = begin
-        self._high = high
+        self._high = wanted.high
         self._accepts_loss = accepts_loss
         self._has_begun = False
         self._is_silent = False
@@ -195,9 +204,9 @@ class _Source:
     async def _open(self) -> None:
         connector = connector_of(self._options.security)
         channel = await self._exits.enter_async_context(connector.channel(self._target))
+        token = format_token(self._options.merge, self._begin, self._epoch)
         self._call = streams.subscribe(channel, pb.SubscribeRequest(
-            merge=self._options.merge, subscriber="spark", resume_token=format_token(self._options.merge, self._begin),
-            snapshot_if_too_old=self._accepts_loss,
+            merge=self._options.merge, subscriber="spark", resume_token=token, snapshot_if_too_old=self._accepts_loss,
         ))
         self._exits.callback(self._call.cancel)
 
@@ -236,6 +245,9 @@ class _Source:
         if response.WhichOneof("message") == "snapshot_begin":
             self._has_begun = True
             begin = response.snapshot_begin
+            if begin.epoch != self._epoch:  # a token of -inf, which is good in all of them, has been let in
+                raise MergeReset(f"the server at {self._target} is in epoch {begin.epoch} of the merge, and this query "
+                                 f"reads epoch {self._epoch}")
             complete_from = begin.complete_from if begin.HasField("complete_from") else begin.stable_point
             if complete_from > self._begin and not self._accepts_loss:
                 raise OutOfRange(f"the server at {self._target} has what ends from {show_time(complete_from)} on")
@@ -247,4 +259,4 @@ class _Source:
             return ServerGone(f"{details} (server {self._target})")
         if is_retryable(code, was_let_in=self._has_begun):
             return ServerGone(f"the server at {self._target} cannot be reached: {details}")
-        return naming(error_of(code, details, self._target), self._target)
+        return naming(error_of(code, details, self._target, trailing=broken.trailing_metadata()), self._target)

@@ -12,11 +12,12 @@ call                  where                          what it does
 
 An offset is a resume token: ``{"token": "flights@1357023600000000"}`` says that every event that ends before was read.
 It is valid at any server of the merge, and a batch holds what was decided from one token to the other. That is the same
-whoever reads it, and when (``envelope_rows``): so a batch that Spark runs again has the rows that it had.
+whoever reads it, and when (``envelope_rows``): so a batch that Spark runs again has the rows that it had. A token names
+the merge's epoch, so a query whose merge was reset ends with MergeReset: what it has read does not go on.
 
 Spark does not write down where a query began, and asks again when it runs the first batch again. "Now" would be another
-moment then. So a query that begins ``latest`` or ``earliest`` begins with an offset that says just that, and an empty
-batch whose end is the moment meant.
+moment then. So a query that begins ``latest`` or ``earliest``, or at a time in whatever epoch the merge is in, begins
+with an offset that says just that, and an empty batch whose end is the moment meant.
 
 Only what servers retain can be read again. What they do not have any more ends the query (``failOnDataLoss``).
 """
@@ -52,7 +53,7 @@ from lmerge.spark.reading import PAUSE_S, Slice, slice_tables
 from lmerge.spark.skipping import skipped_until
 from lmerge.spark.workers import freeze_loaded
 from lmerge.wire.schema import Schema
-from lmerge.wire.token import format_token, parse_token
+from lmerge.wire.token import Token, format_token, read_token
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -91,10 +92,13 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> LmergeBatchRea
 
 
 class Position(NamedTuple):
-    """An offset. ``at`` None: a word for a moment that is not known yet. ``fresh``: see ``Range``."""
+    """An offset. ``at`` None: a word for a moment that is not known yet. ``fresh``: see ``Range``. ``epoch``: of the
+    merge; None: any.
+    """
 
     at: int | None
     fresh: bool
+    epoch: int | None
 
     @classmethod
     def parse(cls, offset: Offset, options: ReadOptions) -> Position:
@@ -105,18 +109,26 @@ class Position(NamedTuple):
                              "not go on from each other, so give the query another checkpoint")
         if "token" in offset:
             try:
-                return cls(parse_token(str(offset["token"]), options.merge), bool(offset.get("fresh", False)))
+                token = read_token(str(offset["token"]), options.merge)
             except UsageError as problem:
                 raise UsageError(f"{what} something else: {problem}") from None
-        if offset.get("merge") != options.merge or offset.get("from") not in (LATEST, EARLIEST):
+            return cls(token.time, bool(offset.get("fresh", False)), token.epoch)
+        begin = offset.get("from")
+        if offset.get("merge") != options.merge or not (begin in (LATEST, EARLIEST) or isinstance(begin, int)):
             raise UsageError(f"{what} something else: {offset}")
-        return cls(None, fresh=True)
+        return cls(begin if isinstance(begin, int) else None, fresh=True, epoch=None)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the moment is known, in one epoch: before everything is the same in all of them."""
+        return self.at == NEG_INF or (self.at is not None and self.epoch is not None)
 
     def offset(self, options: ReadOptions) -> Offset:
         """Its JSON form."""
-        if self.at is None:
-            return {"merge": options.merge, "from": options.start, "envelope": options.envelope}
-        offset: Offset = {"token": format_token(options.merge, self.at), "envelope": options.envelope}
+        if self.at is None or not self.is_known:
+            begin = options.start if self.at is None else self.at
+            return {"merge": options.merge, "from": begin, "envelope": options.envelope}
+        offset: Offset = {"token": format_token(options.merge, self.at, self.epoch or 0), "envelope": options.envelope}
         return {**offset, "fresh": True} if self.fresh else offset
 
 
@@ -152,7 +164,7 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = stream_options(given)
         self._planner = Planner(self._given, self._schema, self._options, self._options.envelope)
         self._feed: Feed | None = None
-        self._target: int | None = None  # with availableNow: where the merge was when the query began
+        self._there: Answers | None = None  # with availableNow: where the merge was when the query began
         self._away_since_s: float | None = None
 
     def __reduce__(self) -> Any:
@@ -161,7 +173,8 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:  # noqa: N802  # Spark's name, as those below
         """Depends on the options only: see above."""
         start = self._options.start
-        return Position(start if isinstance(start, int) else None, fresh=True).offset(self._options)
+        at, epoch = (start.time, start.epoch) if isinstance(start, Token) else (None, None)
+        return Position(at, fresh=True, epoch=epoch).offset(self._options)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._options.rows_max)
@@ -171,22 +184,22 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         answers = ask(self._options)
         if not answers.known and answers.away:
             raise answers.problem(self._options)
-        self._target = max((known.stable_point for known in answers.known), default=NEG_INF)
+        self._there = answers
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """How far the next batch goes; ``start`` if there is nothing new. Raises what has ended the feed."""
         options = self._options
         position = Position.parse(start, options)
-        if position.at is None:
-            begin = self._begin()
-            return start if begin is None else Position(begin, fresh=True).offset(options)
-        end = self._end(position.at, limit)
+        if position.at is None or not position.is_known:
+            begin = self._begin(position.at)
+            return start if begin is None else begin.offset(options)
+        end, epoch = self._end(position.at, position.epoch, limit)
         if end <= position.at:
             return start
-        at = self._wanted_from(position.at)
+        at = self._wanted_from(position.at, epoch)
         if at > position.at:
-            end = max(at, self._end(at, limit))
-        offset = Position(end, fresh=False).offset(options)
+            end = max(at, self._end(at, epoch, limit)[0])
+        offset = Position(end, fresh=False, epoch=epoch).offset(options)
         if at > position.at:
             offset["skipped"] = at
         gaps = [] if self._feed is None else [gap for gap in self._feed.gaps if position.at <= gap.start < end]
@@ -196,7 +209,7 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """For the query's progress: how far the merge is, as far as was read ahead."""
         if self._feed is None:
             return None
-        return Position(self._feed.stable_point, fresh=False).offset(self._options)
+        return Position(self._feed.stable_point, fresh=False, epoch=self._feed.epoch).offset(self._options)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The tasks of a batch; none if it is empty."""
@@ -208,7 +221,7 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if self._feed is not None and self._feed.holds(asked):
             return self._planner.held(asked, self._feed)
-        return self._planner.slices(asked, even_cuts(asked, self._options.partitions), ())
+        return self._planner.slices(asked, even_cuts(asked, self._options.partitions), (), last.epoch or 0)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """In an executor: the rows of one task."""
@@ -222,17 +235,19 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._feed.close()
             self._feed = None
 
-    def _begin(self) -> int | None:
-        """The moment that the first offset means; None: nobody tells it now. Raises ServerGone and UnknownMerge."""
-        answers = ask(self._options)
+    def _begin(self, at: int | None) -> Position | None:
+        """The moment that the first offset means, ``at`` if that is a time; None: nobody tells it now. Raises
+        ServerGone and UnknownMerge.
+        """
+        answers = ask(self._options).of_epoch(None)
         if answers.known:
-            if self._options.start == EARLIEST:
-                return answers.retained_from
-            return max(known.stable_point for known in answers.known)
+            if at is None:
+                at = answers.retained_from if self._options.start == EARLIEST else answers.stable_point
+            return Position(at, fresh=True, epoch=answers.epoch)
         if not answers.away:
             if not self._options.waits_for_merge:
                 raise answers.problem(self._options)
-            return NEG_INF  # all of it is still to come
+            return Position(NEG_INF if at is None else at, fresh=True, epoch=0)  # all of it is still to come
         now_s = time.monotonic()
         if self._away_since_s is None:
             self._away_since_s = now_s
@@ -240,7 +255,7 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise answers.problem(self._options)
         return None
 
-    def _wanted_from(self, at: int) -> int:
+    def _wanted_from(self, at: int, epoch: int | None) -> int:
         """Where the query goes on: later than ``at`` if the merge that it feeds is ahead, but not beyond this one."""
         options = self._options
         if options.skip_to is None:
@@ -248,32 +263,40 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = skipped_until(options.skip_to) - options.skip_slack_us
         if until <= at:
             return at
-        until = max(at, min(until, self._present()))
+        until = max(at, min(until, self._present(epoch).stable_point))
         if self._feed is not None and self._feed.stable_point < until:
             self.stop()  # another begins there: servers need not send what is before
         return until
 
-    def _present(self) -> int:
-        """Where the merge is, or was when an availableNow query began."""
-        known = max((known.stable_point for known in ask(self._options).known), default=NEG_INF)
-        return known if self._target is None else min(known, self._target)
+    def _present(self, epoch: int | None) -> Answers:
+        """Where the merge is, or was when an availableNow query began. Raises MergeReset."""
+        now = ask(self._options).going_on(epoch, self._options)
+        if self._there is None:
+            return now
+        return min(now, self._there.going_on(epoch, self._options), key=lambda answers: answers.stable_point)
 
-    def _end(self, at: int, limit: ReadLimit) -> int:
+    def _end(self, at: int, epoch: int | None, limit: ReadLimit) -> tuple[int, int | None]:
+        """How far a batch from ``at`` on goes, and in which epoch, if anything is new. Raises what has ended the feed,
+        and MergeReset.
+        """
         if isinstance(limit, ReadAllAvailable):
-            return self._present()
-        return self._end_for(at, limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.rows_max)
-
-    def _end_for(self, start: int, rows_max: int) -> int:
+            present = self._present(epoch)
+            return present.stable_point, present.epoch
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.rows_max
         feed = self._feed
-        if feed is None or not feed.goes_on_from(start):
+        if feed is None or not feed.goes_on_from(at):
             self.stop()
-            self._feed = feed = Feed(self._options, start)
-        if self._target is None:
+            self._feed = feed = Feed(self._options, at, epoch)
+        return self._end_for(feed, at, epoch, rows_max), feed.epoch
+
+    def _end_for(self, feed: Feed, start: int, epoch: int | None, rows_max: int) -> int:
+        if self._there is None:
             return feed.end_for(self._options.envelope, start, INF, rows_max)
-        if start < self._target and not feed.wait_beyond(start, self._target, self._options.give_up_s):
-            raise ServerGone(f"cannot read {self._options}: it was at {show_time(self._target)} when the query began, "
+        target = self._there.going_on(epoch, self._options).stable_point
+        if start < target and not feed.wait_beyond(start, target, self._options.give_up_s):
+            raise ServerGone(f"cannot read {self._options}: it was at {show_time(target)} when the query began, "
                              f"and does not come there within {self._options.give_up_s:g} s")
-        return feed.end_for(self._options.envelope, start, self._target, rows_max)
+        return feed.end_for(self._options.envelope, start, target, rows_max)
 
 
 class LmergeBatchReader(DataSourceReader):
@@ -288,24 +311,29 @@ class LmergeBatchReader(DataSourceReader):
         return batch_reader, (self._given, self._schema)
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks. Raises UnknownMerge, ServerGone, and UsageError if asked for the future."""
+        """The tasks. Raises UnknownMerge, ServerGone, MergeReset, and UsageError if asked for the future."""
         options = self._options
         answers = ask(options)
         if not answers.known:
             raise answers.problem(options)
-        now = max(known.stable_point for known in answers.known)
-        at = now if options.as_of is None else options.as_of
+        for token in (options.as_of, options.since):
+            if isinstance(token, Token) and token.epoch is not None:
+                answers = answers.going_on(token.epoch, options)
+        answers = answers.of_epoch(None)
+        now = answers.stable_point
+        at = now if options.as_of is None else options.as_of.time
         if at > now:
             raise UsageError(f"cannot read {options} as of {show_time(at)}: it is at {show_time(now)}")
         if at == NEG_INF:
             return []
-        since = options.since
-        if isinstance(since, str):
-            since = answers.retained_from
-        asked = Range(at if since is None else min(since, at), at, fresh=True, as_said=True)
+        since = at
+        if options.since is not None:
+            since = options.since.time if isinstance(options.since, Token) else answers.retained_from
+        asked = Range(min(since, at), at, fresh=True, as_said=True)
         planner = Planner(self._given, self._schema, options, TABLE if options.envelope == FINAL else options.envelope)
         first = sorted(answers.known, key=lambda known: known.retained_from)
-        return planner.slices(asked, even_cuts(asked, options.partitions), tuple(known.target for known in first))
+        targets = tuple(known.target for known in first)
+        return planner.slices(asked, even_cuts(asked, options.partitions), targets, answers.epoch or 0)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """In an executor: the rows of one task."""
@@ -331,14 +359,16 @@ class Planner:
         pieces = -(-table.nbytes // INLINE_BYTES)
         if pieces > INLINE_MAX:
             parts = min(self._options.partitions, -(-table.num_rows // ROWS_PER_SLICE))
-            return self.slices(asked, feed.cuts(asked, parts), feed.ahead())
+            return self.slices(asked, feed.cuts(asked, parts), feed.ahead(), feed.epoch or 0)
         each = -(-table.num_rows // max(pieces, 1))
         return [self._task(_as_stream(table.slice(at, each))) for at in range(0, table.num_rows, max(each, 1))]
 
-    def slices(self, asked: Range, cuts: Sequence[int], first: tuple[str, ...]) -> list[InputPartition]:
-        """Tasks that read from servers, those of ``first`` before others."""
+    def slices(
+        self, asked: Range, cuts: Sequence[int], first: tuple[str, ...], epoch: int
+    ) -> list[InputPartition]:
+        """Tasks that read ``epoch`` of the merge from servers, those of ``first`` before others."""
         bounds = [asked.start, *cuts, asked.end]
-        return [self._task(Slice(asked, low, high, first)) for low, high in pairwise(bounds)]
+        return [self._task(Slice(asked, low, high, first, epoch)) for low, high in pairwise(bounds)]
 
     def _task(self, todo: Slice | bytes) -> Task:
         layout, wanted = self._layout()

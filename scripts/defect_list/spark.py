@@ -10,18 +10,22 @@ ROWS = "lmerge/spark/merging_rows.py"
 PACKS = "lmerge/spark/merging_packs.py"
 TALLY = "lmerge/spark/tally.py"
 COMMITTER = "lmerge/spark/committer.py"
+ELEMENTS = "lmerge/spark/elements.py"
 EXACT = "lmerge/spark/exact.py"
 LINT = "lmerge/spark/lint.py"
 LINT_RULES = "lmerge/spark/lintrules.py"
 PLAN_TREE = "lmerge/spark/plantree.py"
 PUBLISHING = "lmerge/spark/publishing.py"
+READING = "lmerge/spark/reading.py"
 SESSION = "lmerge/spark/session.py"
+SOURCE = "lmerge/spark/source.py"
 TERMINAL = "lmerge/spark/terminal.py"
 UPDATE_SINK = "lmerge/spark/update_sink.py"
 EXACT_EDGES = "tests/spark/test_exact.py::test_ties_cancellation_and_the_ends_of_the_range"
 FOUND = "tests/spark/test_lint.py::test_what_differs_between_replicas_is_found_and_named"
 SOUND = "tests/spark/test_lint.py::test_what_is_the_same_on_every_replica_passes"
 WITH = "tests/spark/test_lint.py::test_what_stands_in_a_with_clause_counts_as_a_view"
+ONE_EPOCH = "tests/spark/test_epochs.py::test_a_query_reads_one_epoch_and_ends_by_name_in_the_next"
 TEST_REFUSALS = "tests/spark/test_refusals.py::"
 TEST_TERMINAL = "tests/spark/test_terminal.py::"
 TEST_PLAN = "tests/spark/test_plan.py::"
@@ -212,5 +216,31 @@ DEFECTS = (
         COMMITTER, "if options.ends_after_cutover and _SUCCEEDED in words:",
         "if options.skips and _SUCCEEDED in words:",
         TEST_TERMINAL + "test_a_cutover_ends_the_program_without_an_error",
+    ),
+    Defect(
+        "a position forgets the epoch",
+        SOURCE, "format_token(options.merge, self.at, self.epoch or 0)", "format_token(options.merge, self.at)",
+        ONE_EPOCH,
+    ),
+    Defect(
+        "what is available is that of the newest epoch",
+        SOURCE, "self._there.going_on(epoch, self._options).stable_point\n        if start",
+        "self._there.of_epoch(None).stable_point\n        if start", ONE_EPOCH,
+    ),
+    Defect(
+        "a task reads whatever epoch a server is in",
+        READING, "if begin.epoch != self._epoch:", "if begin.epoch < 0:",
+        "tests/spark/test_epochs.py::test_a_query_goes_on_at_a_server_that_was_not_reset_yet",
+    ),
+    Defect(
+        "a late row is shown as its bytes",
+        ELEMENTS, "row_words(None if self.plan.schema is None else self.plan.schema.to_message())", "row_words(None)",
+        "tests/spark/test_elements.py::test_a_late_row_is_shown_by_its_columns",
+    ),
+    Defect(
+        "a finding of the lint that the page does not name",
+        LINT_RULES, '"limit": Code(_ERROR, "`limit`: as many rows as come first")',
+        '"limit": Code(_ERROR, "`limit`")',
+        "tests/spark/test_docs.py::test_the_table_of_findings_is_that_of_the_lint",
     ),
 )

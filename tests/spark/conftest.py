@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,8 @@ for folder in (HERE, HERE.parent / "client", HERE.parent / "service"):
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lmerge.spark.source import LmergeStreamReader
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +63,23 @@ def spark(spark_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
     session = spark_world.session(tmp_path_factory.mktemp("spark"), **fast)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def readers() -> Iterator[Callable[..., LmergeStreamReader]]:
+    """Makes readers as Spark's driver does, and stops them."""
+    from read_world import options
+
+    from lmerge.spark import source
+
+    made: list[LmergeStreamReader] = []
+
+    def make(target: str, **given: Any) -> LmergeStreamReader:
+        chosen = options(target, **given)
+        reader = source.stream_reader(chosen, source.schema({**chosen, "payload": "binary"}))
+        made.append(reader)
+        return reader
+
+    yield make
+    for reader in made:
+        reader.stop()

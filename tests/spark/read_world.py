@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ from lmerge.testing.generate import Shape, present, reference
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from lmerge.spark.source import LmergeStreamReader
 
 MERGE = "flights"
 
@@ -149,3 +152,32 @@ def run_available(rows: DataFrame, checkpoint: Path, sink: Collected) -> Any:
     query.awaitTermination()
     return query
 
+
+# The reader, as Spark's driver calls it.
+
+
+def options(target: str, **given: Any) -> dict[str, str]:
+    return {"servers": target, "merge": MERGE, "timeType": "long", "payload": "binary",
+            **{name: str(value) for name, value in given.items()}}
+
+
+def latest(reader: LmergeStreamReader, start: dict[str, Any], rows_max: int | None = None) -> dict[str, Any]:
+    """What Spark asks again and again, until there is something new."""
+    from pyspark.sql.streaming.datasource import ReadMaxRows
+
+    limit = reader.getDefaultReadLimit() if rows_max is None else ReadMaxRows(rows_max)
+    until_s = time.monotonic() + 60
+    while (end := reader.latestOffset(start, limit)) == start:
+        assert time.monotonic() < until_s, f"nothing new after {start}"
+    return end
+
+
+def told(reader: LmergeStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a batch, as executors read them."""
+    return [
+        row for task in reader.partitions(start, end) for batch in reader.read(task) for row in batch.to_pylist()
+    ]
+
+
+def events_of(rows: list[dict[str, Any]]) -> list[Event]:
+    return [Event(row["vs"], row["payload"], row["ve"]) for row in rows]

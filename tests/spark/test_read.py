@@ -34,6 +34,7 @@ from lmerge.spark.tally import Tally
 from lmerge.testing.generate import PLAIN, Shape, present, reference
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
+from lmerge.wire.token import Token
 
 POLICIES = ("lazy", "eager", "half-frozen-only", "final-only", "quorum:2", "leading-input-only", "eager+lag:3")
 SHAPES = (PLAIN, Shape(), Shape(disorder=20, stable=0.1), Shape(revision=0.9, spurious=0.5, tight=0.2))
@@ -341,7 +342,7 @@ def test_an_option_that_makes_no_sense_is_named(option: dict[str, str], words: s
 def test_options_of_a_batch_query() -> None:
     given = {"servers": "h1:7171,h2:7171", "merge": "flights"}
     options = batch_options({**given, "asOf": "flights@7", "since": "earliest"})
-    assert (options.as_of, options.since, options.servers) == (7, "earliest", ("h1:7171", "h2:7171"))
+    assert (options.as_of, options.since, options.servers) == (Token(0, 7), "earliest", ("h1:7171", "h2:7171"))
     with pytest.raises(UsageError, match="only a streaming query"):
         batch_options({"servers": "h1:7171", "merge": "flights", "envelope": "elements"})
     with pytest.raises(UsageError, match="unknown option 'maxRowsPerBatch'"):

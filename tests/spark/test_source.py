@@ -5,13 +5,25 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from read_world import MERGE, Collected, reading, revised, run_available, servers, stables, tdb
+from read_world import (
+    MERGE,
+    Collected,
+    events_of,
+    latest,
+    options,
+    reading,
+    revised,
+    run_available,
+    servers,
+    stables,
+    tdb,
+    told,
+)
 
 import lmerge
 from lmerge.core.batch import Batch
@@ -27,55 +39,9 @@ pytest.importorskip("pyspark", reason="the connector needs it")
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lmerge.spark.source import LmergeStreamReader
 
 A = (Insert(b"a", 1, 3), Insert(b"b", 2, 9), Stable(5))
 B = (Insert(b"c", 6, 7), Stable(8))
-
-
-def options(target: str, **given: Any) -> dict[str, str]:
-    return {"servers": target, "merge": MERGE, "timeType": "long", "payload": "binary",
-            **{name: str(value) for name, value in given.items()}}
-
-
-@pytest.fixture
-def readers() -> Iterator[Any]:
-    """Makes readers as Spark's driver does, and stops them."""
-    from lmerge.spark import source
-
-    made: list[LmergeStreamReader] = []
-
-    def make(target: str, **given: Any) -> LmergeStreamReader:
-        chosen = options(target, **given)
-        reader = source.stream_reader(chosen, source.schema({**chosen, "payload": "binary"}))
-        made.append(reader)
-        return reader
-
-    yield make
-    for reader in made:
-        reader.stop()
-
-
-def latest(reader: LmergeStreamReader, start: dict[str, Any], rows_max: int | None = None) -> dict[str, Any]:
-    """What Spark asks again and again, until there is something new."""
-    from pyspark.sql.streaming.datasource import ReadMaxRows
-
-    limit = reader.getDefaultReadLimit() if rows_max is None else ReadMaxRows(rows_max)
-    until_s = time.monotonic() + 60
-    while (end := reader.latestOffset(start, limit)) == start:
-        assert time.monotonic() < until_s, f"nothing new after {start}"
-    return end
-
-
-def told(reader: LmergeStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a batch, as executors read them."""
-    return [
-        row for task in reader.partitions(start, end) for batch in reader.read(task) for row in batch.to_pylist()
-    ]
-
-
-def events_of(rows: list[dict[str, Any]]) -> list[Event]:
-    return [Event(row["vs"], row["payload"], row["ve"]) for row in rows]
 
 
 # Slices, straight from servers.
