@@ -5,7 +5,12 @@ agent, which leaves the merge in good order. Without a listener (Spark Connect) 
 JVM ends, or a newer run of the query begins; the merge then has an input that is silent, and waits for nobody.
 
 The other way round the listener ends a query whose place another has taken (``lmerge cutover``): its last commit has
-succeeded, and nothing went wrong, so it is stopped, and does not fail.
+succeeded, and nothing went wrong, so it is stopped, and does not fail. A query in output mode ``update`` is ended by
+its sink, which runs in this process as well, and knows that no batch is under way.
+
+A stop in the middle of a batch is to be avoided. Spark interrupts the query's thread: it writes errors about the job,
+and if that thread is handing over what Python has counted (each call of a data source does), its channel to this
+process is closed by it, and PySpark's accumulator server prints a traceback that ends with EOFError.
 """
 
 from __future__ import annotations
@@ -41,6 +46,7 @@ _LOOK_S: Final = 0.005
 _BETWEEN_LOOKS: Final = 2_000
 _warned: Final = threading.Event()
 _registered: WeakSet[SparkSession] = WeakSet()
+_self_ending: Final[set[str]] = set()  # runs whose sink ends them
 
 
 def register(spark: SparkSession) -> None:
@@ -54,7 +60,7 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(LmergeDataSource)
     spark.dataSource.register(TickSource)
     if not is_connect:
-        listener = QueryEnds(spark)
+        listener = QueryEnds()
         spark.streams.addListener(listener)
         atexit.register(_part, spark, listener)
     _registered.add(spark)
@@ -101,30 +107,36 @@ def _warn_of_slow_core() -> None:
 class QueryEnds(StreamingQueryListener):
     """Tells agents of the end of their queries, and ends those that others have replaced."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  # Spark's names, here and below
         with suppress(OSError, LmergeError):
             agent.forget_end(str(event.id))  # of a run that nobody watched
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        end_if_replaced(self._spark, str(event.progress.id), str(event.progress.runId))
+        if str(event.progress.runId) not in _self_ending:
+            end_if_replaced(str(event.progress.id), str(event.progress.runId))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         pass
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        _self_ending.discard(str(event.runId))
         with suppress(OSError, LmergeError):
             agent.leave(str(event.id), str(event.runId))
 
 
-def end_if_replaced(spark: SparkSession, query_id: str, run: str, *, at_once: bool = False) -> Any | None:
+def ends_itself(run: str) -> None:
+    """The sink of this run of a query asks ``end_if_replaced`` after each of its batches."""
+    _self_ending.add(run)
+
+
+def end_if_replaced(query_id: str, run: str, *, at_once: bool = False) -> Any | None:
     """Have the query stopped if another has taken its place, and print that; None: none has. Does not wait.
     ``at_once``: no job of the query is under way; else a moment is waited for when none is.
     """
     words = agent.end_of(query_id, run)
-    query = spark.streams.get(query_id) if words else None
+    # The session that a batch comes in is a copy, and knows no queries.
+    found = (spark.streams.get(query_id) for spark in (list(_registered) if words else []))
+    query = next((one for one in found if one is not None), None)
     if query is None:
         return None
     agent.forget_end(query_id)
@@ -151,13 +163,17 @@ def _part(spark: SparkSession, listener: QueryEnds) -> None:
 
 
 def _stop(query: Any, looks: int) -> None:
-    """Stop the query, if it comes to that between two batches: else Spark writes that it cancels one."""
+    """Stop the query, if it comes to that between two batches: else Spark writes that it cancels one. Where data waits
+    the next batch begins at once, so the end of the data is waited for, and for half of the looks nothing less will do.
+    """
     from py4j.protocol import Py4JError
 
     pause = threading.Event()
     with suppress(Py4JError, OSError):  # the session has gone meanwhile, and the query with it
-        for _ in range(looks):
-            if not query.isActive or not query.status["isTriggerActive"]:
+        for look in range(looks):
+            status = query.status
+            is_between = not status["isTriggerActive"] and (look > looks // 2 or not status["isDataAvailable"])
+            if is_between or not query.isActive:
                 break
             pause.wait(_LOOK_S)
         query.stop()

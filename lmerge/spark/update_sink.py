@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lmerge.errors import UsageError
 from lmerge.spark.options import BATCH, QUERY, RUN, sink_options
 from lmerge.spark.plantree import is_connect
-from lmerge.spark.session import end_if_replaced
+from lmerge.spark.session import end_if_replaced, ends_itself
 from lmerge.spark.spool_files import token
 from lmerge.spark.watermark import query_id
 
@@ -52,14 +52,21 @@ class UpdateSink:
         if self._whose is None:
             self._whose = self._owner() if is_connect(rows) else {}
         given = {**self._options, **self._whose, BATCH: str(batch)}
-        rows.write.format("lmerge").mode("append").options(**given).save()
-        if not is_connect(rows):
-            self._end_if_replaced(rows.sparkSession)
-
-    def _end_if_replaced(self, spark: Any) -> None:
-        """Here no batch is under way, so a query that ends does so without a word of Spark's."""
+        writer = rows.write.format("lmerge").mode("append").options(**given)
+        if is_connect(rows):
+            writer.save()
+            return
+        spark: Any = rows.sparkSession
         query, run = (spark.sparkContext.getLocalProperty(name) for name in ("sql.streaming.queryId", _RUN))
-        ending: Any = end_if_replaced(spark, query, run, at_once=True) if query and run else None
+        if run:
+            ends_itself(run)
+        writer.save()
+        if query and run:
+            self._end_if_replaced(query, run)
+
+    def _end_if_replaced(self, query: str, run: str) -> None:
+        """Here no batch is under way, so a query that ends does so without a word of Spark's."""
+        ending: Any = end_if_replaced(query, run, at_once=True)
         pause = threading.Event()
         for _ in range(_STOP_LOOKS if ending is not None else 0):
             if not ending.isActive:

@@ -218,6 +218,12 @@ DEFECTS = (
         TEST_TERMINAL + "test_a_cutover_ends_the_program_without_an_error",
     ),
     Defect(
+        "a listener stops a query in the middle of a batch",
+        SESSION, "if str(event.progress.runId) not in _self_ending:", "if event.progress.runId:",
+        "tests/spark/test_cutover_spark.py::"
+        "test_a_replaced_query_is_stopped_by_who_can_see_that_no_batch_is_under_way[update]",
+    ),
+    Defect(
         "a position forgets the epoch",
         SOURCE, "format_token(options.merge, self.at, self.epoch or 0)", "format_token(options.merge, self.at)",
         ONE_EPOCH,

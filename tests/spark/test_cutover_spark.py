@@ -6,6 +6,7 @@ news, as far as a clock has come that the test sets.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ import time
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from lmerge.cli.demo_judge import Judge
 from lmerge.client import describe_merge
 from lmerge.client.admin import detach_input
 from lmerge.core.elements import Insert
+from lmerge.spark import agent
 from replicas.flights.flight import DAY, HOUR
 from replicas.flights.replay import ReplayClock, first_instant, write_clock
 from replicas.flights.source import Days
@@ -83,6 +86,32 @@ def test_a_query_that_was_replaced_before_its_first_batch_is_stopped(
     assert query.awaitTermination(CUTOVER_S)
     assert query.exception() is None
     assert "b has taken its place" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", ["append", "update"])
+def test_a_replaced_query_is_stopped_by_who_can_see_that_no_batch_is_under_way(
+    spark: Any, world: ThreadedWorld, tmp_path: Path, mode: str
+) -> None:
+    """The news of a batch can come to the listener when the next one has begun. In mode update the sink waits for no
+    news; a listener that stopped the query as well would do so in the middle of a batch.
+    """
+    from lmerge.spark.session import QueryEnds
+
+    feed = Feed(tmp_path / "in", "ts long, name string, n long")
+    feed.put({"ts": 1 * S, "name": "x", "n": 1})
+    writer = FEEDS[mode](spark, feed, world.target)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    query.processAllAvailable()
+    ended = agent._end_path(str(query.id))
+    ended.write_text(json.dumps({"run": str(query.runId), "words": "b has taken its place at 5"}))
+    QueryEnds().onQueryProgress(SimpleNamespace(progress=query.lastProgress))
+    if mode == "update":
+        assert query.isActive
+        assert ended.exists(), "it is for the sink"
+        feed.put({"ts": 2 * S, "name": "x", "n": 1})
+    assert query.awaitTermination(CUTOVER_S)
+    assert query.exception() is None
+    assert not ended.exists()
 
 
 @pytest.mark.long
