@@ -87,7 +87,7 @@ def assert_means_what_the_twin_means(query: Query, said: Sequence[Said], plan: M
     return output
 
 
-@pytest.mark.parametrize(("algorithm", "shards"), [("r3", 2), ("r4", 3)])
+@pytest.mark.parametrize(("algorithm", "shards"), [pytest.param("r3", 2, marks=pytest.mark.long), ("r4", 3)])
 def test_a_query_goes_on_exactly_after_a_failed_batch_and_a_restart(
     session: SparkSession, tmp_path: Path, algorithm: str, shards: int
 ) -> None:

@@ -31,13 +31,29 @@ import lmerge.spark
 spark = (SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", 2)
          .config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC").getOrCreate())
 rows = spark.readStream.schema("ts timestamp, k string, x double").json({folder!r}).withWatermark("ts", "2 seconds")
-counts = rows.groupBy(f.window("ts", "5 seconds"), "k").agg({what})
-writer = lmerge.spark.publish(
-    counts, servers={servers!r}, merge={merge!r}, replica={replica!r}, mode={mode!r}, vs="window.start",
-    ve="window.end")
-query = writer.option("checkpointLocation", {checkpoint!r}).trigger({trigger}).start()
-query.awaitTermination()
+
+
+def run(mode, what=f.count("*").alias("n"), checkpoint={checkpoint!r}):
+    counts = rows.groupBy(f.window("ts", "5 seconds"), "k").agg(what)
+    writer = lmerge.spark.publish(
+        counts, servers={servers!r}, merge={merge!r}, replica={replica!r} + mode, mode=mode, vs="window.start",
+        ve="window.end")
+    query = writer.option("checkpointLocation", checkpoint and checkpoint + mode).trigger({trigger}).start()
+    query.awaitTermination()
+
+
+{runs}
 print("the program ends here")
+"""
+
+# What Python does with an error that ends a program, for each of several.
+MISTAKES = """
+for mistake in (dict(mode="update", what=f.sum("x").alias("total")), dict(mode="updates")):
+    try:
+        run(**mistake)
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+run("update", checkpoint="")
 """
 
 
@@ -62,11 +78,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def program(tmp_path: Path, world: ThreadedWorld, **over: Any) -> list[str]:
     given = {
-        "folder": str(tmp_path / "in"), "what": 'f.count("*").alias("n")', "servers": world.target, "mode": "update",
-        "merge": "departures", "replica": "a", "checkpoint": str(tmp_path / "checkpoint"),
-        "trigger": "availableNow=True", **over,
+        "folder": str(tmp_path / "in"), "servers": world.target, "merge": "departures", "replica": "a-",
+        "checkpoint": str(tmp_path / "checkpoint-"), "trigger": "availableNow=True", "runs": 'run("update")', **over,
     }
-    path = tmp_path / f"replica-{given['replica']}.py"
+    path = tmp_path / "replica.py"
     path.write_text(PROGRAM.format(**given))
     (tmp_path / "in").mkdir(exist_ok=True)
     return [sys.executable, str(path)]
@@ -86,12 +101,9 @@ def run(command: list[str], tmp_path: Path, **over: str) -> subprocess.Completed
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", ["append", "update"])
-def test_a_program_runs_by_a_python_whose_environment_is_not_activated(
-    world: ThreadedWorld, tmp_path: Path, mode: str
-) -> None:
+def test_a_program_runs_by_a_python_whose_environment_is_not_activated(world: ThreadedWorld, tmp_path: Path) -> None:
     feed(tmp_path, "1.json", 1, 2, 30)
-    done = run(program(tmp_path, world, mode=mode, replica=f"plain-{mode}"), tmp_path)
+    done = run(program(tmp_path, world, runs='run("append")\nrun("update")'), tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.endswith("the program ends here\n")
     assert "ERROR" not in done.stderr
@@ -100,7 +112,7 @@ def test_a_program_runs_by_a_python_whose_environment_is_not_activated(
 
 @pytest.mark.timeout(600)
 def test_a_python_without_lmerge_is_named_before_there_is_a_query(world: ThreadedWorld, tmp_path: Path) -> None:
-    command = program(tmp_path, world, replica="elsewhere")
+    command = program(tmp_path, world, replica="elsewhere-")
     bare = environment(tmp_path)["PATH"].split(os.pathsep)[0]
     done = run(command, tmp_path, PYSPARK_PYTHON=f"{bare}/python3")
     assert done.returncode == 1
@@ -110,30 +122,28 @@ def test_a_python_without_lmerge_is_named_before_there_is_a_query(world: Threade
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("over", "words"), [
-    ({"what": 'f.sum("x").alias("total")'}, "lmerge: this query would not come out the same on every replica"),
-    ({"mode": "updates"}, "lmerge: cannot publish: mode is 'updates'"),
-    ({"checkpoint": ""}, "lmerge: publishing to lmerge: option checkpoint_location is missing"),
-])
-def test_a_mistake_is_one_sentence_and_the_line_that_it_is_about(
-    world: ThreadedWorld, tmp_path: Path, over: dict[str, Any], words: str
-) -> None:
-    done = run(program(tmp_path, world, **over), tmp_path)
+def test_a_mistake_is_one_sentence_and_the_line_that_it_is_about(world: ThreadedWorld, tmp_path: Path) -> None:
+    done = run(program(tmp_path, world, runs=MISTAKES), tmp_path)
     assert done.returncode == 1
     lines = [line for line in done.stderr.splitlines() if line.startswith(("lmerge:", "  in ", "Traceback"))]
-    assert lines[0].startswith(words), done.stderr
-    assert re.fullmatch(r"  in .*replica-a\.py, line \d+: .*", lines[-1])
+    for sentence, place, words in zip(lines[::2], lines[1::2], (
+        "lmerge: this query would not come out the same on every replica",
+        "lmerge: cannot publish: mode is 'updates'",
+        "lmerge: publishing to lmerge: option checkpoint_location is missing",
+    ), strict=True):
+        assert sentence.startswith(words), done.stderr
+        assert re.fullmatch(r"  in .*replica\.py, line \d+: .*", place)
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.timeout(600)
 def test_what_ends_a_query_later_begins_with_its_sentence(world: ThreadedWorld, tmp_path: Path) -> None:
     feed(tmp_path, "1.json", 1, 2)
-    detach_input(world.target, "departures", "late", reason="it is to stay out", quarantine=True)
-    done = run(program(tmp_path, world, replica="late"), tmp_path)
+    detach_input(world.target, "departures", "late-update", reason="it is to stay out", quarantine=True)
+    done = run(program(tmp_path, world, replica="late-"), tmp_path)
     assert done.returncode == 1
     ours = [line for line in done.stderr.splitlines() if line.startswith(("lmerge:", "Traceback"))]
-    assert ours[0].startswith("lmerge: cannot commit batch 0 of replica 'late'"), done.stderr[-3000:]
+    assert ours[0].startswith("lmerge: cannot commit batch 0 of replica 'late-update'"), done.stderr[-3000:]
     assert "it is to stay out" in ours[0]
 
 
@@ -146,7 +156,7 @@ def test_a_cutover_ends_the_program_without_an_error(world: ThreadedWorld, tmp_p
     log = tmp_path / "v1.txt"
     with log.open("wb") as file:
         old = subprocess.Popen(
-            program(tmp_path, world, merge=merge, replica=replica, mode=mode,
+            program(tmp_path, world, merge=merge, replica="v1-", runs=f"run({mode!r})",
                     trigger='processingTime="200 milliseconds"'),
             cwd=tmp_path, env=environment(tmp_path), stdout=file, stderr=subprocess.STDOUT)
     try:
