@@ -106,7 +106,7 @@ DEFECTS = (
     Defect(
         "entries of an input that left stay in r4",
         SOURCE + "r4.rs",
-        "        self.set(id, At::In(slot), &[]);\n",
+        "        self.index.set(id, At::In(slot), &[]);\n",
         "        let _ = (id, slot);\n",
         "index::entries_of_an_input_that_has_left_are_swept_by_batches_that_follow",
     ),
@@ -273,7 +273,7 @@ DEFECTS = (
     ),
     Defect(
         "r4 takes a node back though its inputs do not agree",
-        SOURCE + "r4.rs",
+        SOURCE + "in3t.rs",
         "[ve] if slot < BITS && (has == 0 || ve == common) => {",
         "[ve] if slot < BITS => {",
         "oracle::r4_gives_the_reference_under_every_policy",

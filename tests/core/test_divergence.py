@@ -56,7 +56,7 @@ def named(found: list[Divergence]) -> dict[int, set[Event]]:
     return {d.interval: {difference.event for difference in d.findings.differences} for d in found}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.booleans(), st.booleans())
 def test_streams_that_mean_the_same_raise_no_alarm_however_they_are_said(
     seed: int, restless: bool, starts: bool
@@ -73,7 +73,7 @@ def test_streams_that_mean_the_same_raise_no_alarm_however_they_are_said(
         )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(CHANGES))
 def test_every_difference_is_found_in_exactly_its_intervals_and_named(seed: int, change: str) -> None:
     random = Random(seed)
