@@ -88,9 +88,9 @@ REACHED = {
 # What bounds nothing: addresses, paces, sizes of pieces; the libraries' own timers, which only they can run out.
 PACES = {
     "port", "http_port", "shards", "turn_interval_s", "turn_interval_max_s", "turn_interval_per_subscriber_s",
-    "ack_interval_s", "stable_ack_interval_s", "feedback_interval_s", "certify_interval", "cutover_intervals", "progress_interval_s",
-    "check_interval_s", "segment_bytes", "store_retry_s", "store_threads", "keepalive_s", "keepalive_timeout_s",
-    "idle_connection_s",
+    "ack_interval_s", "stable_ack_interval_s", "feedback_interval_s", "certify_interval", "cutover_intervals",
+    "progress_interval_s", "check_interval_s", "segment_bytes", "store_retry_s", "store_threads", "keepalive_s",
+    "keepalive_timeout_s", "idle_connection_s",
 }
 
 
