@@ -12,6 +12,7 @@ from itertools import chain, zip_longest
 from bench.harness import begin, timed
 from lmerge.core.batch import Batch
 from lmerge.core.cleanse import Cleanse
+from lmerge.core.elements import Element
 from lmerge.core.engines import PYTHON
 from lmerge.core.merge import Merge
 from lmerge.testing.listing import ListingR3
@@ -47,11 +48,11 @@ def run_cleanse(order: list[tuple[str, Batch]]) -> None:
         assert not merge.apply(name, cleansers[name].apply(batch)).detached
 
 
-def run_listing(order: list[tuple[int, list[object]]]) -> None:
+def run_listing(order: list[tuple[int, list[Element]]]) -> None:
     twin = ListingR3()
     for at, elements in order:
         for element in elements:
-            twin.apply(at, element)  # type: ignore[arg-type]
+            twin.apply(at, element)
 
 
 def main() -> None:

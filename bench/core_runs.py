@@ -83,7 +83,7 @@ class Run:
     def _native(self, algorithm: str, inputs: int, live: bool) -> Callable[[int, Any], None]:
         core = self.core = Core(algorithm, "first", False, 0, 0, "furthest-stable", 0, 0, live)
         for slot in range(inputs):
-            core.attach(slot, _DEMANDS[algorithm], None, False, True)
+            core.attach(slot, slot, _DEMANDS[algorithm], None, False, True)
 
         def feed(at: int, batch: Columns) -> None:
             assert core.apply(at, batch, 0) is None

@@ -41,17 +41,16 @@ def main() -> None:
                         batch_rows=32_768)
         order: Arrivals = [(name, columns_of(name, batch)) for name, batch in arrivals(workload(spec))]
         count = sum(batch.count for _, batch in order)
-        single = None
+        rows = {}
         for shards in (1, 2, 4):
             rates = [count / timed(partial(merged, order, shards)) for _ in range(REPEATS)]
-            row = report.add(f"{payload_bytes}-byte payloads, {shards} shards", rates, "elements/s")
+            rows[shards] = row = report.add(f"{payload_bytes}-byte payloads, {shards} shards", rates, "elements/s")
             panel.add(f"{payload_bytes}-byte payloads", shards, row)
-            single = single or row
-            report.note(f"{shards} shards / 1 shard = {row.median / single.median:.2f}")
+            report.note(f"{shards} shards / 1 shard = {row.median / rows[1].median:.2f}")
         with ThreadPoolExecutor(2) as pool:
             rates = [2 * count / timed(partial(both, pool, order)) for _ in range(REPEATS)]
         row = report.add(f"{payload_bytes}-byte payloads, 2 merges in 2 threads", rates, "elements/s")
-        report.note(f"2 merges in 2 threads / 1 merge = {row.median / single.median:.2f}")
+        report.note(f"2 merges in 2 threads / 1 merge = {row.median / rows[1].median:.2f}")
     report.save("core_shards")
     plot("core_shards", "More than one core: native R3, 3 inputs", [panel], columns=1)
 

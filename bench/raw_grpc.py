@@ -55,7 +55,8 @@ async def serve(ready_file: str) -> None:
 async def publish(target: str, messages: int, message_bytes: int) -> None:
     """As fast as flow control lets it."""
     async with grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
-        call = channel.stream_unary(f"/{SERVICE}/Publish")()
+        open_call: Any = channel.stream_unary(f"/{SERVICE}/Publish")
+        call = open_call()
         data = bytes(message_bytes)
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
@@ -68,7 +69,8 @@ async def publish(target: str, messages: int, message_bytes: int) -> None:
 async def subscribe(target: str) -> None:
     """Reads until the end. Prints the moment of the last message and the bytes."""
     async with grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS) as channel:
-        call = channel.unary_stream(f"/{SERVICE}/Subscribe")(b"")
+        open_call: Any = channel.unary_stream(f"/{SERVICE}/Subscribe")
+        call = open_call(b"")
         print("ready", flush=True)
         size = 0
         async for data in call:

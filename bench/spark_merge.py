@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from bench.core_r3 import WORDS, arrivals
 from bench.harness import Report, begin, timed
@@ -65,7 +65,7 @@ class Nodes(StatefulProcessor):
         pass
 
 
-def write_inputs(folder: Path, inputs: list[list[AnyBatch]]) -> list[int]:
+def write_inputs(folder: Path, inputs: Sequence[Sequence[AnyBatch]]) -> list[int]:
     """A folder of Parquet files an input, one file a batch. How many elements each batch of the query has."""
     counts = [0] * max(map(len, inputs))
     for number, batches in enumerate(inputs):
@@ -110,7 +110,8 @@ def spark_rate(spark: SparkSession, folder: Path, counts: list[int], shards: int
         query.awaitTermination()
         seconds = {one["batchId"]: one["durationMs"]["triggerExecution"] / 1e3 for one in query.recentProgress}
     ran = [at for at in range(1, len(counts) - 1) if at in seconds]
-    return sum(counts[at] for at in ran) / sum(seconds[at] for at in ran)
+    took_s: float = sum(seconds[at] for at in ran)
+    return sum(counts[at] for at in ran) / took_s
 
 
 def core_rate(order: list[tuple[str, AnyBatch]]) -> float:
@@ -187,8 +188,8 @@ def measure_rates(
 
 def _columns(batch: AnyBatch) -> AnyBatch:
     """On the best engine."""
-    times = [pa.array(column, pa.int64()) for column in (batch.vs, batch.ve, batch.vold)]
-    return batch_of(batch.kinds, *times, pa.array(batch.payloads, pa.binary()))
+    vs, ve, vold = (pa.array(column, pa.int64()) for column in (batch.vs, batch.ve, batch.vold))
+    return batch_of(batch.kinds, vs, ve, vold, pa.array(batch.payloads, pa.binary()))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,7 +110,7 @@ def measure(report: Report, spark: Any, folder: Path, size: Size) -> Panel:
         fill(target, size.events)
         works: dict[str, Callable[[], float]] = {
             PARQUET: lambda: rate(from_parquet(spark, folder / "files")), READY: lambda: rate(from_ready(spark, size)),
-            **{name: lambda name=name: rate(from_merge(spark, target, name, size)) for name in ENVELOPES},
+            **{name: partial(lambda name: rate(from_merge(spark, target, name, size)), name) for name in ENVELOPES},
         }
         found = by_turns(works, size.repeats)
     panel = Panel(f"{size.rows_max:,} rows a batch, into noop", "repeat", "rows/s", log="y")

@@ -73,7 +73,7 @@ def session(folder: Path, *, starts_fast: bool = False, **more: str) -> SparkSes
 
 
 @contextmanager
-def scratch_session(**more: str) -> Iterator[tuple[SparkSession, Path]]:
+def scratch_session(**more: Any) -> Iterator[tuple[SparkSession, Path]]:
     """A session, and a folder for its files and others, both for as long as it lasts; ``more``: as for ``session``."""
     with tempfile.TemporaryDirectory(prefix="lmerge-bench-", ignore_cleanup_errors=True) as scratch:
         spark = session(Path(scratch), **more)
