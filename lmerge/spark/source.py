@@ -16,8 +16,9 @@ whoever reads it, and when (``envelope_rows``): so a batch that Spark runs again
 the merge's epoch, so a query whose merge was reset ends with MergeReset: what it has read does not go on.
 
 Spark does not write down where a query began, and asks again when it runs the first batch again. "Now" would be another
-moment then. So a query that begins ``latest`` or ``earliest``, or at a time in whatever epoch the merge is in, begins
-with an offset that says just that, and an empty batch whose end is the moment meant.
+moment then. So a query that begins ``latest`` or ``earliest`` begins with an offset that says just that, and an empty
+batch whose end is the moment meant. A time is the same moment whenever it is asked for; the end of the first batch
+names the epoch that it is of.
 
 Only what servers retain can be read again. What they do not have any more ends the query (``failOnDataLoss``).
 """
@@ -190,9 +191,14 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the next batch goes; ``start`` if there is nothing new. Raises what has ended the feed."""
         options = self._options
         position = Position.parse(start, options)
-        if position.at is None or not position.is_known:
+        if not position.is_known:
             begin = self._begin(position.at)
-            return start if begin is None else begin.offset(options)
+            if begin is None:
+                return start
+            if position.at is None:
+                return begin.offset(options)
+            position = begin  # the end of the batch names the epoch
+        assert position.at is not None
         end, epoch = self._end(position.at, position.epoch, limit)
         if end <= position.at:
             return start

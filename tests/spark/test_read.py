@@ -350,4 +350,4 @@ def test_options_of_a_batch_query() -> None:
 
 
 def test_the_time_zero_is_a_start() -> None:
-    assert stream_options({"servers": "h1:7171", "merge": "flights", "startingOffsets": "0"}).start == 0
+    assert stream_options({"servers": "h1:7171", "merge": "flights", "startingOffsets": "0"}).start == Token(None, 0)
