@@ -6,6 +6,7 @@ RUNS = "tests/sim/test_runs.py::test_nothing_is_lost_or_doubled_or_contradicted"
 SEEDS_0 = f"{RUNS}[0]"
 SEEDS_20 = f"{RUNS}[20]"
 SEEDS_120 = f"{RUNS}[120]"
+DOUBT = "tests/sim/test_families.py::test_a_doubt_reaches_to_the_stable_that_the_merge_followed"
 
 DEFECTS = (
     Defect(
@@ -92,5 +93,19 @@ DEFECTS = (
         "        self.then(lambda: self.fanout.finish(error, complete_from))\n",
         "",
         SEEDS_120,
+    ),
+    Defect(
+        "simulated: a doubt ends where final-only has emitted, not where it has decided",
+        "lmerge/testing/sim/watch.py",
+        "        if self.policy.show is Show.FINAL and self.watch.doubt is not None:\n",
+        "        if False:\n",
+        DOUBT,
+    ),
+    Defect(
+        "simulated: a doubt covers what nobody has decided",
+        "lmerge/testing/sim/verdict.py",
+        "            self.ends_at = max(self.ends_at, stable_point)\n",
+        "            self.ends_at = max(self.ends_at, stable_point + 1)\n",
+        DOUBT,
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from random import Random
 
 import pytest
 
@@ -12,6 +13,7 @@ from lmerge.errors import UsageError
 from lmerge.testing.sim.families import BOUNDED, FAMILIES, KINDS, PLAIN, PREVENTING, WRONG, in_family
 from lmerge.testing.sim.scenario import scenario
 from lmerge.testing.sim.verdict import Checked, Contradiction, Doubt, Reference
+from lmerge.testing.sim.watch import Watch, WatchedSettings
 from lmerge.testing.sim.world import run
 
 SEEDS = 40
@@ -110,3 +112,29 @@ def test_after_a_doubt_nothing_may_be_lost() -> None:
     in_force[0] = False
     with pytest.raises(Contradiction, match="lost c"):
         stream.take(Batch.of([Stable(INF)]))
+
+
+@pytest.mark.parametrize("engine", ["python", "native"])
+@pytest.mark.parametrize("policy", ["lazy", "final-only"])
+@pytest.mark.parametrize(("lost", "problem"), [(Event(4, b"c", 8), None), (Event(6, b"d", 9), "lost d [6, 9)")])
+def test_a_doubt_reaches_to_the_stable_that_the_merge_followed(
+    lost: Event, problem: str | None, policy: str, engine: str
+) -> None:
+    """The wrong replica has completed 6. Final-only holds its own stable back until the wrong one has gone."""
+    long, *later = events = [Event(1, b"a", 20), Event(4, b"c", 8), Event(6, b"d", 9)]
+    in_force = [True]
+    watch = Watch(Reference(events), Random(1), "s", all_say_all=False, doubt=Doubt(lambda: in_force[0]))
+    settings = WatchedSettings(policy=policy, engine=engine, watch=watch)
+    merge = settings.new_merge()
+    for name in ("wrong", "right"):
+        merge.attach(name, ["key"])
+        merge.apply(name, Batch.of([Insert(long.payload, long.vs, long.ve)]))
+    merge.apply("wrong", Batch.of([Stable(6)]))
+    merge.detach("wrong")
+    in_force[0] = False
+    said = [Insert(event.payload, event.vs, event.ve) for event in later if event != lost]
+    merge.apply("right", Batch.of([*said, Stable(INF)]))
+    merge.check_output()
+    assert [found.rpartition("stable at 9223372036854775807: ")[2] for found in watch.problems] == (
+        [] if problem is None else [f"{problem}; wrong nothing"]
+    )

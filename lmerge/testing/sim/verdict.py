@@ -40,16 +40,23 @@ class Reference:
 
 
 class Doubt:
-    """What the policy promises nothing of: events that begin below a stable that was emitted while the doubt was in
-    force. All streams of a run share one.
+    """What the policy promises nothing of: events that begin below a stable by which something was decided while the
+    doubt was in force. All streams of a run share one.
+
+    A stable that is emitted decides. Under final-only a merge decides at a stable of an input and emits later, perhaps
+    when the doubt is over:
+
+        wrong   [1, 20) A            stable(6)  leaves
+        right   [1, 20) A                               [4, 8) C   stable(30)
+        output                       stable(1)                     A           C was decided at stable(6)
     """
 
     def __init__(self, is_in_force: Callable[[], bool] = lambda: False) -> None:
         self.ends_at = NEG_INF  # the first Vs of which something is known
         self._is_in_force = is_in_force
 
-    def emitted(self, stable_point: int) -> None:
-        """A stream has emitted a stable."""
+    def decided(self, stable_point: int) -> None:
+        """A stream has emitted this stable, or a merge has followed it that emits later."""
         if self._is_in_force() and stable_point != INF:
             self.ends_at = max(self.ends_at, stable_point)
 
@@ -108,7 +115,7 @@ class Checked:
             self.elements += 1
             if row[0] == STABLE:
                 has_stable = True
-                self._doubt.emitted(self.tdb.stable_point)
+                self._doubt.decided(self.tdb.stable_point)
                 self._check_frozen()
         if has_stable:
             self._check_open()

@@ -17,7 +17,7 @@ from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.elements import NEG_INF
 from lmerge.core.inputs import ACTIVE
 from lmerge.core.merge import Counts, Merge, Outcome
-from lmerge.core.policy import LAZY
+from lmerge.core.policy import LAZY, Show
 from lmerge.core.tdb import Tdb
 from lmerge.service.hub import Hub
 from lmerge.service.settings import Settings
@@ -125,10 +125,17 @@ class WatchedMerge(Merge):
                 early.append(name)
             self.counted.add(name)
             self.reached = max(self.reached, self.current[name][1].stable_point)
+        self._note_decided()
         if early:
             self.watch.found(f"{early} have joined at {self.stable_point}, before their join_at")
         self.check_output()
         self._unchecked.append((outcome.batch, self.received, self.emitted))
+
+    def _note_decided(self) -> None:
+        """Final-only emits after it has decided: the stables of inputs, not those of the output, bound the doubt."""
+        if self.policy.show is Show.FINAL and self.watch.doubt is not None:
+            for name in self.counted:
+                self.watch.doubt.decided(self.current[name][1].stable_point)
 
     def check_output(self) -> None:
         """Up to the last call but one: after the last the hub may still say from where on its output is right. So may

@@ -3,7 +3,8 @@
 What the policies promise (docs/divergence.md), with three right replicas in the merge all the time:
 
 - majority and hold: the stable output is right throughout. Hold waits until the wrong one has gone.
-- quarantine and alarm: events that begin after the wrong one has gone are right.
+- quarantine and alarm: events are right that begin at or after the last stable which the merge followed while the
+  wrong one was there (see ``Doubt``).
 - with a bound of the lead, a stable far ahead does no harm under these either.
 - all of them: where the wrong one and the right ones have completed an interval in which they differ, the difference is
   reported; quarantine and majority put the wrong one out.
