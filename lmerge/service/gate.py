@@ -4,6 +4,13 @@ Elements pass; stables are withheld and given back at interval boundaries, to in
 Without its stable an input's elements are as legal as with it: a stable only promises less to come. So the output
 never freezes what has not been agreed on, neither an end nor, by the second grid of digests, that an event exists.
 
+What was agreed on need not be frozen yet: the merge waits for the end of the last input, or the output lags.
+Who comes then could freeze something else, so the inputs that count then agree on it once more:
+
+    a, b    complete [0, 10) with x, and their end     agreed on by 2 of 3; the merge waits for c's end
+    wrong   attaches, completes [0, 10) without x      2 of 4 have x: its stable waits
+    c       completes [0, 10) with x                   agreed on by 3 of 4
+
 The merge cannot check an input against a stable that it has not seen; the digests know it, and the gate makes the
 violation that the merge would have found.
 """
@@ -12,6 +19,7 @@ from __future__ import annotations
 
 from lmerge.core import violations
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder
+from lmerge.core.digests import completed_at
 from lmerge.core.divergence import DivergenceMonitor, Verdict, time_of
 from lmerge.core.elements import ADJUST, INSERT, NEG_INF, STABLE, Stable
 from lmerge.core.inputs import OBSERVE
@@ -27,9 +35,11 @@ class Gate:
         self._merge = merge
         self._monitor = monitor
         self._given: dict[str, int] = {}  # the last stable given to the merge, by input
+        self._counting: list[str] = []  # the inputs that counted when ``agreed_until`` was found
 
     def attached(self, name: str) -> None:
         self._given[name] = NEG_INF
+        self._counting = []  # its name may have counted before, with what an earlier incarnation delivered
 
     def gone(self, name: str) -> None:
         self._given.pop(name, None)
@@ -57,6 +67,10 @@ class Gate:
     def releases(self, counting: list[str], verdict: Verdict) -> list[tuple[str, int]]:
         """The stables that inputs get back now: up to what is agreed on, at boundaries that they have completed."""
         if counting:
+            if counting != self._counting:
+                self._counting = counting
+                frozen_until = completed_at(self._merge.stable_point, self._monitor.interval)
+                self.agreed_until = min(self.agreed_until, frozen_until)
             self.agreed_until = self._monitor.agreed_below(self.agreed_until, counting, verdict)
         given = []
         for name in self._given:

@@ -12,6 +12,14 @@ TEST = "tests/service/test_certify.py::"
 
 DEFECTS = (
     Defect(
+        "what is agreed on and not frozen is not asked of those who come",
+        GATE,
+        "                self.agreed_until = min(self.agreed_until, frozen_until)\n",
+        "",
+        "tests/service/test_wrong_replicas.py::"
+        "test_one_that_comes_late_changes_nothing_that_was_agreed_on_and_waits[python-majority-lost]",
+    ),
+    Defect(
         "the digest is an exclusive or, which forgets what is there twice",
         DIGESTS,
         "            total += from_bytes(",

@@ -43,12 +43,17 @@ def given(releases: Generator[Callable[[], Outcome], Outcome, None]) -> Iterator
 
 
 class Session:
-    """A merge, and what the hub does around it. ``wrong``: the name of the input that is wrong."""
+    """A merge, and what the hub does around it. ``wrong``: the name of the input that is wrong; it is attached from the
+    beginning or ``comes_late``.
+    """
 
-    def __init__(self, seed: int, policy: str, kind: str, good: int, **settings: object) -> None:
-        self.random = random = Random(f"{seed} {policy} {kind} {good}")
+    def __init__(
+        self, seed: int, divergence: str, kind: str, good: int, *, comes_late: bool = False, **settings: object
+    ) -> None:
+        self.random = random = Random(f"{seed} {divergence} {kind} {good}")
         self.events = [Event(vs, p, min(ve, vs + 25)) for vs, p, ve in reference(random, 40)]
-        known = Settings(divergence=policy, certify_interval=INTERVAL, closing="any", **settings)  # type: ignore[arg-type]
+        chosen = {"divergence": divergence, "certify_interval": INTERVAL, "closing": "any"} | settings
+        known = Settings(**chosen)  # type: ignore[arg-type]
         self.merge = known.new_merge()
         self.certifier = Certifier("m", self.merge, known)
         self.output = Tdb("output")
@@ -59,8 +64,12 @@ class Session:
         self.tdbs = {name: Tdb(name) for name in self.names}
         self.disputed: int | None = None  # where the first interval starts in which two differed while both were there
         for name in self.names:
-            self._absorb(self.merge.attach(name, ("key",)))
-            self.certifier.attached(name, 1, "active", None)
+            if not (comes_late and name == "wrong"):
+                self.attach(name)
+
+    def attach(self, name: str) -> None:
+        self._absorb(self.merge.attach(name, ("key",)))
+        self.certifier.attached(name, 1, "active", None)
 
     @property
     def alive(self) -> list[str]:
@@ -163,6 +172,31 @@ async def test_a_minority_that_is_wrong_changes_nothing(policy: str, kind: str) 
             steps += 1
             if steps == dies_at:
                 session.lose(session.random.choice([n for n in session.names if n != "wrong"]))
+        assert session.output.events() == session.events, (seed, policy, kind)
+        assert session.output.stable_point == INF
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("policy", ["majority", "quarantine", "hold"])
+async def test_one_that_comes_late_changes_nothing_that_was_agreed_on_and_waits(policy: str, kind: str) -> None:
+    """Two have delivered more than the third, perhaps all, and what they agreed on is not frozen: the end waits for the
+    third, or the policy's lag has not passed.
+    """
+    for seed in range(10):
+        more = {"policy": f"lazy+lag:{3 * INTERVAL}"} if seed % 3 == 0 else {}
+        session = Session(seed, policy, kind, good=3, comes_late=True, closing="all", **more)
+        fast = [name for name in session.alive if name != "good0"]
+        for name in fast:
+            count = len(session.streams[name]) if seed % 4 else session.random.randrange(20, 60)
+            elements, session.streams[name] = session.streams[name][:count], session.streams[name][count:]
+            session.deliver(name, elements)
+        session.attach("wrong")
+        if seed % 5:  # its end alone freezes nothing
+            del session.streams["wrong"][-session.random.randrange(1, 30):]
+        hurry(session)
+        while session.step():
+            pass
+        session.lose("wrong")
         assert session.output.events() == session.events, (seed, policy, kind)
         assert session.output.stable_point == INF
 
