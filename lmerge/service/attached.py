@@ -39,11 +39,15 @@ class Attached:
     """The hub's record of one attached input. ``attached_at``: of the loop's clock."""
 
     __slots__ = (
-        "acked", "acked_stable", "attached_at", "incarnation", "joined", "life", "merged", "name", "session", "unacked",
+        "acked", "acked_stable", "attached_at", "incarnation", "joined", "life", "merged", "name", "role", "session",
+        "unacked",
     )
 
-    def __init__(self, name: str, incarnation: int, session: Session, joined: bool, stable_point: int) -> None:
+    def __init__(
+        self, name: str, incarnation: int, session: Session, role: str, joined: bool, stable_point: int
+    ) -> None:
         self.name = name
+        self.role = role
         self.incarnation = incarnation
         self.session = session
         self.joined = joined
@@ -95,10 +99,14 @@ def ending(
     return None
 
 
-def check_schema(merge: str, request: AttachRequest, schema: pb.Schema | None) -> None:
-    """Raises UsageError if the input declares other columns than the merge has."""
-    if request.schema is not None and schema is not None and request.schema != schema:
-        raise UsageError(
-            f"input {request.name!r} cannot attach to merge {merge!r}: it declares columns "
-            f"{columns_of(request.schema)}, but the merge has {columns_of(schema)}"
-        )
+def check_schema(merge: str, request: AttachRequest, schema: pb.Schema | None, *, has_bare_events: bool) -> None:
+    """Raises UsageError if the input declares other columns than the merge has. ``has_bare_events``: events were merged
+    whose input declared no columns.
+    """
+    if request.schema is None or request.schema == schema or (schema is None and not has_bare_events):
+        return
+    has = "events without columns" if schema is None else columns_of(schema)
+    raise UsageError(
+        f"input {request.name!r} cannot attach to merge {merge!r}: it declares columns {columns_of(request.schema)}, "
+        f"but the merge has {has}"
+    )

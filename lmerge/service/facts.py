@@ -24,6 +24,7 @@ class Remembered(Protocol):
     epoch: int
     gaps: int
     schema: pb.Schema | None
+    has_bare_events: bool
 
 
 class Facts:
@@ -51,6 +52,7 @@ class Facts:
         now: dict[str, object] = {
             "name": hub.name, "algorithm": merge.algorithm, "policy": merge.policy, "complete_from": hub.complete_from,
             "gaps": hub.gaps, "schema": hub.schema, "kept": self._kept, "epoch": hub.epoch,
+            "bare_events": hub.has_bare_events or None,
         }
         for name, value in now.items():
             if name not in self._told or (self._told[name] is not value and self._told[name] != value):
@@ -64,6 +66,10 @@ class Facts:
         hub.epoch = int(facts.get("epoch", b"0"))
         schema = facts.get("schema", b"")
         hub.schema = pb.Schema.FromString(schema[1:]) if schema else None
+        noted = facts.get("bare_events")
+        if noted is None:  # written by an older version: what there is tells
+            noted = _dump(hub.merge.stable_point > NEG_INF or hub.merge.live_count > 0 or None)
+        hub.has_bare_events = hub.schema is None and bool(noted)
         self._kept = json.loads(facts.get("kept", b"{}"))
 
 

@@ -369,6 +369,8 @@ class Hub(Anew):
         is_attached = self._inputs.get(inp.name) is inp  # not so behind a broken promise: the merge has refused it then
         if self._recorder is not None and is_attached:
             self._recorder.applied(inp.name, work.batch, told(outcome, inp.name, work.batch))
+        if is_attached and inp.role == ACTIVE and self._output.may_be_declared:
+            self._output.note_bare_events(work.batch)
         self._absorb(outcome, work)
         if work.sequence and self._inputs.get(inp.name) is inp:
             inp.merged = work.sequence
@@ -377,7 +379,7 @@ class Hub(Anew):
     def _attach(self, session: Session, request: AttachRequest) -> Accepted:
         if self._draining:
             self._check_open()
-        check_schema(self.name, request, self.schema)
+        check_schema(self.name, request, self.schema, has_bare_events=self._output.has_bare_events)
         name, settings, merge = request.name, self._settings, self.merge
         self.certifier.check(name)
         if name not in self._inputs and len(self._inputs) >= settings.inputs_per_merge:
@@ -400,7 +402,7 @@ class Hub(Anew):
         status = merge.status(name)
         self.certifier.attached(name, status.incarnation, request.role, request.join_at)
         joined = status.state == "joined"
-        self._inputs[name] = Attached(name, status.incarnation, session, joined, merge.stable_point)
+        self._inputs[name] = Attached(name, status.incarnation, session, request.role, joined, merge.stable_point)
         log.event(
             logging.INFO, "input attached", merge=self.name, input=name, incarnation=status.incarnation,
             properties=sorted(request.properties), join_at=request.join_at, joined=joined, algorithm=merge.algorithm,

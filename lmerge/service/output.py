@@ -65,7 +65,8 @@ class Output:
         self.complete_from = NEG_INF
         self.gaps = 0
         self.epoch = 0  # of the merge: see ``reset``
-        self.schema: pb.Schema | None = None
+        self.schema: pb.Schema | None = None  # the first one that an active input declares
+        self.has_bare_events = False  # events were merged while there was none: nobody can declare one any more
         self.facts = Facts()
         self.fanout = Fanout(name, settings.progress_interval_s, merge.stable_point)
         self.release = Release(self.fanout, released, durable, settings.store_waiting_bytes)
@@ -89,6 +90,15 @@ class Output:
         """The merge has emitted this."""
         if batch.count:
             self._said.append(batch)
+
+    @property
+    def may_be_declared(self) -> bool:
+        """Whether an input that attaches may declare the schema of the merge."""
+        return self.schema is None and not self.has_bare_events
+
+    def note_bare_events(self, batch: AnyBatch) -> None:
+        """An active input has delivered ``batch`` while the merge has no schema."""
+        self.has_bare_events = batch.counts(batch.count)[0] > 0
 
     def then(self, effect: Effect) -> None:
         """What is to happen at this point of a turn, once all before it is released."""
@@ -174,7 +184,8 @@ class Output:
             self.release.changes.reset()
         self.facts.forget()
         self.merge, self.epoch = merge, epoch
-        self.complete_from, self.gaps, self.schema = NEG_INF, 0, None
+        self.complete_from, self.gaps = NEG_INF, 0
+        self.schema, self.has_bare_events = None, False
         self._is_used = True
         self._begin_segment()
 

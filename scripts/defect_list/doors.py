@@ -8,6 +8,7 @@ MODES = "tests/service/test_modes.py"
 NAMES = "tests/wire/test_names.py"
 HOSTILE = "tests/service/test_hostile.py"
 TERMINAL = "tests/cli/test_terminal.py"
+BARE = "tests/service/test_publish.py::test_no_input_declares_columns_for_events_that_others_delivered_without"
 
 DEFECTS = (
     Defect(
@@ -23,6 +24,34 @@ DEFECTS = (
         "if self._output.schema is None and request.role == ACTIVE:",
         "if self._output.schema is None:",
         "tests/service/test_publish.py::test_an_observer_declares_no_schema_for_others",
+    ),
+    Defect(
+        "a schema is declared for events that were delivered without",
+        "lmerge/service/attached.py",
+        "(schema is None and not has_bare_events)",
+        "schema is None",
+        BARE,
+    ),
+    Defect(
+        "events without a schema are forgotten with the server",
+        "lmerge/service/facts.py",
+        "            \"bare_events\": hub.has_bare_events or None,\n",
+        "            \"bare_events\": None,\n",
+        BARE,
+    ),
+    Defect(
+        "events of an observer count as events without a schema",
+        "lmerge/service/hub.py",
+        "if is_attached and inp.role == ACTIVE and self",
+        "if is_attached and self",
+        BARE,
+    ),
+    Defect(
+        "a reset leaves a merge without a schema for ever",
+        "lmerge/service/output.py",
+        "        self.schema, self.has_bare_events = None, False\n",
+        "        self.schema = None\n",
+        "tests/service/test_publish.py::test_after_a_reset_columns_can_be_declared_again",
     ),
     Defect(
         "a store with a schema that cannot be is opened",

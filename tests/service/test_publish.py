@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
 import grpc
 import pytest
 from service_world import MERGE, World, adj, batch_message, ins, stable
@@ -249,12 +253,69 @@ async def test_an_observer_declares_no_schema_for_others() -> None:
     mine, theirs = [pb.Schema(columns=[pb.Schema.Column(name="id", type=kind)]) for kind in ("int", "string")]
     async with World() as world:
         a = await world.publisher("a")
-        await a.merged(ins("x", 1, 5), stable(2))
-        await world.publisher("o", role=pb.ROLE_OBSERVE, schema=theirs)
+        await a.merged(stable(2))
+        o = await world.publisher("o", role=pb.ROLE_OBSERVE, schema=theirs)
+        await o.merged(ins("x", 3, 5), stable(4))
         assert not (await world.subscriber()).begin.HasField("schema")
         await world.publisher("b", schema=mine)
         assert (await world.subscriber()).begin.schema == mine
         assert "declares columns id: string" in (await world.refused("p", role=pb.ROLE_OBSERVE, schema=theirs)).details
+
+
+SCHEMAS = [None, *(pb.Schema(columns=[pb.Schema.Column(name="id", type=kind)]) for kind in ("int", "string"))]
+
+
+class Declared(NamedTuple):
+    """What the merge's readers are promised, as the rules of docs/limits-and-names.md have it."""
+
+    schema: pb.Schema | None = None
+    has_events: bool = False
+
+    def admits(self, schema: pb.Schema | None) -> bool:
+        return schema in (None, self.schema) or (self.schema is None and not self.has_events)
+
+    async def step(self, world: World, random: Random, merge: str, number: int) -> Declared:
+        """An input attaches, is refused or delivers one element; what is promised then."""
+        schema, role = random.choice(SCHEMAS), random.choice([pb.ROLE_ACTIVE, pb.ROLE_OBSERVE])
+        name, asked = f"i{number}", {"merge": merge, "role": role, "schema": schema}
+        if not self.admits(schema):
+            refused = await world.refused(name, **asked)
+            assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+            has = "events without columns" if self.schema is None else "id: "
+            assert f"but the merge has {has}" in refused.details
+            return self
+        publisher = await world.publisher(name, **asked)
+        is_event = random.random() < 0.4
+        await publisher.merged(ins(b"%d" % number, 1 + number) if is_event else stable(0))
+        if role == pb.ROLE_OBSERVE:
+            return self
+        return Declared(self.schema or schema, self.has_events or is_event)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_no_input_declares_columns_for_events_that_others_delivered_without(seed: int, tmp_path: Path) -> None:
+    """Inputs of both roles, with and without columns, attach and deliver in any order; the server is started again."""
+    random = Random(seed)
+    merges = {f"m{number}": Declared() for number in range(8)}
+    for life in range(2):
+        async with World(store=str(tmp_path), store_sync="normal") as world:
+            for merge in merges:
+                for number in range(5 * life, 5 * life + random.randint(1, 5)):
+                    expected = merges[merge] = await merges[merge].step(world, random, merge, number)
+                    begin = (await world.subscriber(merge, wait=True)).begin
+                    assert (begin.schema if begin.HasField("schema") else None) == expected.schema
+
+
+async def test_after_a_reset_columns_can_be_declared_again() -> None:
+    schema = pb.Schema(columns=[pb.Schema.Column(name="id", type="int")])
+    async with World() as world:
+        a = await world.publisher("a")
+        await a.merged(ins("x", 1, 5))
+        refused = await world.refused("b", schema=schema)
+        assert "it declares columns id: int, but the merge has events without columns" in refused.details
+        await world.stub.ResetMerge(pb.ResetMergeRequest(merge=MERGE))
+        await world.publisher("b", schema=schema)
+        assert (await world.subscriber()).begin.schema == schema
 
 
 @pytest.mark.parametrize("closing", ["all", "any"])
