@@ -168,14 +168,9 @@ impl Merge {
         self.shell.inputs.get(slot)
     }
 
-    /// V.B: `joined`: its stable points count at once; otherwise when MaxStable reaches `join_at`. Its place in a snapshot
-    /// is its slot.
-    pub fn attach(&mut self, slot: usize, demands: Demands, join_at: Option<i64>, observes: bool, joined: bool) {
-        self.attach_in(slot, slot, demands, join_at, observes, joined);
-    }
-
-    /// The same with another place: see [`Inputs::add`](crate::input::Inputs::add).
-    pub fn attach_in(
+    /// V.B: `joined`: its stable points count at once; otherwise when MaxStable reaches `join_at`. `place`: see
+    /// [`Inputs::add`](crate::input::Inputs::add).
+    pub fn attach(
         &mut self,
         slot: usize,
         place: usize,

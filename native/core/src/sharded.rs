@@ -101,12 +101,7 @@ impl Sharded {
     }
 
     /// See [`Merge::attach`].
-    pub fn attach(&mut self, slot: usize, demands: Demands, join_at: Option<i64>, observes: bool, joined: bool) {
-        self.attach_in(slot, slot, demands, join_at, observes, joined);
-    }
-
-    /// See [`Merge::attach_in`].
-    pub fn attach_in(
+    pub fn attach(
         &mut self,
         slot: usize,
         place: usize,
@@ -115,7 +110,7 @@ impl Sharded {
         observes: bool,
         joined: bool,
     ) {
-        self.each(|shard| shard.attach_in(slot, place, demands, join_at, observes, joined));
+        self.each(|shard| shard.attach(slot, place, demands, join_at, observes, joined));
     }
 
     /// The slot for the next input, which need not wait for it: the first that is free in every shard. Where there is none with a bit in

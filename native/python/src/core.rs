@@ -197,7 +197,7 @@ impl Core {
         joined: bool,
     ) -> PyResult<()> {
         self.run(py, |merge| {
-            merge.attach_in(slot, place, Demands::from_bits(demands), join_at, observes, joined)
+            merge.attach(slot, place, Demands::from_bits(demands), join_at, observes, joined)
         })
     }
 

@@ -15,7 +15,7 @@ const BURST: usize = 100_000;
 
 fn merge(kind: Kind, inputs: usize) -> Sharded {
     let mut merge = Sharded::new(kind, LAZY, ALL, true, 1);
-    (0..inputs).for_each(|slot| merge.attach(slot, demands(kind), None, false, true));
+    (0..inputs).for_each(|slot| merge.attach(slot, slot, demands(kind), None, false, true));
     merge
 }
 
@@ -188,7 +188,7 @@ fn entries_of_inputs_beyond_the_bits_are_kept_apart() {
 fn memory_returns_while_an_event_that_never_ends_is_held() {
     for kind in [Kind::R3, Kind::R4] {
         let mut merge = Sharded::new(kind, FINAL_ONLY, ALL, false, 1);
-        merge.attach(0, demands(kind), None, false, true);
+        merge.attach(0, 0, demands(kind), None, false, true);
         say(&mut merge, 0, &columns(&[a("never", 1, INF)]));
         for turn in 1..100 {
             let start = 1000 * turn;
@@ -263,7 +263,7 @@ fn a_stable_forgets_at_what_it_visits_what_inputs_that_have_left_had() {
         // Whoever comes now, in whichever slot, has what it delivers and nothing else.
         for merge in [&mut merge, &mut other] {
             let slot = merge.free_slot();
-            merge.attach(slot, demands(kind), Some(0), false, true);
+            merge.attach(slot, slot, demands(kind), Some(0), false, true);
             let mut batch = Columns::default();
             batch.adjust(0, 1000, 1000, b"event 0");
             assert!(merge.apply(slot, &batch.view(), 0).is_err(), "an adjust of nothing");

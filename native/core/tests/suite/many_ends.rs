@@ -35,7 +35,7 @@ static COUNTING: Counting = Counting;
 /// Bytes that a merge asks for: two inputs have `count` other ends each, and one adjusts all of its own.
 fn asked(count: i64, policy: Policy) -> usize {
     let mut merge = Sharded::new(Kind::R4, policy, Closing(None), false, 1);
-    (0..2).for_each(|slot| merge.attach(slot, demands(Kind::R4), None, false, true));
+    (0..2).for_each(|slot| merge.attach(slot, slot, demands(Kind::R4), None, false, true));
     let first: Vec<Element> = (0..count).map(|at| a("A", 0, 10_000 + 4 * at)).collect();
     let mut second: Vec<Element> = (0..count).map(|at| a("A", 0, 10_001 + 4 * at)).collect();
     second.extend((0..count).map(|at| m("A", 0, 10_001 + 4 * at, 10_002 + 4 * (count - at))));

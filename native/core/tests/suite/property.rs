@@ -172,9 +172,9 @@ fn merges(kind: Kind, policy: Policy, shards: usize, view: &View<'_>) {
     let mut merge = Sharded::new(kind, policy, Closing(None), true, shards);
     let mut output = Tdb::new();
     let n = view.len();
-    merge.attach(0, Demands::default(), None, false, true);
-    merge.attach(70, Demands::default(), None, false, true);
-    merge.attach(3, Demands::default(), Some(5), false, false);
+    merge.attach(0, 0, Demands::default(), None, false, true);
+    merge.attach(70, 70, Demands::default(), None, false, true);
+    merge.attach(3, 3, Demands::default(), Some(5), false, false);
     let pieces = [(0, 0, n / 2), (70, 0, n), (3, 0, n / 3), (0, n / 2, n), (3, n / 3, n)];
     let mut has_left = [false; 71];
     for (slot, start, stop) in pieces {

@@ -118,7 +118,7 @@ impl Session {
             observes,
         } = input;
         let joined = observes || join_at.is_none_or(|join_at| join_at <= self.merge.max_stable());
-        self.merge.attach(slot, demands, join_at, observes, joined);
+        self.merge.attach(slot, slot, demands, join_at, observes, joined);
         self.attached.push(input);
         self.take();
     }

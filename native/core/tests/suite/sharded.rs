@@ -100,7 +100,7 @@ fn large(elements: i64, offender: Option<i64>) -> Columns {
 fn shared(kind: Kind, shards: usize) -> Sharded {
     let mut merge = Sharded::new(kind, LAZY, Closing(None), true, shards);
     for slot in 0..2 {
-        merge.attach(slot, Demands::default(), None, false, true);
+        merge.attach(slot, slot, Demands::default(), None, false, true);
     }
     merge
 }

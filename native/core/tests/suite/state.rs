@@ -197,7 +197,14 @@ pub fn restored(session: &Session, shards: usize) -> Sharded {
     let mut copy = Sharded::new(merge.kind(), session.policy, session.closing, true, shards);
     for input in &session.attached {
         let state = input_state_of(merge, input.slot);
-        copy.attach(input.slot, input.demands, input.join_at, input.observes, state.joined);
+        copy.attach(
+            input.slot,
+            input.slot,
+            input.demands,
+            input.join_at,
+            input.observes,
+            state.joined,
+        );
         copy.load_input(input.slot, &state, false);
     }
     let live = merge.live_state().map(|text| {
@@ -350,7 +357,7 @@ fn a_payload_that_is_no_base64_is_refused_with_its_text() {
 fn damage_is_refused_or_found_by_check() {
     let load = |kind: Kind, state: State, live: Option<Vec<(i64, Vec<u8>, i64)>>| {
         let mut merge = Sharded::new(kind, LAZY, ALL, true, 1);
-        merge.attach(0, demands(kind), None, false, true);
+        merge.attach(0, 0, demands(kind), None, false, true);
         merge.load(AT_5, state, live)
     };
     let r3 = |ends: Vec<Option<i64>>| State::R3 {
@@ -416,7 +423,7 @@ fn damage_is_refused_or_found_by_check() {
 #[should_panic(expected = "a half-frozen event is not in the output")]
 fn check_finds_a_half_frozen_event_without_output() {
     let mut merge = Sharded::new(Kind::R3, LAZY, ALL, true, 1);
-    merge.attach(0, Demands::from_bits(16), None, false, true);
+    merge.attach(0, 0, Demands::from_bits(16), None, false, true);
     let state = State::R3 {
         dues: Vec::new(),
         slots: 1,
@@ -430,7 +437,7 @@ fn check_finds_a_half_frozen_event_without_output() {
 #[should_panic(expected = "an entry of an input that has left")]
 fn check_finds_an_entry_of_nobody() {
     let mut merge = Sharded::new(Kind::R4, LAZY, ALL, true, 1);
-    merge.attach(0, Demands::from_bits(0), None, false, true);
+    merge.attach(0, 0, Demands::from_bits(0), None, false, true);
     let ends = |ve| Some(vec![ve]);
     let state = State::R4 {
         dues: Vec::new(),
