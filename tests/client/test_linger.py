@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from lmerge.client.publisher import AsyncPublisher
-from lmerge.testing.sim.loop import VirtualLoop
+from lmerge.testing.sim.loop import later, run_virtual
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 ELEMENTS = 1_000  # one every millisecond
@@ -66,13 +66,6 @@ class Slow:
         return lambda: self.call
 
 
-async def later(seconds: float) -> None:
-    """Return after so much virtual time."""
-    reached = asyncio.Event()
-    asyncio.get_running_loop().call_later(seconds, reached.set)
-    await reached.wait()
-
-
 async def messages(write_s: float) -> int:
     connector = Slow(write_s)
     async with AsyncPublisher("h:1", "flights", "a", security=connector) as publisher:
@@ -85,9 +78,4 @@ async def messages(write_s: float) -> int:
 @pytest.mark.parametrize(("write_s", "apart_ms"), [(0.0, 2), (0.001, 5), (0.003, 13), (0.050, 60)])
 def test_messages_are_rarer_where_each_takes_long(write_s: float, apart_ms: int) -> None:
     """Each is apart from the next by the linger, at most ten milliseconds, and by what writing takes."""
-    loop = VirtualLoop()
-    try:
-        count = loop.run_until_complete(messages(write_s))
-    finally:
-        loop.close()
-    assert count == pytest.approx(ELEMENTS / apart_ms, rel=0.15)
+    assert run_virtual(messages(write_s)) == pytest.approx(ELEMENTS / apart_ms, rel=0.15)

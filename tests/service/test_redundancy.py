@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from random import Random
 
 import pytest
@@ -19,7 +18,7 @@ from lmerge.service.redundancy import Redundancy
 from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference
 from lmerge.testing.oracle import Follow
-from lmerge.testing.sim.loop import VirtualLoop
+from lmerge.testing.sim.loop import later, run_virtual
 
 LAG_S = 30.0
 
@@ -161,14 +160,6 @@ class Ended:
     fast_forward = change_role = acknowledge
 
 
-async def later(delay_s: float) -> None:
-    """Wait in virtual time."""
-    loop = asyncio.get_running_loop()
-    passed = loop.create_future()
-    loop.call_later(delay_s, passed.set_result, None)
-    await passed
-
-
 async def survivors_of_a_new_epoch() -> int:
     """Two inputs come to a far stable, and after the lag a reset; then both deliver below it."""
     hub = Hub("flights", Settings(http_port=None, engine="python"))
@@ -188,8 +179,4 @@ async def survivors_of_a_new_epoch() -> int:
 
 
 def test_a_merge_that_begins_anew_has_no_past() -> None:
-    loop = VirtualLoop()
-    try:
-        assert loop.run_until_complete(survivors_of_a_new_epoch()) == 1
-    finally:
-        loop.close()
+    assert run_virtual(survivors_of_a_new_epoch()) == 1

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -21,7 +20,7 @@ from lmerge.core.inputs import ACTIVE
 from lmerge.service.fanout import Subscriber
 from lmerge.service.hub import AttachRequest, Hub
 from lmerge.service.settings import Settings
-from lmerge.testing.sim.loop import VirtualLoop
+from lmerge.testing.sim.loop import run_virtual
 
 ROWS = 200
 WARM = 20
@@ -94,14 +93,6 @@ def _raise(problem: BaseException) -> None:
     raise problem
 
 
-def run(make: Callable[[], Any]) -> float:
-    loop = VirtualLoop()
-    try:
-        return float(loop.run_until_complete(make()))
-    finally:
-        loop.close()
-
-
 # By engine and batches of each input in a turn: the most calls for a batch, a tenth above what they are. In Python the
 # merge and the comparison call functions for each of its 201 elements, and its table counts the bytes of payloads. Of
 # each batch 4 calls are for what it has added to the bytes of the merge: who brought them is known only then.
@@ -114,7 +105,7 @@ def test_a_turn_calls_no_more_functions_than_it_did(engine: str, batches_a_turn:
         pytest.skip(native_problem())
     settings = Settings(http_port=None, engine=engine)
     most = MOST[engine, batches_a_turn]
-    calls = run(lambda: calls_a_batch(engine, batches_a_turn, settings))
+    calls = run_virtual(calls_a_batch(engine, batches_a_turn, settings))
     assert 0.7 * most < calls <= most, "above: a new cost in each turn; far below: make the limit as tight again"
 
 
@@ -124,8 +115,9 @@ def test_the_comparison_of_inputs_costs_a_few_calls_a_batch(batches_a_turn: int)
     if native_problem():
         pytest.skip(native_problem())
     calls = {
-        policy: run(lambda policy=policy: calls_a_batch(  # type: ignore[misc]
-            NATIVE, batches_a_turn, Settings(http_port=None, engine=NATIVE, divergence=policy)))
+        policy: run_virtual(
+            calls_a_batch(NATIVE, batches_a_turn, Settings(http_port=None, engine=NATIVE, divergence=policy))
+        )
         for policy in ("none", "alarm")
     }
     assert 5 < calls["alarm"] - calls["none"] < 26

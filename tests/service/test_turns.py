@@ -16,7 +16,7 @@ from lmerge.service.fanout import Subscriber
 from lmerge.service.hub import AttachRequest, Hub
 from lmerge.service.pace import Pace
 from lmerge.service.settings import Settings
-from lmerge.testing.sim.loop import VirtualLoop
+from lmerge.testing.sim.loop import later, run_virtual
 
 BATCHES = 1_000  # one every millisecond
 
@@ -66,20 +66,9 @@ async def turns_with(subscribers: int) -> tuple[int, list[int]]:
     return turns, messages
 
 
-async def later(seconds: float) -> None:
-    """Return after so much virtual time."""
-    reached = asyncio.Event()
-    asyncio.get_running_loop().call_later(seconds, reached.set)
-    await reached.wait()
-
-
 @pytest.mark.parametrize(("subscribers", "apart_ms"), [(1, 2), (10, 2), (50, 10), (100, 20), (200, 40)])
 def test_turns_are_apart_by_what_their_messages_cost(subscribers: int, apart_ms: int) -> None:
-    loop = VirtualLoop()
-    try:
-        turns, messages = loop.run_until_complete(turns_with(subscribers))
-    finally:
-        loop.close()
+    turns, messages = run_virtual(turns_with(subscribers))
     assert turns == pytest.approx(BATCHES / apart_ms, rel=0.05)
     assert all(count == pytest.approx(turns, abs=2) for count in messages)
 
@@ -100,11 +89,7 @@ async def starts(took_s: float) -> list[float]:
 
 @pytest.mark.parametrize(("took_s", "apart_ms"), [(0.0001, 2), (0.001, 4), (0.002, 8), (0.005, 10), (0.040, 40)])
 def test_turns_are_apart_by_a_multiple_of_what_they_take_up_to_a_bound(took_s: float, apart_ms: int) -> None:
-    loop = VirtualLoop()
-    try:
-        began = loop.run_until_complete(starts(took_s))
-    finally:
-        loop.close()
+    began = run_virtual(starts(took_s))
     assert (began[-1] - began[-11]) / 10 == pytest.approx(apart_ms / 1_000, rel=0.02)
 
 
@@ -121,8 +106,4 @@ async def hurried() -> float:
 
 
 def test_a_pause_ends_when_there_is_a_hurry() -> None:
-    loop = VirtualLoop()
-    try:
-        assert loop.run_until_complete(hurried()) == pytest.approx(0.0005)
-    finally:
-        loop.close()
+    assert run_virtual(hurried()) == pytest.approx(0.0005)

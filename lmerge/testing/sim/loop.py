@@ -14,9 +14,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
+
+T = TypeVar("T")
 
 #: Whose step this is; None: the network's, or the scenario's own.
 PROCESS: Final[ContextVar[Holder | None]] = ContextVar("process", default=None)
@@ -170,6 +172,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if not self.ending:
             problem = context.get("exception")
             self.problems.append(f"{context.get('message')}: {type(problem).__name__}: {problem}")
+
+
+def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in virtual time, on a loop of its own; its result."""
+    loop = VirtualLoop()
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.close()
+
+
+async def later(seconds: float) -> None:
+    """Return after so much time of the running loop."""
+    reached = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, reached.set)
+    await reached.wait()
 
 
 def _settle(future: asyncio.Future[Any], result: Any, problem: Exception | None) -> None:
