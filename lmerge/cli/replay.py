@@ -25,7 +25,6 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.inputs import OBSERVE
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.policy import POLICY_HELP
-from lmerge.core.properties import Case
 from lmerge.core.session import AdmitLine, AttachLine, DetachLine, ElementLine, ExcuseLine, format_detached, format_row
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError, MalformedLine, UsageError
@@ -269,7 +268,7 @@ class Checker:
         self.merge.check()
         if outcome.switched:
             self._believe()
-        multiset = self.merge.algorithm in (Case.R1.word, Case.R4.word)
+        multiset = self.merge.is_multiset
         self.is_believing = self.is_believing and not any(gone.input in self.held for gone in outcome.detached)
         self.held = {status.name for status in self.merge.inputs() if status.held}
         if self.held or not self.is_believing:

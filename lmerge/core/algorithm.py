@@ -59,6 +59,9 @@ class Algorithm:
         used = {inp.slot for inp in self.inputs.values()}
         return next(slot for slot in range(len(used) + 1) if slot not in used)
 
+    def demand(self, out: BatchBuilder) -> None:
+        """What inputs must keep has changed: one has attached, or is not held to a promise any more."""
+
     def forget(self, slot: int) -> None:
         """The input in column ``slot`` has left: none of its entries counts any more (law 3)."""
 

@@ -206,6 +206,7 @@ class PythonEngine:
     def attach(self, inp: Input) -> None:
         self._algorithm.widen(self._slots())
         self._keep_delivered(inp)
+        self._algorithm.demand(self._out)
 
     def free_slot(self) -> int:
         return self._algorithm.free_slot()
@@ -220,7 +221,7 @@ class PythonEngine:
         self._algorithm.admit(inp, self._out)
 
     def relax(self, inp: Input) -> None:
-        """Nothing to do: the algorithms look at the input itself."""
+        self._algorithm.demand(self._out)
 
     def excuse(self, inp: Input) -> None:
         self._algorithm.after_detach(self._out)

@@ -1,7 +1,7 @@
 """Algorithms R0, R1 and R2 (IV.A-C): insert-only inputs in order of Vs.
 
 All three remember the largest Vs that was output (MaxVs) and differ only in how they distinguish elements with
-that Vs: R0 not at all, R1 by their position, R2 by their payload. What they share stands here:
+that Vs: R0 not at all, R1 by their position, R2 by what they are. What they share stands here:
 
 * An insert below MaxVs has been output, or was missed by the input that led: dropped (V.C: union semantics up to
   the leader's Vs). Law 10: an element is in the output if any input delivers it before any input delivers a higher
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lmerge.core import violations
@@ -53,6 +53,11 @@ class InsertOnly(Algorithm):
     def go_back(self, kept: Any) -> None:
         """Be as ``kept`` was made. The input that has delivered since then is about to be removed."""
         raise NotImplementedError
+
+    def carried(self) -> list[Input]:
+        """The inputs of which something was merged: it waits of those that join, and others are about to end."""
+        ends = {violation.input_name for violation in self.broken}
+        return [inp for inp in self.inputs.values() if inp.counts and inp.name not in ends]
 
     def stands(self, inp: Input) -> bool:
         """Whether the input has delivered elements at MaxVs; those of a joining input wait, and count when it joins."""
@@ -346,10 +351,17 @@ class R1(InsertOnly):
 
 
 class R2(InsertOnly):
-    """IV.C: equal Vs come in any order, but (Vs, payload) is a key: a hash of the payloads at MaxVs.
+    """IV.C: equal Vs come in any order. What is new at MaxVs follows from what an element is.
 
-    Beside each payload stands the set of inputs that have delivered it, as bits by slot, so that an input that
-    breaks the key is found out. Elements that are no events have no key: their copies are counted.
+    While all inputs promise ``key``, its payload tells: one event of each is output. ``hash`` has them. Beside each
+    stand its end in the output and the set of inputs that have delivered it, as bits by slot, so that an input that
+    breaks the key is found out.
+
+    While one does not, the k-th copy of an element (payload and end) that one input delivers is new if the output has
+    fewer than k. ``hash`` then has the payloads of those inputs only that do promise the key, and serves nothing else.
+    The merge does not go back from there (docs/design/0029-copies-under-r2.md).
+
+    Elements that are no events have no key: their copies are counted in any case.
     """
 
     case = Case.R2
@@ -357,53 +369,113 @@ class R2(InsertOnly):
 
     def __init__(self, inputs: Mapping[str, Input], policy: Policy, closing: Closing) -> None:
         super().__init__(inputs, policy, closing)
-        self.hash: dict[bytes, int] = {}
-        self.empties: dict[bytes, int] = {}  # elements with an empty lifetime at MaxVs: how often each was output
+        self.is_keyed = self._all_promise_a_key()
+        self.hash: dict[bytes, tuple[int, int]] = {}
+        self.copies: dict[tuple[bytes, int], int] = {}  # how often each element was output, of those that are counted
 
     def is_new(self, inp: Input, vs: int, ve: int, payload: bytes) -> bool:
         if vs > self.max_vs:
             self.max_vs = vs
             self.hash = {}
-            if self.empties:
-                self.empties = {}
-        if ve == vs:
-            return self._is_new_empty(inp, vs, payload)
-        bit = 1 << inp.slot
-        inputs = self.hash.get(payload, 0)
-        if inputs & bit:
-            raise violations.duplicate_key(inp.name, (INSERT, vs, ve, 0, payload), 0)
-        new = payload not in self.hash
-        self.hash[payload] = inputs | bit
-        return new
+            if self.copies:
+                self.copies = {}
+        if ve > vs and (self.is_keyed or inp.keyed):
+            bit = 1 << inp.slot
+            end, inputs = self.hash.get(payload, (ve, 0))
+            if inputs & bit:
+                raise violations.duplicate_key(inp.name, (INSERT, vs, ve, 0, payload), 0)
+            new = payload not in self.hash
+            self.hash[payload] = end, inputs | bit
+            if self.is_keyed:
+                return new
+        return self._is_new_copy(inp, vs, (payload, ve))
 
-    def _is_new_empty(self, inp: Input, vs: int, payload: bytes) -> bool:
-        before = inp.at_last_vs[payload, vs] if inp.last_vs == vs else 0
-        copies = self.empties.get(payload, 0)
+    def _is_new_copy(self, inp: Input, vs: int, element: tuple[bytes, int]) -> bool:
+        before = inp.at_last_vs[element] if inp.last_vs == vs else 0
+        copies = self.copies.get(element, 0)
         if before < copies:
             return False
-        self.empties[payload] = copies + 1
+        self.copies[element] = copies + 1
         return True
 
+    def demand(self, out: BatchBuilder) -> None:
+        is_keyed = self._all_promise_a_key()
+        if self.max_vs == NEVER:
+            self.is_keyed = is_keyed
+        elif self.is_keyed and not is_keyed:
+            shown = [*((payload, end) for payload, (end, _) in self.hash.items()), *Counter(self.copies).elements()]
+            self.is_keyed = False
+            for payload, ve in self.settle(shown):
+                if self.max_vs >= self.max_stable:
+                    out.insert(payload, self.max_vs, ve)
+
+    def settle(self, shown: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
+        """Take ``shown`` as what was output at MaxVs, and merge once more what the inputs have delivered there.
+
+        Returns what of that was not output and is to be: in order of attachment, then of the elements. O(slot).
+        """
+        self.hash, self.copies, more = {}, {}, []
+        for payload, ve in shown:
+            if self.is_keyed and ve > self.max_vs:
+                self.hash[payload] = ve, 0
+            else:
+                self.copies[payload, ve] = self.copies.get((payload, ve), 0) + 1
+        for inp in self.carried():
+            delivered = inp.at_last_vs if inp.last_vs == self.max_vs else {}
+            for (payload, ve), copies in sorted(delivered.items()):
+                known = self.copies.get((payload, ve), 0)
+                if ve > self.max_vs and (self.is_keyed or inp.keyed):
+                    known = copies if self.is_keyed and payload in self.hash else known
+                    end, inputs = self.hash.get(payload, (ve, 0))
+                    self.hash[payload] = end, inputs | 1 << inp.slot
+                if copies > known:
+                    more += [(payload, ve)] * (copies - known)
+                    if ve == self.max_vs or not self.is_keyed:
+                        self.copies[payload, ve] = copies
+        return more
+
+    def _all_promise_a_key(self) -> bool:
+        return all(inp.keyed or inp.observes for inp in self.inputs.values())
+
     def kept(self) -> Any:
-        return self.max_vs, dict(self.hash), dict(self.empties)
+        return self.max_vs, dict(self.hash), dict(self.copies)
 
     def go_back(self, kept: Any) -> None:
-        self.max_vs, self.hash, self.empties = kept
+        self.max_vs, self.hash, self.copies = kept
 
     def forget(self, slot: int) -> None:
-        for payload in self.hash:
-            self.hash[payload] &= ~(1 << slot)
+        for payload, (end, inputs) in self.hash.items():
+            self.hash[payload] = end, inputs & ~(1 << slot)
+
+    def check(self) -> None:
+        super().check()
+        for inp in self.carried():
+            delivered = inp.at_last_vs.items() if inp.last_vs == self.max_vs else ()
+            for (payload, ve), copies in delivered:
+                if ve > self.max_vs and (self.is_keyed or inp.keyed):
+                    assert self.hash[payload][1] >> inp.slot & 1, "who has delivered a payload was not noted"
+                if ve == self.max_vs or not self.is_keyed:
+                    assert copies <= self.copies.get((payload, ve), 0), "an element was not counted"
 
     def state(self) -> State:
-        rows = [[b64encode(payload).decode(), inputs] for payload, inputs in sorted(self.hash.items())]
-        empties = [[b64encode(payload).decode(), copies] for payload, copies in sorted(self.empties.items())]
-        return super().state() | {"hash": rows} | ({"empties": empties} if empties else {})
+        keys, copies = sorted(self.hash.items()), sorted(self.copies.items())
+        empties = [[b64encode(payload).decode(), n] for (payload, ve), n in copies if ve == self.max_vs]
+        events = [[*plain_element(payload, ve), n] for (payload, ve), n in copies if ve > self.max_vs]
+        return (
+            super().state()
+            | {"hash": [[b64encode(payload).decode(), inputs] for payload, (_, inputs) in keys]}
+            | ({"ends": [end for _, (end, _) in keys]} if self.is_keyed else {"copies": events})
+            | ({"empties": empties} if empties else {})
+        )
 
     def load(self, state: State) -> None:
         super().load(state)
-        self.hash = {b64decode(payload): inputs for payload, inputs in state["hash"]}
-        self.empties = {b64decode(payload): copies for payload, copies in state.get("empties", [])}
-        self._load_max_vs(has_output=bool(self.hash or self.empties))
+        self.is_keyed = "copies" not in state
+        ends = state["ends"] if self.is_keyed else [0] * len(state["hash"])
+        self.hash = {b64decode(row[0]): (int(end), row[1]) for row, end in zip(state["hash"], ends, strict=True)}
+        self.copies = {(b64decode(payload), self.max_vs): n for payload, n in state.get("empties", [])}
+        self.copies |= {(b64decode(payload), ve): n for payload, ve, n in state.get("copies", [])}
+        self._load_max_vs(has_output=bool(self.hash or self.copies))
 
 
 def plain_element(payload: bytes, ve: int) -> list[str | int]:

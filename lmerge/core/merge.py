@@ -276,6 +276,13 @@ class Merge:
         return self._engine.algorithm
 
     @property
+    def is_multiset(self) -> bool:
+        """Whether one (Vs, payload) can be in the output more than once: no key is relied on. Under R2 O(slot)."""
+        if self.algorithm == Case.R2.word:
+            return "copies" in self._engine.state()
+        return self._case() in (Case.R1, Case.R4)
+
+    @property
     def stable_point(self) -> int:
         """The last stable in the output."""
         return self._engine.announced
@@ -516,10 +523,14 @@ class Merge:
             return None
         if word not in props.closure(inp.promised):
             return None  # believing it once more would change nothing
+        was_keyed = inp.keyed
         inp.promised = inp.demanded = _without(inp.promised, word)
         self._engine.relax(inp)
         choice = self._choose(self._promises())
-        return self._switch_to(Choice(choice.case, f"{choice.reason} ({violation})"))
+        switched = self._switch_to(Choice(choice.case, f"{choice.reason} ({violation})"))
+        if not switched and was_keyed and not inp.keyed and self._case() == Case.R2:  # it counts copies from here on
+            return (AlgorithmSwitched(self.algorithm, self.algorithm, self.algorithm_reason),)
+        return switched
 
     # Output.
 

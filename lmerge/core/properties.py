@@ -8,12 +8,15 @@ case  needs                                       III.C
 ====  ==========================================  =====================================================
 R0    insert-only, strictly-ordered               strictly increasing Vs
 R1    insert-only, ordered, deterministic-ties    non-decreasing Vs, deterministic order among equal Vs
-R2    insert-only, ordered, key                   non-decreasing Vs, (Vs, payload) is a key
+R2    insert-only, ordered                        non-decreasing Vs; with key, (Vs, payload) is one
 R3    key                                         anything else goes, (Vs, payload) is a key
 R4    nothing                                     the TDB is a multiset
 ====  ==========================================  =====================================================
 
 ``strictly-ordered`` implies ``ordered``, ``deterministic-ties`` and ``key``: there are no ties.
+
+R2 goes by the key while all inputs promise one, and counts copies while one does not (IV.C: "the relaxation to handle
+duplicates"). So of R0, R1 and R2 each needs less than the one before; only R3 needs what R1 and R2 do not, the key.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ class Case(enum.IntEnum):
 NEEDS: Final[Mapping[Case, Properties]] = {
     Case.R0: frozenset({INSERT_ONLY, STRICTLY_ORDERED}),
     Case.R1: frozenset({INSERT_ONLY, ORDERED, DETERMINISTIC_TIES}),
-    Case.R2: frozenset({INSERT_ONLY, ORDERED, KEY}),
+    Case.R2: frozenset({INSERT_ONLY, ORDERED}),
     Case.R3: frozenset({KEY}),
     Case.R4: NOTHING,
 }
@@ -102,14 +105,19 @@ def choose(inputs: Mapping[str, Properties], *, needs_index: str = "", runs: Cas
     cases = [case for case in Case if NEEDS[case] <= common and not (needs_index and case < Case.R3)]
     case = cases[0]
     if runs is not None and case < runs and not NEEDS[runs] <= common:
-        # The cases are no chain: R1 needs no key, R2 and R3 do.
+        # The cases are no chain: R1 and R2 need no key, R3 does.
         why = _why_not(runs, inputs, common, needs_index).partition(" because ")[2]
         reason = f"{runs.word} runs, but {why}, and nothing goes back to {case.word}"
         return Choice(next(case for case in cases if case > runs), reason)
     if not inputs:
         return Choice(case, "no input has promised less yet")
-    words = ", ".join(word for word in PROPERTY_WORDS if word in NEEDS[case])
+    if case < Case.R2 and runs is Case.R2 and KEY not in common:
+        return Choice(runs, f"{runs.word} runs, and nothing goes back to {case.word}; {_counts(inputs)}")
+    used = NEEDS[case] | (common & {KEY} if case is Case.R2 else NOTHING)
+    words = ", ".join(word for word in PROPERTY_WORDS if word in used)
     reason = f"all inputs promise {words}" if words else "nothing is promised by all inputs"
+    if case is Case.R2 and KEY not in common:
+        reason += f"; {_counts(inputs)}"
     stronger = [better for better in Case if better < case]
     if stronger:
         reason += "; " + _why_not(stronger[-1], inputs, common, needs_index)
@@ -120,5 +128,13 @@ def _why_not(case: Case, inputs: Mapping[str, Properties], common: Properties, n
     missing = [word for word in PROPERTY_WORDS if word in NEEDS[case] and word not in common]
     if not missing:
         return f"{case.word} {needs_index}"
-    names = [repr(name) for name, declared in inputs.items() if missing[0] not in closure(declared)]
-    return f"not {case.word} because {missing[0]} is not promised by {', '.join(names[:5])}"
+    return f"not {case.word} because {_not_promised(missing[0], inputs)}"
+
+
+def _counts(inputs: Mapping[str, Properties]) -> str:
+    return f"copies are counted because {_not_promised(KEY, inputs)}"
+
+
+def _not_promised(word: str, inputs: Mapping[str, Properties]) -> str:
+    names = [repr(name) for name, declared in inputs.items() if word not in closure(declared)]
+    return f"{word} is not promised by {', '.join(names[:5])}"

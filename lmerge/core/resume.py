@@ -7,6 +7,7 @@ replica that repeats it changes nothing, and one that knows better adjusts it as
 * R3 and R4: the live events are the output's entries of the nodes; no input has any.
 * R0-R2: MaxVs and what was said there follow from the live events; below the stable point nothing is said (see
   ``insert_only``). R1 needs the events at MaxVs in the order in which they were said: ``said_events`` gives them so.
+  R2 goes by copies if a payload comes twice there, else by the key, until an input attaches that promises none.
 * Final-only shows events before its stable point comes to them, and its index forgets them then. A resumed merge
   begins at that stable point with an empty index and will find them final once more: ``Said`` holds them back.
 
@@ -181,7 +182,7 @@ def _check_events(events: list[tuple[int, bytes, int]], stable_point: int, runni
         raise UsageError(
             f"cannot resume at {show_time(stable_point)}: {Event(*first)} is not live there, it is fully frozen"
         )
-    if running in ("r2", "r3"):
+    if running == "r3":
         for one, other in pairwise(events):
             if one[:2] == other[:2]:
                 raise UsageError(f"cannot resume {running}: {Event(*one)} and {Event(*other)} have the same key")
@@ -197,14 +198,17 @@ def _state(
         same = groupby(events, key=itemgetter(0, 1))
         return {"slots": 0, "nodes": [[vs, _text(payload), [e[2] for e in of]] for (vs, payload), of in same]}
     max_vs = max((row[1] for row in inserts), default=NEG_INF)
-    slot = [[_text(payload), ve] for _, vs, ve, _, payload in inserts if vs == max_vs]
+    slot = [(_text(payload), ve) for _, vs, ve, _, payload in inserts if vs == max_vs]
     if running == "r0":
         return {"max_vs": max_vs, "last": slot[-1] if slot else None}
     if running == ORDERLY:
         if max_vs < stable_point:  # nothing more is said there, and the order in which it was said is not known
             return {"max_vs": stable_point, "slot": []}
         return {"max_vs": max_vs, "slot": slot}
-    return {"max_vs": max_vs, "hash": sorted([payload, 0] for payload in {payload for payload, _ in slot})}
+    ends = dict(sorted(slot))
+    if len(ends) < len(slot):
+        return {"max_vs": max_vs, "hash": [], "copies": [[*element, n] for element, n in sorted(Counter(slot).items())]}
+    return {"max_vs": max_vs, "hash": [[payload, 0] for payload in ends], "ends": list(ends.values())}
 
 
 def _text(payload: bytes) -> str:

@@ -12,7 +12,7 @@ from base64 import b64decode
 from typing import TYPE_CHECKING, Any, Final
 
 from lmerge.core import properties as props
-from lmerge.core.elements import NEG_INF, Event
+from lmerge.core.elements import INF, NEG_INF, Event
 from lmerge.core.inputs import NEVER, Input
 from lmerge.core.properties import Case
 from lmerge.core.resume import Said
@@ -89,6 +89,8 @@ def merge_of(document: Any, engine: str, shards: int) -> Merge:
         state = dict(document["algorithm"])
         _check_slots(merge, state.get("slots", 0))
         name, merge.algorithm_reason = state.pop("name"), state.pop("reason")
+        if name == "r2" and "ends" not in state and "copies" not in state:
+            state["ends"] = _ends_of_earlier(document)
         if shards > 1 and ALGORITHMS[name].case < Case.R3:
             raise UsageError(f"cannot restore with {shards} shards: {name} runs, which keeps no index to share out")
         merge._engine.load(name, state, document["live"], inputs)
@@ -101,6 +103,20 @@ def merge_of(document: Any, engine: str, shards: int) -> Merge:
 def load_said(rows: list[list[Any]]) -> Said:
     """The reverse of ``Said.dump``."""
     return Said(Event(vs, b64decode(payload), ve) for vs, payload, ve in rows)
+
+
+def _ends_of_earlier(document: dict[str, Any]) -> list[int]:
+    """The ends of the events that R2 has output at MaxVs, in a snapshot of a version that did not write them.
+
+    The live events have them, in order of time; where those are not tracked, an input that has delivered the payload.
+    """
+    state = document["algorithm"]
+    ends: dict[str, int] = {}
+    for fields in document["inputs"]:
+        if fields["last_vs"] == state["max_vs"]:
+            ends |= {payload: ve for payload, ve, _ in fields["at_last_vs"] if ve > state["max_vs"]}
+    ends |= {payload: ve for vs, payload, ve in document["live"] or () if vs == state["max_vs"]}
+    return [ends.get(payload, INF) for payload, _ in state["hash"]]
 
 
 def _check_slots(merge: Merge, width: int) -> None:

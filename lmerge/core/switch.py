@@ -55,7 +55,8 @@ def repeats_a_key(old: Algorithm, live: list[Event]) -> bool:
     """Whether R3 cannot hold what a switch would carry over: two events of one (Vs, payload). See ``switch``."""
     if _repeats((event.vs, event.payload) for event in live):
         return True
-    return any(_repeats((vs, payload) for vs, payload, _ in _certain(inp, old.max_stable)) for inp in _carried(old))
+    assert isinstance(old, InsertOnly)
+    return any(_repeats((vs, payload) for vs, payload, _ in _certain(inp, old.max_stable)) for inp in old.carried())
 
 
 def merge_waiting(new: Indexed, out: BatchBuilder) -> None:
@@ -96,18 +97,12 @@ def _from_events(old: InsertOnly, new: R3 | R4, live: list[Event], out: BatchBui
     counted = sorted(Counter(live).items())
     for event, copies in counted:
         new.adopt(event, copies)
-    for inp in _carried(old):
+    for inp in old.carried():
         said = _certain(inp, old.max_stable)
         if inp.delivered is None:  # nobody broke a promise: the order of its stream tells the rest
             said += [event for event, copies in counted if event.vs < inp.last_vs for _ in range(copies)]
         for vs, payload, ve in sorted(said):
             new.adopt_delivered(inp.slot, vs, payload, ve, out)
-
-
-def _carried(old: Algorithm) -> list[Input]:
-    """The inputs of which R0-R2 have merged something: it waits of those that join, and others are about to end."""
-    ends = {violation.input_name for violation in old.broken}
-    return [inp for inp in old.inputs.values() if inp.counts and inp.name not in ends]
 
 
 def _certain(inp: Input, max_stable: int) -> list[Said]:
@@ -130,8 +125,9 @@ def _weaken_ties(old: R0 | R1, new: R1 | R2, out: BatchBuilder) -> None:
     """
     new.max_vs = vs = old.max_vs
     shown = old.slot if isinstance(old, R1) else [] if old.last is None else [old.last]
-    inputs = [inp for inp in _carried(old) if inp.last_vs == vs]
-    more = _slot_of(new, shown, inputs) if isinstance(new, R1) else _payloads_of(new, shown, inputs, vs)
+    inputs = [inp for inp in old.carried() if inp.last_vs == vs]
+    new.broken = old.broken
+    more = _slot_of(new, shown, inputs) if isinstance(new, R1) else _payloads_of(new, shown, inputs)
     if vs >= old.max_stable:
         for payload, ve in more:
             out.insert(payload, vs, ve)
@@ -150,21 +146,9 @@ def _slot_of(new: R1, shown: list[tuple[bytes, int]], inputs: list[Input]) -> li
     return more
 
 
-def _payloads_of(
-    new: R2, shown: list[tuple[bytes, int]], inputs: list[Input], vs: int
-) -> list[tuple[bytes, int]]:
-    """``_slot_of`` for R2. R1 checks no key: what an input has delivered twice breaks none now; the last end counts."""
-    more = []
-    new.hash = {payload: 0 for payload, ve in shown if ve > vs}
-    new.empties = Counter(payload for payload, ve in shown if ve == vs)
-    for inp in inputs:
-        elements = sorted(element for element, copies in inp.at_last_vs.items() if copies)
-        for payload, ve in {payload: (payload, ve) for payload, ve in elements if ve > vs}.values():
-            if payload not in new.hash:
-                more.append((payload, ve))
-            new.hash[payload] = new.hash.get(payload, 0) | 1 << inp.slot
-        for payload in (payload for payload, ve in elements if ve == vs):
-            missing = inp.at_last_vs[payload, vs] - new.empties[payload]
-            more += [(payload, vs)] * missing
-            new.empties[payload] += max(0, missing)
-    return more
+def _payloads_of(new: R2, shown: list[tuple[bytes, int]], inputs: list[Input]) -> list[tuple[bytes, int]]:
+    """``_slot_of`` for R2. R1 checks no key: where one comes twice in the slot, R2 goes by copies."""
+    for elements in (shown, *(inp.at_last_vs.elements() for inp in inputs)):
+        if _repeats((new.max_vs, payload) for payload, ve in elements if ve > new.max_vs):
+            new.is_keyed = False
+    return new.settle(shown)

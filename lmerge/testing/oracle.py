@@ -89,9 +89,8 @@ class Follow:
             self.compatible = False
         self._held = {status.name for status in self.merge.inputs() if status.held}
         if self.compatible and not self._held:
-            multiset = self.merge.algorithm in ("r1", "r4")
             problems = incompatibilities(
-                self.output, self.prefixes, multiset=multiset, right_from=self._right_from
+                self.output, self.prefixes, multiset=self.merge.is_multiset, right_from=self._right_from
             )
             assert not problems, "; ".join(problems)
         return outcome

@@ -148,9 +148,30 @@ DEFECTS = (
     Defect(
         "r2 takes an empty lifetime for an event",
         SOURCE + "insert_only.rs",
-        "                if ve == vs {\n",
-        "                if false {\n",
+        ".is_keyed(), ve > vs, payload, ve)",
+        ".is_keyed(), true, payload, ve)",
         "laws::law_10_an_empty_lifetime_hides_no_event_with_its_key",
+    ),
+    Defect(
+        "r2 without a key outputs one copy only",
+        SOURCE + "payloads.rs",
+        "let is_new = *count > self.output[at];",
+        "let is_new = self.output[at] == 0;",
+        "laws::law_10_without_a_key_copies_count",
+    ),
+    Defect(
+        "r2 that loses its key does not merge the slot once more",
+        SOURCE + "payloads.rs",
+        "                if is_new {\n                    more.push",
+        "                if false {\n                    more.push",
+        "laws::law_10_without_a_key_copies_count",
+    ),
+    Defect(
+        "under r2 what an input delivered at an earlier time counts as copies",
+        SOURCE + "insert_only.rs",
+        "                    payloads.begin(slot);\n",
+        "",
+        "laws::law_10_without_a_key_copies_count",
     ),
     Defect(
         "one stable(+inf) closes",

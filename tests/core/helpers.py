@@ -11,6 +11,7 @@ from lmerge.testing.oracle import Follow
 R0_WORDS = ("insert-only", "strictly-ordered")
 R1_WORDS = ("insert-only", "ordered", "deterministic-ties")
 R2_WORDS = ("insert-only", "ordered", "key")
+COPIES_WORDS = ("insert-only", "ordered")  # R2 where no key is promised
 R3_WORDS = ("key",)
 R4_WORDS = ()
 WORDS = {"r0": R0_WORDS, "r1": R1_WORDS, "r2": R2_WORDS, "r3": R3_WORDS, "r4": R4_WORDS}

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
-from helpers import WORDS
+from helpers import COPIES_WORDS, WORDS
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Insert, Stable
@@ -27,44 +27,73 @@ class Delivery(NamedTuple):
     element: tuple[bytes, int]
 
 
+CASES = ("r0", "r1", "r2", "r2 copies", "r2 mixed", "r2 believed")
+"""The algorithms, and of R2: no input promises a key, some do, or all do and those that break it are believed."""
+
+
 class Law:
-    """What the output has, and who has broken a promise, by the case."""
+    """What the output has, and who has broken a promise, by the case.
+
+    Under R2 a key counts while all lives promise one, and copies do from the moment when one does not. The lives that
+    had left by then have no say in a slot that was open, beyond what the output had of theirs.
+    """
 
     def __init__(self, case: str) -> None:
         self.case = case
         self.deliveries: list[Delivery] = []
         self.attached: set[int] = set()  # lives that count
+        self.keyed: set[int] = set()  # lives that promise a key
+        self.lost: int | None = None  # of R2: the number of deliveries when the key ceased to count
+        self.gone: set[int] = set()  # lives that had left by then
 
     def output(self) -> Counter[Insert]:
         """The inserts of the output: of each Vs what came before a higher Vs or a stable point beyond it."""
         output: Counter[Insert] = Counter()
         for vs in {delivery.vs for delivery in self.deliveries if delivery.life}:
             slot: list[Delivery] = []
-            for delivery in self.deliveries:
+            by_key: int | None = None  # so many of the slot's deliveries came while the key counted; None: all of them
+            for at, delivery in enumerate([*self.deliveries, Delivery(0, INF + 1, (b"", 0))]):
+                if at == self.lost:
+                    by_key = len(slot)
                 if delivery.vs > vs:
                     break
                 if delivery.vs == vs and delivery.life:
                     slot.append(delivery)
-            output.update({Insert(p, vs, ve): count for (p, ve), count in self._union(vs, slot).items()})
+            union = self._union(vs, slot)
+            if self.case[:2] == "r2":
+                union = self._union_of_r2(vs, slot, by_key)
+            output.update({Insert(p, vs, ve): count for (p, ve), count in union.items()})
         return output
+
+    def lose_key(self) -> None:
+        """An input that promises no key is to be merged from here on."""
+        if self.lost is None:
+            self.lost = len(self.deliveries)
+            self.gone = {delivery.life for delivery in self.deliveries if delivery.life} - self.attached
+
+    def _union_of_r2(self, vs: int, slot: Sequence[Delivery], by_key: int | None) -> Counter[tuple[bytes, int]]:
+        before = slot if by_key is None else slot[:by_key]
+        union = self._union(vs, before)
+        first: dict[bytes, tuple[bytes, int]] = {}
+        for delivery in before:
+            if delivery.element[1] > vs:
+                first.setdefault(delivery.element[0], delivery.element)
+        union = Counter({element: n for element, n in union.items() if element[1] == vs}) + Counter(first.values())
+        return union if by_key is None else union | self._union(vs, [d for d in slot if d.life not in self.gone])
 
     def _union(self, vs: int, slot: Sequence[Delivery]) -> Counter[tuple[bytes, int]]:
         by_life: dict[int, Counter[tuple[bytes, int]]] = {}
-        first: dict[bytes | None, tuple[bytes, int]] = {}  # by key: of R0 Vs alone
+        first: tuple[bytes, int] | None = None  # event: of R0 Vs is the key
         for delivery in slot:
-            payload, ve = delivery.element
             by_life.setdefault(delivery.life, Counter())[delivery.element] += 1
-            if ve > vs:
-                first.setdefault(payload if self.case == "r2" else None, delivery.element)
+            if delivery.element[1] > vs:
+                first = first or delivery.element
         union: Counter[tuple[bytes, int]] = Counter()
         for counts in by_life.values():
             union |= counts
-        if self.case == "r1" or not slot:
-            return union
-        if self.case == "r0":
-            return Counter({slot[0].element, *([first[None]] if first and slot[0].element[1] == vs else [])})
-        empties = Counter({element: count for element, count in union.items() if element[1] == vs})
-        return empties + Counter(first.values())
+        if self.case == "r0" and slot:
+            return Counter({slot[0].element, *([first] if first and slot[0].element[1] == vs else [])})
+        return union
 
     def top(self) -> int:
         """MaxVs; one less than -inf before the first delivery."""
@@ -76,8 +105,8 @@ class Law:
             return False
         slot = [delivery for delivery in self.deliveries if delivery.life and delivery.vs == vs]
         mine = [delivery.element for delivery in slot if delivery.life == life]
-        if self.case == "r2":
-            return element[1] > vs and element[0] in {payload for payload, ve in mine if ve > vs}
+        if self.case[:2] == "r2":
+            return life in self.keyed and element[1] > vs and element[0] in {p for p, ve in mine if ve > vs}
         union = self._union(vs, [*slot, Delivery(life, vs, element)])
         if union[element] > 1 or element in mine:
             return False
@@ -101,18 +130,34 @@ class World:
     def __init__(self, case: str) -> None:
         self.case = case
         self.law = Law(case)
-        self.merges = [Merge(case), Merge(case, engine="python")]
+        self.believes = case == "r2 believed"
+        algorithm = "auto" if self.believes else case[:2]
+        self.merges = [
+            Merge(algorithm, allow_downgrade=self.believes, engine=engine) for engine in ("auto", "python")
+        ]
         self.output: Counter[Insert] = Counter()
         self.lives: dict[str, int] = {}
         self.waiting: dict[str, list[Insert]] = {}
         self.joining: dict[str, tuple[int, int]] = {}  # join_at and its own stable point
         self.accused: list[str] = []
+        self.believed = 0
         self._lives = 0
 
-    def attach(self, name: str, join_at: int | None = None) -> None:
+    def attach(self, name: str, join_at: int | None = None, *, keyed: bool = True) -> None:
         self._lives += 1
         self.lives[name] = self._lives
-        self._call("attach", name, WORDS[self.case], join_at=join_at)
+        keyed = keyed and self.case != "r2 copies"
+        if keyed:
+            self.law.keyed.add(self._lives)
+        if self.law.top() < NEG_INF:  # nothing has been merged: what all promise counts
+            self.law.lost = None
+            if not self.law.keyed >= set(self.lives.values()):
+                self.law.lose_key()
+        elif not keyed:
+            self.law.lose_key()
+        self._call("attach", name, WORDS[self.case[:2]] if keyed else COPIES_WORDS, join_at=join_at)
+        assert self.output == self.law.output()
+        assert self.merges[0].algorithm == self.case[:2]
         if self.merges[0].status(name).state == "joining":
             assert join_at is not None
             self.waiting[name], self.joining[name] = [], (join_at, NEG_INF)
@@ -138,6 +183,11 @@ class World:
         expected, certain = False, True
         if isinstance(element, Insert):
             expected = self.law.breaks(self.lives[name], element.vs, (element.payload, element.ve))
+            if expected and self.believes:
+                self.law.lose_key()
+                self.law.keyed.discard(self.lives[name])
+                self.believed += 1
+                expected = False
             if not expected:
                 self._note(name, element)
             certain = not self.law.is_ambiguous(element.vs)
@@ -227,7 +277,7 @@ def truth(random: Random, case: str) -> list[Insert]:
             slot.append(Insert(random.choice(payloads), vs, ve))
         if case == "r2":
             slot = list({(element.payload, element.ve > vs): element for element in slot}.values())
-        if case == "r1" and random.random() < 0.5:
+        elif case != "r0" and random.random() < 0.5:
             slot = list(dict.fromkeys(slot))
         elements += slot
     return elements
@@ -242,7 +292,7 @@ def presented(random: Random, case: str, elements: Sequence[Insert]) -> Iterator
             ve = element.vs if case == "r0" and random.random() < 0.1 else element.ve
             slots.setdefault(element.vs, []).append(element._replace(ve=ve))
     for vs, slot in slots.items():
-        if case == "r2":
+        if case[:2] == "r2":
             random.shuffle(slot)
         for at in range(len(slot) - 1):
             if random.random() < swaps:
@@ -266,7 +316,7 @@ def play(seed: str, case: str) -> World:
         chance = random.random()
         if name not in world.lives:
             joins = random.choice((None, None, random.choice((NEG_INF, 1, 2, 4))))
-            world.attach(name, joins)
+            world.attach(name, joins, keyed=case != "r2 mixed" or random.random() < 0.7)
             at = random.choice((0, 0, random.randrange(len(elements))))
             streams[name] = list(legal(presented(random, case, elements[at:])))
         elif chance < 0.04:

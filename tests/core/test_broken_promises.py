@@ -116,7 +116,7 @@ def test_every_order_and_every_death(name: str) -> None:
     words, streams = SMALL[name]
     sessions, switched = every_order(words, streams)
     assert sessions
-    assert switched or name.startswith("ties")
+    assert switched or name.startswith(("ties", "a key that is none")), "R0-R2 go on without those"
 
 
 def test_what_another_input_delivered_instead_is_emitted_by_the_downgrade_from_r0_to_r1_and_r2() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from helpers import INDEX_POLICIES, WORDS, a, f, m
+from helpers import COPIES_WORDS, INDEX_POLICIES, WORDS, a, f, m
 
 from lmerge.core import engines
 from lmerge.core.batch import Batch
@@ -133,7 +133,7 @@ def play(seed: str, algorithm: str, compare_every: int = 1) -> None:
         name, chance = random.choice("abc"), random.random()
         if chance < 0.15 or name not in said:
             said[name] = Tdb(name)
-            promised = words if random.random() < 0.9 else random.choice(list(WORDS.values()))
+            promised = words if random.random() < 0.9 else random.choice([*WORDS.values(), COPIES_WORDS])
             join_at = random.choice((None, None, random.randint(-2, 12)))
             role = "observe" if random.random() < 0.1 else "active"
             incarnation = random.choice((None, None, random.randint(1, 9)))

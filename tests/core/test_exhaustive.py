@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from helpers import WORDS, a, f, m
+from helpers import COPIES_WORDS, WORDS, a, f, m
 
 from lmerge.core.elements import INF, Element
 from lmerge.core.merge import Merge
@@ -25,6 +25,10 @@ SMALL: dict[str, list[list[Element]]] = {
     "r2": [
         [a("A", 1, 4), a("B", 1, 9), f(2), f(INF)],
         [f(1), a("B", 1, 9), a("A", 1, 4), f(INF)],
+    ],
+    "r2 copies": [
+        [a("A", 1, 4), a("A", 1, 9), a("A", 1, 4), f(2), f(INF)],
+        [f(1), a("A", 1, 4), a("A", 1, 4), a("A", 1, 9), f(INF)],
     ],
     "r3": [
         [a("B", 2), a("A", 1, 4), m("B", 2, INF, 9), f(5), f(INF)],
@@ -54,9 +58,9 @@ def play(
     algorithm: str, policy: str, streams: list[list[Element]], order: Sequence[int], death: tuple[int, int]
 ) -> Follow:
     """``death``: (input, position): that input leaves before it says the element at that position."""
-    follow = Follow(Merge(algorithm, policy))
+    follow = Follow(Merge(algorithm[:2], policy))
     for at in range(len(streams)):
-        follow.attach(str(at), WORDS[algorithm])
+        follow.attach(str(at), COPIES_WORDS if algorithm == "r2 copies" else WORDS[algorithm])
     positions = [0] * len(streams)
     for at in order:
         if (at, positions[at]) == death:

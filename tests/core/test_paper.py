@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers import R0_WORDS, R1_WORDS, R2_WORDS, a, f, m, merge_of, said
+from helpers import COPIES_WORDS, R0_WORDS, R1_WORDS, R2_WORDS, a, f, m, merge_of, said
 
 from lmerge.core.adapters import Close, Open, from_open_close, from_signed, to_open_close, to_signed
 from lmerge.core.compatible import InputPrefix, incompatibilities, is_compatible
@@ -319,7 +319,7 @@ def test_algorithm_r4_adjust_output_when_an_end_becomes_fully_frozen() -> None:
 @pytest.mark.parametrize(
     ("words", "case"),
     [(R0_WORDS, Case.R0), (R1_WORDS, Case.R1), (R2_WORDS, Case.R2), (("key",), Case.R3), ((), Case.R4),
-     (("insert-only", "ordered"), Case.R4), (("ordered", "key"), Case.R3)],
+     (COPIES_WORDS, Case.R2), (("ordered", "key"), Case.R3)],
 )
 def test_iv_g_the_case_follows_from_the_promises(words: tuple[str, ...], case: Case) -> None:
     """III.C, IV.G.1."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import INDEX_POLICIES, R1_WORDS, R3_WORDS, WORDS, a, f, m
+from helpers import COPIES_WORDS, INDEX_POLICIES, R1_WORDS, R3_WORDS, WORDS, a, f, m
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ from lmerge.testing.generate import ordered, present, reference
 from lmerge.testing.oracle import Follow
 
 CASES = [(algorithm, policy) for algorithm in ("r3", "r4") for policy in INDEX_POLICIES] + [
-    (algorithm, policy) for algorithm in ("r0", "r1", "r2") for policy in ("lazy", "eager", "lazy+lag:3")
+    (algorithm, policy) for algorithm in ("r0", "r1", "r2", "r2 copies") for policy in ("lazy", "eager", "lazy+lag:3")
 ]
 
 
@@ -62,7 +62,7 @@ class Replica:
 def stream_of(random: Random, algorithm: str, events: list[Event]) -> list[Element]:
     if algorithm in ("r3", "r4"):
         return present(random, events)
-    if algorithm == "r2":
+    if algorithm[:2] == "r2":
         return ordered(random, events, ties="shuffled")
     # Ties in an order that sorting would not give.
     return ordered(random, sorted(events, key=lambda e: (e.vs, [-byte for byte in e.payload], e.ve)))
@@ -81,12 +81,13 @@ def resumed(merge: Merge, elements: list[Element], random: Random) -> Merge:
 
 
 def run(random: Random, algorithm: str, policy: str) -> None:
-    duplicates = algorithm in ("r1", "r4") and random.random() < 0.7
+    duplicates = algorithm in ("r1", "r2 copies", "r4") and random.random() < 0.7
+    words = COPIES_WORDS if algorithm == "r2 copies" else WORDS[algorithm]
     events = reference(random, random.randint(1, 20), duplicates=duplicates, strict=algorithm == "r0")
     replicas = {str(at): Replica(stream_of(random, algorithm, events)) for at in range(random.randint(1, 3))}
     follow = Follow(Merge("auto", policy))
     for name in replicas:
-        follow.attach(name, WORDS[algorithm])
+        follow.attach(name, words)
     for restart in range(random.randint(1, 3)):
         for _ in range(random.randint(0, 30)):
             name = random.choice(list(replicas))
@@ -102,7 +103,7 @@ def run(random: Random, algorithm: str, policy: str) -> None:
                 replicas[name].next(random.randint(0, 3))  # what the merge was told, and what it said, was lost
                 stable_point = follow.merge.stable_point
                 join_at = random.choice((stable_point, stable_point, max(NEG_INF, stable_point - random.randint(0, 9))))
-                follow.attach(name, WORDS[algorithm], join_at=join_at)
+                follow.attach(name, words, join_at=join_at)
                 for element in replicas[name].again(join_at):
                     assert not follow.say(name, element).detached, (restart, name)
     rest = {name: replica for name, replica in replicas.items() if follow.merge.is_attached(name)}

@@ -52,6 +52,13 @@ impl Said {
     }
 }
 
+/// The elements as (payload, Ve), sorted.
+pub fn in_order(said: &Said) -> Vec<(Vec<u8>, i64)> {
+    let mut elements: Vec<(Vec<u8>, i64)> = said.iter().map(|(payload, ve)| (payload.to_vec(), ve)).collect();
+    elements.sort();
+    elements
+}
+
 /// What an input must keep, as it was demanded; `strict` implies order and key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demands {
@@ -251,6 +258,12 @@ impl Inputs {
             .iter()
             .map(|&slot| (slot, self.get(slot)))
             .filter(|(_, input)| input.counts())
+    }
+
+    /// Whether none that is merged goes without a key.
+    pub fn all_promise_a_key(&self) -> bool {
+        let mut inputs = self.order.iter().map(|&slot| self.get(slot));
+        inputs.all(|input| input.demands.is_keyed() || input.observes)
     }
 
     /// The slots of joined active inputs, furthest first; of equals the longest attached first.

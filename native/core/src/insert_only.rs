@@ -1,14 +1,10 @@
 //! R0, R1 and R2 (IV.A-C): insert-only inputs in order of Vs. `lmerge/core/insert_only.py` says why each line is there.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-
-use ahash::RandomState;
-use hashbrown::HashTable;
-
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
 use crate::columns::{Indices, View};
 use crate::element::{ADJUST, Element, INSERT, NEG_INF};
 use crate::input::{Input, Said};
+use crate::payloads::Payloads;
 use crate::ties::{Slot, Step};
 use crate::violation::{Code, Violation};
 
@@ -19,8 +15,8 @@ pub enum Ties {
     None(Said),
     /// R1: by their order; the elements of the output's current slot.
     Ordered(Slot),
-    /// R2: by their payload, which is a key.
-    Keyed(Payloads),
+    /// R2: by what they are.
+    Unordered(Box<Payloads>),
 }
 
 /// One of R0, R1, R2.
@@ -49,7 +45,7 @@ impl InsertOnly {
     pub fn r2() -> InsertOnly {
         InsertOnly {
             max_vs: None,
-            ties: Ties::Keyed(Payloads::default()),
+            ties: Ties::Unordered(Box::default()),
         }
     }
 
@@ -112,18 +108,42 @@ impl InsertOnly {
                 }
                 return Ok(ties.step(input, payload, ve));
             }
-            Ties::Keyed(payloads) => {
+            Ties::Unordered(payloads) => {
                 if is_next_vs {
                     payloads.clear();
                 }
-                if ve == vs {
-                    payloads.deliver_empty(payload, slot)
-                } else {
-                    payloads.deliver(payload, slot).ok_or(Code::DuplicateKey)?
+                if input.last_vs != Some(vs) {
+                    payloads.begin(slot);
                 }
+                payloads
+                    .deliver(slot, input.demands.is_keyed(), ve > vs, payload, ve)
+                    .ok_or(Code::DuplicateKey)?
             }
         };
         Ok(if is_new { Step::New } else { Step::Known })
+    }
+
+    /// What inputs must keep has changed: one has attached, or is not held to a promise any more.
+    pub fn demand(&mut self, shell: &mut Shell) {
+        let Ties::Unordered(payloads) = &mut self.ties else {
+            return;
+        };
+        let is_keyed = shell.inputs.all_promise_a_key();
+        let Some(vs) = self.max_vs else {
+            payloads.is_keyed = is_keyed;
+            return;
+        };
+        if is_keyed || !payloads.is_keyed {
+            return;
+        }
+        let shown = payloads.shown();
+        payloads.is_keyed = false;
+        let more = payloads.settle(shown, vs, shell);
+        if vs >= shell.max_stable {
+            for (payload, ve) in more {
+                shell.emit_insert(vs, ve, &payload);
+            }
+        }
     }
 
     /// Be as `kept` was. The input that has delivered since then is about to be removed.
@@ -221,7 +241,7 @@ impl Algorithm for InsertOnly {
     }
 
     fn forget(&mut self, slot: usize) {
-        if let Ties::Keyed(payloads) = &mut self.ties {
+        if let Ties::Unordered(payloads) = &mut self.ties {
             payloads.forget(slot);
         }
     }
@@ -239,142 +259,10 @@ impl Algorithm for InsertOnly {
                 "an insert was not noticed"
             );
         }
-        if let (Ties::Ordered(ties), Some(max_vs)) = (&self.ties, self.max_vs) {
-            ties.check(&shell.inputs, max_vs);
+        match (&self.ties, self.max_vs) {
+            (Ties::Ordered(ties), Some(max_vs)) => ties.check(&shell.inputs, max_vs),
+            (Ties::Unordered(payloads), Some(max_vs)) => payloads.check(shell, max_vs),
+            _ => {}
         }
-    }
-}
-
-/// R2: the payloads at MaxVs, each with the inputs that have delivered it, so that one that breaks the key is found out.
-/// Elements that are no events have no key: their copies are counted.
-#[derive(Clone, Debug, Default)]
-pub struct Payloads {
-    said: Said,
-    /// Inputs by slot, for slots that have a bit; the others stand in `far`.
-    bits: Vec<u64>,
-    far: HashSet<(usize, usize)>,
-    table: HashTable<(u64, u32)>,
-    state: RandomState,
-    /// How often each element with an empty lifetime was output, and how often each input has delivered it.
-    empties: BTreeMap<Vec<u8>, u64>,
-    empties_by_slot: HashMap<(usize, Vec<u8>), u64>,
-}
-
-/// A table larger than this is given back when its Vs has passed: clearing costs its size.
-const TABLE_KEPT: usize = 256;
-
-impl Payloads {
-    fn clear(&mut self) {
-        self.said.clear();
-        self.bits.clear();
-        self.far.clear();
-        if !self.empties.is_empty() {
-            self.empties.clear();
-            self.empties_by_slot.clear();
-        }
-        if self.table.capacity() > TABLE_KEPT {
-            self.table = HashTable::new();
-        } else {
-            self.table.clear();
-        }
-    }
-
-    /// The input delivers `payload`: whether that is new. None: it has done so before.
-    #[inline]
-    pub fn deliver(&mut self, payload: &[u8], slot: usize) -> Option<bool> {
-        let (at, is_new) = self.enter(payload);
-        if self.has(at, slot) {
-            return None;
-        }
-        self.mark(at, slot);
-        Some(is_new)
-    }
-
-    /// The input delivers an element with an empty lifetime: whether it has done so more often than the output.
-    pub fn deliver_empty(&mut self, payload: &[u8], slot: usize) -> bool {
-        let by_slot = self.empties_by_slot.entry((slot, payload.to_vec())).or_default();
-        *by_slot += 1;
-        let copies = self.empties.entry(payload.to_vec()).or_default();
-        let is_new = *by_slot > *copies;
-        *copies += u64::from(is_new);
-        is_new
-    }
-
-    /// `payload` was output so many times more with an empty lifetime.
-    pub fn enter_empty(&mut self, payload: &[u8], copies: u64) {
-        *self.empties.entry(payload.to_vec()).or_default() += copies;
-    }
-
-    /// The input in `slot` has delivered these at MaxVs, which is `vs`; those with an empty lifetime are counted.
-    pub fn count_empties(&mut self, slot: usize, said: &Said, vs: i64) {
-        for (payload, _) in said.iter().filter(|&(_, ve)| ve == vs) {
-            *self.empties_by_slot.entry((slot, payload.to_vec())).or_default() += 1;
-        }
-    }
-
-    /// Payloads in order, each with how often it was output with an empty lifetime.
-    pub fn empties(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        self.empties.iter().map(|(payload, &copies)| (&payload[..], copies))
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.said.is_empty() && self.empties.is_empty()
-    }
-
-    /// The place of `payload`, and whether it had none.
-    pub fn enter(&mut self, payload: &[u8]) -> (usize, bool) {
-        let hash = self.state.hash_one(payload);
-        let said = &self.said;
-        let found = self
-            .table
-            .find(hash, |&(other, at)| other == hash && said.get(at as usize).0 == payload);
-        if let Some(&(_, at)) = found {
-            return (at as usize, false);
-        }
-        let at = self.said.len();
-        self.said.push(payload, 0);
-        self.bits.push(0);
-        self.table.insert_unique(hash, (hash, at as u32), |&(hash, _)| hash);
-        (at, true)
-    }
-
-    pub fn mark(&mut self, at: usize, slot: usize) {
-        if slot < 64 {
-            self.bits[at] |= 1 << slot;
-        } else {
-            self.far.insert((at, slot));
-        }
-    }
-
-    fn has(&self, at: usize, slot: usize) -> bool {
-        if slot < 64 {
-            self.bits[at] >> slot & 1 == 1
-        } else {
-            self.far.contains(&(at, slot))
-        }
-    }
-
-    fn forget(&mut self, slot: usize) {
-        self.empties_by_slot.retain(|(other, _), _| *other != slot);
-        if slot < 64 {
-            self.bits.iter_mut().for_each(|bits| *bits &= !(1 << slot));
-        } else {
-            self.far.retain(|&(_, other)| other != slot);
-        }
-    }
-
-    /// Payloads in order, each with the slots that have delivered it.
-    pub fn rows(&self) -> Vec<(&[u8], Vec<usize>)> {
-        let slots = |at: usize| {
-            let mut slots: Vec<usize> = (0..64).filter(|slot| self.bits[at] >> slot & 1 == 1).collect();
-            slots.extend(self.far.iter().filter(|(other, _)| *other == at).map(|(_, slot)| slot));
-            slots.sort_unstable();
-            slots
-        };
-        let mut rows: Vec<_> = (0..self.said.len())
-            .map(|at| (self.said.get(at).0, slots(at)))
-            .collect();
-        rows.sort();
-        rows
     }
 }

@@ -36,6 +36,7 @@ pub mod insert_only;
 pub mod limit;
 pub mod merge;
 pub mod nodes;
+pub mod payloads;
 pub mod policy;
 pub mod r3;
 pub mod r3minus;

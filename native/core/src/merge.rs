@@ -83,7 +83,8 @@ impl Running {
                 ties: Ties::Ordered(_), ..
             }) => Kind::R1,
             Running::InsertOnly(InsertOnly {
-                ties: Ties::Keyed(_), ..
+                ties: Ties::Unordered(_),
+                ..
             }) => Kind::R2,
             Running::R3(_) => Kind::R3,
             Running::R4(_) => Kind::R4,
@@ -97,6 +98,13 @@ impl Running {
             Running::R3(algorithm) => algorithm,
             Running::R4(algorithm) => algorithm,
             Running::R3Minus(algorithm) => algorithm,
+        }
+    }
+
+    /// What inputs must keep has changed.
+    fn demand(&mut self, shell: &mut Shell) {
+        if let Running::InsertOnly(algorithm) = self {
+            algorithm.demand(shell);
         }
     }
 
@@ -187,11 +195,13 @@ impl Merge {
             .add(slot, place, Input::new(demands, join_at, observes, joined));
         self.running.as_dyn().widen(self.shell.inputs.width());
         self.begin_delivered(slot, true);
+        self.running.demand(&mut self.shell);
     }
 
     /// What the input must keep has changed.
     pub fn demand(&mut self, slot: usize, demands: Demands) {
         self.shell.inputs.get_mut(slot).demands = demands;
+        self.running.demand(&mut self.shell);
     }
 
     /// Forget the input and, by and by, its entries: see [`retired`].
@@ -294,6 +304,7 @@ impl Merge {
         let width = self.shell.inputs.width();
         self.running.as_dyn().widen(width);
         self.shell.inputs.forget_ties();
+        self.running.demand(&mut self.shell);
         if started {
             switch(old, &mut self.running, &mut self.shell);
             match &mut self.running {

@@ -14,9 +14,10 @@ use crate::element::{Element, NEG_INF};
 use crate::in3t::At;
 use crate::index::{Index, Indexed, Spill};
 use crate::input::{Input, Inputs, Said};
-use crate::insert_only::{InsertOnly, Payloads, Ties};
+use crate::insert_only::{InsertOnly, Ties};
 use crate::merge::{Merge, Running};
 use crate::nodes::{NIL, NONE};
+use crate::payloads::Payloads;
 use crate::r3::R3;
 use crate::r3minus::{Ends, R3Minus};
 use crate::r4::R4;
@@ -44,11 +45,14 @@ pub enum State {
         slot: Vec<(Vec<u8>, i64)>,
         out_of_step: bool,
     },
-    /// Payloads with the slots that have delivered them; those of elements that are no events with their number.
+    /// Payloads with the slots that have delivered them, and their ends, or else the events that are counted with their
+    /// number; those of elements that are no events with theirs.
     R2 {
         max_vs: i64,
         hash: Vec<(Vec<u8>, Vec<usize>)>,
-        empties: Vec<(Vec<u8>, u64)>,
+        ends: Vec<i64>,
+        copies: Option<Vec<(Vec<u8>, i64, u32)>>,
+        empties: Vec<(Vec<u8>, u32)>,
     },
     R3 {
         slots: usize,
@@ -351,14 +355,23 @@ fn insert_only_state(running: &InsertOnly) -> Vec<(&'static str, String)> {
             }
             ("slot", list(said(&ties.said)))
         }
-        Ties::Keyed(payloads) => {
-            let empty = |(payload, copies): (&[u8], u64)| format!("[{},{copies}]", text(payload));
-            let empties: Vec<String> = payloads.empties().map(empty).collect();
+        Ties::Unordered(payloads) => {
+            let is_empty = |ve| Some(ve) == running.max_vs;
+            let (empties, events): (Vec<_>, Vec<_>) = payloads.copies().into_iter().partition(|row| is_empty(row.1));
             if !empties.is_empty() {
-                fields.push(("empties", list(empties)));
+                let row = |(payload, _, copies): (&[u8], i64, u32)| format!("[{},{copies}]", text(payload));
+                fields.push(("empties", list(empties.into_iter().map(row))));
             }
-            let row = |(payload, slots): (&[u8], Vec<usize>)| format!("[{},{}]", text(payload), bit_set(&slots));
-            ("hash", list(payloads.rows().into_iter().map(row)))
+            let keys = payloads.keys();
+            if payloads.is_keyed {
+                fields.push(("ends", list(keys.iter().map(|key| key.1.to_string()))));
+            } else {
+                let row = |(payload, ve, copies): (&[u8], i64, u32)| format!("[{},{ve},{copies}]", text(payload));
+                fields.push(("copies", list(events.into_iter().map(row))));
+            }
+            let row =
+                |(payload, _, slots): (&[u8], i64, Vec<usize>)| format!("[{},{}]", text(payload), bit_set(&slots));
+            ("hash", list(keys.into_iter().map(row)))
         }
     };
     fields.push(ties);
@@ -404,19 +417,38 @@ fn load_insert_only(running: &mut InsertOnly, state: State, inputs: &mut Inputs)
                 ties.settle(inputs, running.max_vs);
             }
         }
-        (Ties::Keyed(payloads), State::R2 { max_vs, hash, empties }) => {
-            *payloads = Payloads::default();
-            for (payload, slots) in hash {
-                let (at, _) = payloads.enter(&payload);
-                slots.into_iter().for_each(|slot| payloads.mark(at, slot));
+        (
+            Ties::Unordered(payloads),
+            State::R2 {
+                max_vs,
+                hash,
+                mut ends,
+                copies,
+                empties,
+            },
+        ) => {
+            **payloads = Payloads::default();
+            payloads.is_keyed = copies.is_none();
+            if !payloads.is_keyed {
+                ends = vec![max_vs; hash.len()]; // nothing asks for them
+            }
+            if ends.len() != hash.len() {
+                return Err(format!("{} payloads have {} ends", hash.len(), ends.len()));
+            }
+            for ((payload, slots), ve) in hash.iter().zip(ends) {
+                payloads.load_key(payload, ve, slots);
             }
             for (payload, copies) in empties {
-                payloads.enter_empty(&payload, copies);
+                payloads.load_copies(&payload, max_vs, copies);
+            }
+            for (payload, ve, copies) in copies.unwrap_or_default() {
+                payloads.load_copies(&payload, ve, copies);
             }
             running.max_vs = time(max_vs, !payloads.is_empty());
-            for (slot, input) in inputs.counting() {
-                if input.last_vs == Some(max_vs) {
-                    payloads.count_empties(slot, &input.at_last_vs, max_vs);
+            for &slot in inputs.order() {
+                let input = inputs.get(slot);
+                if input.joined && input.last_vs == Some(max_vs) {
+                    payloads.load_input(slot, &input.at_last_vs, max_vs);
                 }
             }
         }

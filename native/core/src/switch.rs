@@ -4,10 +4,11 @@ use crate::algorithm::{Algorithm, Shell};
 use crate::columns::{Columns, Indices};
 use crate::element::NEG_INF;
 use crate::in3t::At;
-use crate::input::{Input, Said};
-use crate::insert_only::{InsertOnly, Payloads, Ties};
+use crate::input::{Input, Said, in_order};
+use crate::insert_only::{InsertOnly, Ties};
 use crate::merge::Running;
 use crate::nodes::NONE;
+use crate::payloads::Payloads;
 use crate::r3::R3;
 use crate::r4::R4;
 use crate::store::Live;
@@ -43,14 +44,14 @@ fn weaken_ties(old: &InsertOnly, new: &mut InsertOnly, shell: &mut Shell) {
     let shown = match &old.ties {
         Ties::None(last) => last,
         Ties::Ordered(ties) => &ties.said,
-        Ties::Keyed(_) => panic!("R2 is not more special than R0 or R1"),
+        Ties::Unordered(_) => panic!("R2 is not more special than R0 or R1"),
     };
     let Some(vs) = old.max_vs else { return };
     let mut inputs = carried(shell);
     inputs.retain(|&slot| shell.inputs.get(slot).last_vs == Some(vs));
     let more = match &mut new.ties {
         Ties::Ordered(ties) => slot_of(ties, shown, &inputs, vs, shell),
-        Ties::Keyed(payloads) => payloads_of(payloads, shown, &inputs, vs, shell),
+        Ties::Unordered(payloads) => payloads_of(payloads, shown, &inputs, vs, shell),
         Ties::None(_) => panic!("R0 is not more general than anything"),
     };
     if vs >= shell.max_stable {
@@ -77,41 +78,20 @@ fn slot_of(ties: &mut Slot, shown: &Said, inputs: &[usize], vs: i64, shell: &mut
     more
 }
 
-/// `slot_of` for R2. R1 checks no key: what an input has delivered twice breaks none now; the last end counts.
+/// `slot_of` for R2. R1 checks no key: where one comes twice in the slot, R2 goes by copies.
 fn payloads_of(payloads: &mut Payloads, shown: &Said, inputs: &[usize], vs: i64, shell: &Shell) -> Vec<(Vec<u8>, i64)> {
-    for (payload, ve) in shown.iter() {
-        if ve == vs {
-            payloads.enter_empty(payload, 1);
-        } else {
-            payloads.enter(payload);
-        }
-    }
-    let mut more = Vec::new();
-    for &slot in inputs {
-        let (empties, mut events): (Vec<_>, Vec<_>) = in_order(&shell.inputs.get(slot).at_last_vs)
-            .into_iter()
-            .partition(|&(_, ve)| ve == vs);
-        events.reverse();
-        events.dedup_by(|a, b| a.0 == b.0);
-        events.reverse();
-        more.extend(
-            events
-                .into_iter()
-                .filter(|(payload, _)| payloads.deliver(payload, slot).expect("each payload once")),
-        );
-        more.extend(
-            empties
-                .into_iter()
-                .filter(|(payload, _)| payloads.deliver_empty(payload, slot)),
-        );
-    }
-    more
-}
-
-fn in_order(said: &Said) -> Vec<(Vec<u8>, i64)> {
-    let mut elements: Vec<(Vec<u8>, i64)> = said.iter().map(|(payload, ve)| (payload.to_vec(), ve)).collect();
-    elements.sort();
-    elements
+    let delivered = inputs.iter().map(|&slot| &shell.inputs.get(slot).at_last_vs);
+    payloads.is_keyed &= !std::iter::once(shown).chain(delivered).any(|said| {
+        let mut keys: Vec<&[u8]> = said
+            .iter()
+            .filter(|&(_, ve)| ve > vs)
+            .map(|(payload, _)| payload)
+            .collect();
+        keys.sort_unstable();
+        keys.windows(2).any(|pair| pair[0] == pair[1])
+    });
+    let shown = shown.iter().map(|(payload, ve)| (payload.to_vec(), ve)).collect();
+    payloads.settle(shown, vs, shell)
 }
 
 /// With an index, elements of a joining input do not wait: what has waited is merged now. The input's stable point, which
@@ -136,7 +116,7 @@ fn merge_waiting<A: Algorithm>(new: &mut A, shell: &mut Shell) {
 }
 
 /// The inputs of which R0-R2 have merged something: it waits of those that join, and others are about to end.
-fn carried(shell: &Shell) -> Vec<usize> {
+pub(crate) fn carried(shell: &Shell) -> Vec<usize> {
     let ends = |slot| shell.broken.iter().any(|violation| violation.slot == slot);
     let slots = shell.inputs.counting().map(|(slot, _)| slot);
     slots.filter(|&slot| !ends(slot)).collect()

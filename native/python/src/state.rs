@@ -34,11 +34,26 @@ pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, St
                 Ok((payload(&row.get_item(0)?)?, slots_of(&row.get_item(1)?)?))
             })?;
             let empty = |row: &Bound<'_, PyAny>| Ok((payload(&row.get_item(0)?)?, row.get_item(1)?.extract()?));
-            let has_empties = state.contains("empties")?;
+            let copy = |row: &Bound<'_, PyAny>| {
+                let (payload, ve) = said(row)?;
+                Ok((payload, ve, row.get_item(2)?.extract()?))
+            };
+            let has = |name: &str| state.contains(name);
+            let copies = if has("copies")? {
+                Some(rows(state, "copies", copy)?)
+            } else {
+                None
+            };
             State::R2 {
                 max_vs: field(state, "max_vs")?.extract()?,
                 hash,
-                empties: if has_empties {
+                ends: if copies.is_none() {
+                    field(state, "ends")?.extract()?
+                } else {
+                    Vec::new()
+                },
+                copies,
+                empties: if has("empties")? {
                     rows(state, "empties", empty)?
                 } else {
                     Vec::new()

@@ -328,6 +328,38 @@ fn law_10_an_empty_lifetime_hides_no_event_with_its_key() {
 }
 
 #[test]
+fn law_10_without_a_key_copies_count() {
+    let without_key = |slot| Attached {
+        slot,
+        demands: Demands::from_bits(1 + 2),
+        join_at: None,
+        observes: false,
+    };
+    let mut session = Session::new(Kind::R2, 2);
+    session.say(0, &[a("A", 5, 9), a("B", 5, 9)]);
+    assert_eq!(session.say(1, &[a("A", 5, 8)]), [], "while the key counts");
+    session.attach_as(without_key(2));
+    let events = [event("A", 5, 8), event("A", 5, 9), event("B", 5, 9)];
+    assert_eq!(
+        session.events(),
+        events,
+        "what only the key kept from the output is emitted"
+    );
+    let copies = [a("B", 5, 9), a("A", 5, 9), a("B", 5, 9), a("B", 5, 9)];
+    assert_eq!(session.say(2, &copies), [a("B", 5, 9), a("B", 5, 9)]);
+    let (_, violation) = session.refuse(0, &[a("B", 5, 9)]);
+    assert_eq!(violation.code.word(), "duplicate-key", "its own key still binds it");
+    session.attach_as(without_key(3));
+    assert_eq!(session.say(3, &copies), []);
+    assert_eq!(
+        session.say(3, &[a("B", 5, 9), a("B", 6, 9), a("B", 6, 9)]),
+        [a("B", 5, 9), a("B", 6, 9), a("B", 6, 9)]
+    );
+    let again = session.say(2, &[a("B", 6, 9), a("B", 6, 9), a("B", 6, 9)]);
+    assert_eq!(again, [a("B", 6, 9)], "its copies at 5 do not count at 6");
+}
+
+#[test]
 fn law_7_what_a_stable_causes_comes_in_order_of_vs_and_payload() {
     for kind in INDEXED {
         let mut session = Session::new(kind, 2);

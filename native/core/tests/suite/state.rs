@@ -111,11 +111,23 @@ fn insert_only(kind: Kind, fields: &Fields) -> State {
         _ => {
             let row = |row: &Value| (payload(&row[0]), bits(&row[1]));
             let hash = rows(&fields["hash"]).iter().map(row).collect();
-            let empty = |row: &Value| (payload(&row[0]), row[1].as_u64().expect("a number"));
+            let empty = |row: &Value| (payload(&row[0]), row[1].as_u64().expect("a number") as u32);
             let empties = fields
                 .get("empties")
                 .map_or(Vec::new(), |list| rows(list).iter().map(empty).collect());
-            State::R2 { max_vs, hash, empties }
+            let copy = |row: &Value| {
+                let copies = row[2].as_u64().expect("a number") as u32;
+                (payload(&row[0]), int(&row[1]), copies)
+            };
+            State::R2 {
+                max_vs,
+                hash,
+                ends: fields
+                    .get("ends")
+                    .map_or(Vec::new(), |list| rows(list).iter().map(int).collect()),
+                copies: fields.get("copies").map(|list| rows(list).iter().map(copy).collect()),
+                empties,
+            }
         }
     }
 }

@@ -1,0 +1,351 @@
+//! R2: the elements at MaxVs by what they are. `R2` in `lmerge/core/insert_only.py` says when what counts.
+
+use std::collections::HashSet;
+
+use ahash::RandomState;
+use hashbrown::HashTable;
+
+use crate::algorithm::Shell;
+use crate::input::{Said, in_order};
+use crate::switch::carried;
+
+/// A table larger than this is given back when its Vs has passed: clearing costs its size.
+const TABLE_KEPT: usize = 256;
+
+/// What R2 has output at MaxVs.
+#[derive(Clone, Debug)]
+pub struct Payloads {
+    /// While all inputs promise a key: one event of each payload is output.
+    pub is_keyed: bool,
+    /// Otherwise only of the inputs that do.
+    keys: Keys,
+    /// What is counted: all elements where the key does not tell, else those with an empty lifetime.
+    copies: Copies,
+}
+
+/// The payloads of events, each with the inputs that have delivered it, so that one that breaks the key is found out.
+#[derive(Clone, Debug, Default)]
+struct Keys {
+    /// Payloads with their ends in the output.
+    said: Said,
+    /// Inputs by slot, for slots that have a bit; the others stand in `far`.
+    bits: Vec<u64>,
+    far: HashSet<(usize, usize)>,
+    table: HashTable<(u64, u32)>,
+    state: RandomState,
+}
+
+/// Elements, each with how often it was output, and how often each input has delivered it.
+#[derive(Clone, Debug, Default)]
+struct Copies {
+    said: Said,
+    table: HashTable<(u64, u32)>,
+    state: RandomState,
+    output: Vec<u32>,
+    /// By slot: the copies by place in `said`, as far as the input has any. Of use while the input is at MaxVs.
+    by_slot: Vec<Vec<u32>>,
+}
+
+impl Default for Payloads {
+    fn default() -> Payloads {
+        Payloads {
+            is_keyed: true,
+            keys: Keys::default(),
+            copies: Copies::default(),
+        }
+    }
+}
+
+impl Payloads {
+    pub fn clear(&mut self) {
+        self.keys.clear();
+        if !self.copies.said.is_empty() {
+            self.copies.clear();
+        }
+    }
+
+    /// The input in `slot` comes to MaxVs: what it has delivered before counts no more.
+    #[inline]
+    pub fn begin(&mut self, slot: usize) {
+        if let Some(counts) = self.copies.by_slot.get_mut(slot) {
+            counts.clear();
+        }
+    }
+
+    /// The input in `slot` delivers an element: whether that is new. None: it has promised a key and breaks it.
+    #[inline]
+    pub fn deliver(&mut self, slot: usize, promises: bool, is_event: bool, payload: &[u8], ve: i64) -> Option<bool> {
+        if is_event && self.is_keyed {
+            return self.keys.deliver(payload, ve, slot);
+        }
+        if is_event && promises {
+            self.keys.deliver(payload, ve, slot)?;
+        }
+        Some(self.copies.deliver(slot, payload, ve))
+    }
+
+    /// Take `shown` as what was output at MaxVs, which is `vs`, and merge once more what the inputs have delivered there.
+    /// What of that was not output, and is to be, in order of attachment, then of the elements. O(slot).
+    pub fn settle(&mut self, shown: Vec<(Vec<u8>, i64)>, vs: i64, shell: &Shell) -> Vec<(Vec<u8>, i64)> {
+        self.clear();
+        self.copies.by_slot.clear();
+        for (payload, ve) in &shown {
+            if self.is_keyed && *ve > vs {
+                self.keys.enter(payload, *ve);
+            } else {
+                self.copies.add(payload, *ve, 1);
+            }
+        }
+        let mut more = Vec::new();
+        for slot in carried(shell) {
+            let input = shell.inputs.get(slot);
+            if input.last_vs != Some(vs) {
+                continue;
+            }
+            for (payload, ve) in in_order(&input.at_last_vs) {
+                let has_key = ve > vs && (self.is_keyed || input.demands.is_keyed());
+                let is_first = has_key && {
+                    let (at, is_first) = self.keys.enter(&payload, ve);
+                    self.keys.mark(at, slot);
+                    is_first
+                };
+                let is_new = match self.is_keyed && ve > vs {
+                    true => is_first,
+                    false => self.copies.deliver(slot, &payload, ve),
+                };
+                if is_new {
+                    more.push((payload, ve));
+                }
+            }
+        }
+        more
+    }
+
+    /// What was output at MaxVs, while the key tells.
+    pub fn shown(&self) -> Vec<(Vec<u8>, i64)> {
+        let copies = (0..self.copies.said.len()).flat_map(|at| {
+            let times = self.copies.output[at] as usize;
+            std::iter::repeat_n(self.copies.said.get(at), times)
+        });
+        let events = self.keys.said.iter();
+        events
+            .chain(copies)
+            .map(|(payload, ve)| (payload.to_vec(), ve))
+            .collect()
+    }
+
+    pub fn forget(&mut self, slot: usize) {
+        self.keys.forget(slot);
+        self.begin(slot);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.keys.said.is_empty() && self.copies.said.is_empty()
+    }
+
+    /// A payload of a snapshot, with its end in the output and the inputs that have delivered it.
+    pub fn load_key(&mut self, payload: &[u8], ve: i64, slots: &[usize]) {
+        let (at, _) = self.keys.enter(payload, ve);
+        slots.iter().for_each(|&slot| self.keys.mark(at, slot));
+    }
+
+    /// An element of a snapshot that was output so many times.
+    pub fn load_copies(&mut self, payload: &[u8], ve: i64, copies: u32) {
+        self.copies.add(payload, ve, copies);
+    }
+
+    /// The input in `slot` has delivered these at MaxVs, which is `vs`.
+    pub fn load_input(&mut self, slot: usize, said: &Said, vs: i64) {
+        for (payload, ve) in said.iter().filter(|&(_, ve)| ve == vs || !self.is_keyed) {
+            let at = self.copies.enter(payload, ve);
+            *self.copies.count(slot, at) += 1;
+        }
+    }
+
+    /// Payloads in order, each with its end and the slots that have delivered it.
+    pub fn keys(&self) -> Vec<(&[u8], i64, Vec<usize>)> {
+        let mut keys: Vec<_> = (0..self.keys.said.len())
+            .map(|at| {
+                let (payload, ve) = self.keys.said.get(at);
+                (payload, ve, self.keys.slots(at))
+            })
+            .collect();
+        keys.sort();
+        keys
+    }
+
+    /// What is counted, in order, each with how often it was output.
+    pub fn copies(&self) -> Vec<(&[u8], i64, u32)> {
+        let output = self.copies.said.iter().zip(&self.copies.output);
+        let mut copies: Vec<_> = output.map(|((payload, ve), &copies)| (payload, ve, copies)).collect();
+        copies.sort_unstable();
+        copies
+    }
+
+    /// Assert every invariant of the inputs at `vs`, which is MaxVs.
+    pub fn check(&self, shell: &Shell, vs: i64) {
+        for slot in carried(shell) {
+            let input = shell.inputs.get(slot);
+            if input.last_vs != Some(vs) {
+                continue;
+            }
+            for (payload, ve) in input.at_last_vs.iter() {
+                if ve > vs && (self.is_keyed || input.demands.is_keyed()) {
+                    let at = self.keys.find(payload).expect("a payload that was noted");
+                    assert!(self.keys.has(at, slot), "who has delivered a payload was not noted");
+                }
+                if ve == vs || !self.is_keyed {
+                    let at = self.copies.find(payload, ve).expect("an element that was counted");
+                    let counted = u64::from(self.copies.by_slot[slot][at]);
+                    assert_eq!(
+                        counted,
+                        input.at_last_vs.count(payload, ve),
+                        "an element was not counted"
+                    );
+                    assert!(
+                        counted <= u64::from(self.copies.output[at]),
+                        "an element was not output"
+                    );
+                }
+            }
+        }
+    }
+}
+
+impl Keys {
+    fn clear(&mut self) {
+        self.said.clear();
+        self.bits.clear();
+        self.far.clear();
+        clear_table(&mut self.table);
+    }
+
+    /// The input delivers `payload`: whether that is new. None: it has done so before.
+    #[inline]
+    fn deliver(&mut self, payload: &[u8], ve: i64, slot: usize) -> Option<bool> {
+        let (at, is_new) = self.enter(payload, ve);
+        if self.has(at, slot) {
+            return None;
+        }
+        self.mark(at, slot);
+        Some(is_new)
+    }
+
+    fn find(&self, payload: &[u8]) -> Option<usize> {
+        let hash = self.state.hash_one(payload);
+        let is_it = |&(other, at): &(u64, u32)| other == hash && self.said.get(at as usize).0 == payload;
+        self.table.find(hash, is_it).map(|&(_, at)| at as usize)
+    }
+
+    /// The place of `payload`, and whether it had none; it then has the end `ve`.
+    fn enter(&mut self, payload: &[u8], ve: i64) -> (usize, bool) {
+        let hash = self.state.hash_one(payload);
+        let said = &self.said;
+        let found = self
+            .table
+            .find(hash, |&(other, at)| other == hash && said.get(at as usize).0 == payload);
+        if let Some(&(_, at)) = found {
+            return (at as usize, false);
+        }
+        let at = self.said.len();
+        self.said.push(payload, ve);
+        self.bits.push(0);
+        self.table.insert_unique(hash, (hash, at as u32), |&(hash, _)| hash);
+        (at, true)
+    }
+
+    fn mark(&mut self, at: usize, slot: usize) {
+        if slot < 64 {
+            self.bits[at] |= 1 << slot;
+        } else {
+            self.far.insert((at, slot));
+        }
+    }
+
+    fn has(&self, at: usize, slot: usize) -> bool {
+        if slot < 64 {
+            self.bits[at] >> slot & 1 == 1
+        } else {
+            self.far.contains(&(at, slot))
+        }
+    }
+
+    fn forget(&mut self, slot: usize) {
+        if slot < 64 {
+            self.bits.iter_mut().for_each(|bits| *bits &= !(1 << slot));
+        } else {
+            self.far.retain(|&(_, other)| other != slot);
+        }
+    }
+
+    fn slots(&self, at: usize) -> Vec<usize> {
+        let mut slots: Vec<usize> = (0..64).filter(|slot| self.bits[at] >> slot & 1 == 1).collect();
+        slots.extend(self.far.iter().filter(|(other, _)| *other == at).map(|(_, slot)| slot));
+        slots.sort_unstable();
+        slots
+    }
+}
+
+impl Copies {
+    fn clear(&mut self) {
+        self.said.clear();
+        self.output.clear();
+        clear_table(&mut self.table);
+    }
+
+    /// The input in `slot` delivers an element: whether it has done so more often than the output.
+    fn deliver(&mut self, slot: usize, payload: &[u8], ve: i64) -> bool {
+        let at = self.enter(payload, ve);
+        let count = self.count(slot, at);
+        *count += 1;
+        let is_new = *count > self.output[at];
+        self.output[at] += u32::from(is_new);
+        is_new
+    }
+
+    /// How often the input in `slot` has delivered the element in place `at`.
+    fn count(&mut self, slot: usize, at: usize) -> &mut u32 {
+        if self.by_slot.len() <= slot {
+            self.by_slot.resize_with(slot + 1, Default::default);
+        }
+        let counts = &mut self.by_slot[slot];
+        if counts.len() <= at {
+            counts.resize(at + 1, 0);
+        }
+        &mut counts[at]
+    }
+
+    fn add(&mut self, payload: &[u8], ve: i64, copies: u32) {
+        let at = self.enter(payload, ve);
+        self.output[at] += copies;
+    }
+
+    fn find(&self, payload: &[u8], ve: i64) -> Option<usize> {
+        let hash = self.state.hash_one((payload, ve));
+        let is_it = |&(other, at): &(u64, u32)| other == hash && self.said.get(at as usize) == (payload, ve);
+        self.table.find(hash, is_it).map(|&(_, at)| at as usize)
+    }
+
+    /// The place of an element.
+    fn enter(&mut self, payload: &[u8], ve: i64) -> usize {
+        let hash = self.state.hash_one((payload, ve));
+        let said = &self.said;
+        let is_it = |&(other, at): &(u64, u32)| other == hash && said.get(at as usize) == (payload, ve);
+        if let Some(&(_, at)) = self.table.find(hash, is_it) {
+            return at as usize;
+        }
+        let at = self.said.len();
+        self.said.push(payload, ve);
+        self.output.push(0);
+        self.table.insert_unique(hash, (hash, at as u32), |&(hash, _)| hash);
+        at
+    }
+}
+
+fn clear_table(table: &mut HashTable<(u64, u32)>) {
+    if table.capacity() > TABLE_KEPT {
+        *table = HashTable::new();
+    } else {
+        table.clear();
+    }
+}
