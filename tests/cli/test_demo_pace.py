@@ -148,16 +148,22 @@ clocks = st.builds(
 )
 
 
-@given(clock=clocks, after_s=st.floats(0.0, 1e4), until=st.integers(0, 10**16), later_s=st.floats(0.0, 1e4))
+@given(
+    clock=clocks, after_s=st.floats(0.0, 1e4), left=st.integers(-10 * DAY, 10 * DAY), more=st.integers(0, 10 * DAY),
+    later_s=st.floats(0.0, 1e4),
+)
 def test_a_clock_that_has_stood_goes_on_from_there(
-    clock: ReplayClock, after_s: float, until: int, later_s: float,
+    clock: ReplayClock, after_s: float, left: int, more: int, later_s: float,
 ) -> None:
+    """``left``: to where it stops; one that is negative has passed, and the clock has stood since then."""
     now_s = clock.start + after_s
+    running = reading(clock._replace(until=INF), now_s)
+    clock = clock._replace(until=max(clock.first, running + left))
     shown = reading(clock, now_s)
-    stopped = stopped_at(clock, max(until, shown), now_s)
+    stopped = stopped_at(clock, shown + more, now_s)
     rounding = 1e-6 * max(clock.start, 1.0) * clock.speed * SECOND * 1e-6 + clock.speed
     assert abs(reading(stopped, now_s) - shown) <= rounding
-    assert reading(stopped, now_s + later_s) <= max(until, shown)
+    assert reading(stopped, now_s + later_s) <= shown + more
     assert reading(stopped, now_s + later_s) >= reading(stopped, now_s)
 
 
