@@ -6,6 +6,10 @@ RUNS = "tests/sim/test_runs.py::test_nothing_is_lost_or_doubled_or_contradicted"
 SEEDS_0 = f"{RUNS}[0]"
 SEEDS_20 = f"{RUNS}[20]"
 SEEDS_120 = f"{RUNS}[120]"
+FAMILIES = "tests/sim/test_families.py::test_nothing_is_lost_or_doubled_or_contradicted"
+WRONG_0 = f"{FAMILIES}[wrong-0]"
+WRONG_10 = f"{FAMILIES}[wrong-10]"
+KEPT_WRONG = f"{RUNS.partition('::')[0]}::test_seeds_that_have_found_something_find_nothing_any_more[wrong-seeds1]"
 DOUBT = "tests/sim/test_families.py::test_a_doubt_reaches_to_the_stable_that_the_merge_followed"
 
 DEFECTS = (
@@ -107,5 +111,26 @@ DEFECTS = (
         "            self.ends_at = max(self.ends_at, stable_point)\n",
         "            self.ends_at = max(self.ends_at, stable_point + 1)\n",
         DOUBT,
+    ),
+    Defect(
+        "simulated: what inputs deliver is not compared",
+        "lmerge/service/certify.py",
+        "            if self.monitor is not None and not outcome.refused:\n",
+        "            if False:\n",
+        WRONG_10,
+    ),
+    Defect(
+        "simulated: intervals that differ are not reported",
+        "lmerge/core/divergence.py",
+        "            self.divergences += 1\n",
+        "            pass\n",
+        WRONG_0,
+    ),
+    Defect(
+        "simulated: a server is judged by what it has not acked",
+        "lmerge/testing/sim/wrong.py",
+        "    return link.is_connected and link.lane.acked >= publisher.outbox.said\n",
+        "    return True\n",
+        KEPT_WRONG,
     ),
 )

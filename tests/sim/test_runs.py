@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lmerge.testing.sim.families import FAMILIES, PLAIN
 from lmerge.testing.sim.scenario import FAULTS, scenario
 from lmerge.testing.sim.world import run
 
@@ -18,14 +19,20 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
 
-def kept_seeds() -> list[int]:
-    """Of seeds.txt: a number, then words."""
-    lines = (HERE / "seeds.txt").read_text().splitlines()
-    return [int(line.split()[0]) for line in lines if line.strip() and not line.startswith("#")]
+def kept_seeds() -> dict[str, list[int]]:
+    """Of seeds.txt, by family: a family, a number, then words; without a family it is the plain one."""
+    kept: dict[str, list[int]] = {family: [] for family in FAMILIES}
+    for line in (HERE / "seeds.txt").read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            first, second = line.split()[:2]
+            family, seed = (PLAIN, first) if first.isdigit() else (first, second)
+            kept[family].append(int(seed))
+    return kept
 
 
-def assert_good(seeds: list[int] | range) -> None:
-    reports = [result.report() for result in map(run, seeds) if not result.is_good]
+def assert_good(seeds: list[int] | range, family: str = PLAIN) -> None:
+    results = (run(seed, family=family) for seed in seeds)
+    reports = [result.report() for result in results if not result.is_good]
     assert not reports, "\n\n".join(reports[:2])
 
 
@@ -34,8 +41,9 @@ def test_nothing_is_lost_or_doubled_or_contradicted(first: int) -> None:
     assert_good(range(first, first + CHUNK))
 
 
-def test_seeds_that_have_found_something_find_nothing_any_more() -> None:
-    assert_good(kept_seeds())
+@pytest.mark.parametrize(("family", "seeds"), [(family, seeds) for family, seeds in kept_seeds().items() if seeds])
+def test_seeds_that_have_found_something_find_nothing_any_more(family: str, seeds: list[int]) -> None:
+    assert_good(seeds, family)
 
 
 @pytest.mark.long

@@ -6,8 +6,8 @@ What the policies promise (docs/divergence.md), with three right replicas in the
 - quarantine and alarm: events are right that begin at or after the last stable which the merge followed while the
   wrong one was there (see ``Doubt``).
 - with a bound of the lead, a stable far ahead does no harm under these either.
-- all of them: where the wrong one and the right ones have completed an interval in which they differ, the difference is
-  reported; quarantine and majority put the wrong one out.
+- all of them: where a server has acked what completes an interval in which the wrong one and the right ones differ, the
+  difference is reported; quarantine and majority put the wrong one out.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Final
 from lmerge.client import AsyncPublisher
 from lmerge.core.batch import Batch
 from lmerge.core.digests import completed_at, interval_of
-from lmerge.core.elements import INF, Element, Event, Stable
+from lmerge.core.elements import INF, NEG_INF, Element, Event, Stable
 from lmerge.errors import LmergeError, PermissionDenied
+from lmerge.loopback import host_of
 from lmerge.testing.generate import present
 from lmerge.testing.sim.machines import MERGE, Machine
 from lmerge.testing.sim.processes import Process
@@ -28,6 +29,7 @@ from lmerge.testing.sim.scenario import PROMISES
 from lmerge.testing.sim.verdict import Told
 
 if TYPE_CHECKING:
+    from lmerge.client.link import Link
     from lmerge.service.hub import Hub
     from lmerge.testing.sim.machines import ServerMachine
     from lmerge.testing.sim.world import World
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 FAR: Final = 10**12
 # What it has caused is emitted, written and read within this time.
 PASSED_S: Final = 20.0
+# A server's accept waits for its disk; slower ones than this are left out.
+ARRIVED_S: Final = 10.0
 # The policies that put an input out which differs from the others.
 EXPELLING: Final = ("quarantine", "majority")
 
@@ -69,8 +73,8 @@ class WrongReplica(Machine):
             if work in done:
                 work.result()
                 await asyncio.sleep(max(0.0, self._came_s + self.lasts_s - world.loop.time()))
-                await publisher.flush()
-                self._look_at_servers()
+                await self._arrived(publisher)
+                self._look_at_servers(publisher)
             work.cancel()
             await asyncio.wait_for(publisher.close(), 10.0)
         except (LmergeError, asyncio.TimeoutError) as error:
@@ -105,15 +109,28 @@ class WrongReplica(Machine):
 
     # What the policy has done, while everything that is wrong has been merged and the publisher is still there.
 
-    def _look_at_servers(self) -> None:
+    async def _arrived(self, publisher: AsyncPublisher) -> None:
+        """Wait until every server has acked the whole stream, ``ARRIVED_S`` at most. A flush waits only for those that
+        have accepted the input by then.
+        """
+        end_s = self.world.loop.time() + ARRIVED_S
+        await publisher.flush()
+        while self.world.loop.time() < end_s and not all(_is_acked(publisher, link) for link in publisher.links):
+            await asyncio.sleep(0.1)
+            await publisher.flush()
+
+    def _look_at_servers(self, publisher: AsyncPublisher) -> None:
+        """Judge each server by what publishers know to be merged there, not by what it has compared: one that compares
+        nothing must be found.
+        """
         differing = self._differing()
         for server in self.world.servers:
             hub = server.hub
-            if hub is None or hub.attached(self.host) is None or hub.certifier.monitor is None:
+            if hub is None or hub.attached(self.host) is None:
                 continue
-            monitor = hub.certifier.monitor
-            compared = min(monitor.completed(replica.replica) for replica in self.world.replicas)
-            due = [index for index in differing if index < compared]
+            publishers = (publisher, *(replica.publisher for replica in self.world.replicas))
+            completed = min(_completed(one, server.host, self._interval) for one in publishers)
+            due = [index for index in differing if index < completed]
             if due:
                 self._judge(server, hub, due)
 
@@ -130,12 +147,29 @@ class WrongReplica(Machine):
 
     def _differing(self) -> list[int]:
         """The intervals that the wrong stream has completed, and in which it has other events than the right ones."""
-        interval = self.world.scenario.certify_interval
         wrong = Told(self.host)
         for row in Batch.of(self._elements).rows():
             wrong.apply_row(row)
         wrong.newly_frozen()
         ours, right = Counter(wrong.events()), Counter(self.world.reference.events)
-        different = {interval_of(event.ve, interval) for event in [*(ours - right), *(right - ours)]}
-        completed = completed_at(wrong.stable_point, interval)
+        different = {interval_of(event.ve, self._interval) for event in [*(ours - right), *(right - ours)]}
+        completed = completed_at(wrong.stable_point, self._interval)
         return sorted(index for index in different if index < completed)
+
+    @property
+    def _interval(self) -> int:
+        return self.world.scenario.certify_interval
+
+
+def _is_acked(publisher: AsyncPublisher, link: Link) -> bool:
+    """Whether the server has merged everything that was published."""
+    return link.is_connected and link.lane.acked >= publisher.outbox.said
+
+
+def _completed(publisher: AsyncPublisher | None, host: str, interval: int) -> int:
+    """The first interval that a replica has not completed at ``host``, as its acks show it."""
+    if publisher is not None:
+        for link in publisher.links:
+            if host_of(link.target) == host and _is_acked(publisher, link):
+                return completed_at(publisher.outbox.stable_point, interval)
+    return NEG_INF
