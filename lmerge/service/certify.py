@@ -27,7 +27,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
@@ -199,26 +199,28 @@ class Certifier:
             expelled.append((name, self.quarantine(name, why)))
         return expelled
 
-    def releases(
-        self, lives: Callable[[], Iterable[tuple[InputStatus, Life]]]
-    ) -> Generator[Callable[[], Outcome], Outcome, None]:
-        """Under a policy with a gate: yield what gives the merge each stable that has been agreed on, and may take
-        long; to be sent its outcome. After ``settle``.
+    def releases(self, lives: Callable[[], Iterable[tuple[InputStatus, Life]]]) -> list[Callable[[], Outcome]]:
+        """Under a policy with a gate: what gives the merge each stable that has been agreed on, and may take long.
+
+        After ``settle``; again if an input has joined by one of them, since it counts from there on.
         """
         if self.gate is None:
+            return []
+        statuses = list(lives())
+        incarnations = {status.name: status.incarnation for status, _ in statuses}
+        given = self.gate.releases(_counting(statuses), self._verdict())
+        return [partial(self.gate.give, name, t, incarnations[name]) for name, t in given if name in incarnations]
+
+    def wait_for_late(self, lives: Callable[[], Iterable[tuple[InputStatus, Life]]]) -> None:
+        """Under quarantine: inputs that are late for the interval in question are waited for, not without end. After
+        the last ``releases``.
+        """
+        if self.policy != QUARANTINE or self.gate is None or self.monitor is None:
             return
-        moved = True
-        while moved:  # one that joins by what was released counts from there on
-            statuses = list(lives())
-            incarnations = {status.name: status.incarnation for status, _ in statuses}
-            counting = _counting(statuses)
-            given = self.gate.releases(counting, self._verdict())
-            moved = False
-            for name, t in given:
-                if name in incarnations:
-                    outcome = yield partial(self.gate.give, name, t, incarnations[name])
-                    moved = moved or bool(outcome.joined)
-        self._wait_for_late(counting)
+        until, counting = self.gate.agreed_until, _counting(lives())
+        self._excused = {name for name in self._excused if self.monitor.completed(name) < until}
+        self._late = [name for name in self.monitor.late_for(until, counting) if name not in self._excused]
+        self._patience.look(until if self._late else None)
 
     def _verdict(self) -> Verdict:
         if self.policy == HOLD:
@@ -236,15 +238,6 @@ class Certifier:
         self._disputed = left | differing
         if self._disputed != before:
             self._store()
-
-    def _wait_for_late(self, counting: list[str]) -> None:
-        """Under quarantine: inputs that are late for the interval in question are waited for, not without end."""
-        if self.policy != QUARANTINE or self.gate is None or self.monitor is None:
-            return
-        until = self.gate.agreed_until
-        self._excused = {name for name in self._excused if self.monitor.completed(name) < until}
-        self._late = [name for name in self.monitor.late_for(until, counting) if name not in self._excused]
-        self._patience.look(until if self._late else None)
 
     def _excuse_late(self) -> None:
         def excuse() -> None:

@@ -489,15 +489,14 @@ class Hub(Anew):
         """Compare the inputs, and do what the policy says."""
         for name, reason in self.certifier.settle(lambda: self.lives):
             self.expel(name, reason)
-        releases = self.certifier.releases(lambda: self.lives)
-        give = next(releases, None)
-        while give is not None:
-            outcome = await self._aside.read(self.merge, give)
-            self._absorb(outcome)
-            try:
-                give = releases.send(outcome)
-            except StopIteration:
-                give = None
+        has_joined = True
+        while has_joined:
+            has_joined = False
+            for give in self.certifier.releases(lambda: self.lives):
+                outcome = await self._aside.read(self.merge, give)
+                self._absorb(outcome)
+                has_joined = has_joined or bool(outcome.joined)
+        self.certifier.wait_for_late(lambda: self.lives)
 
     async def _subscribe(self, subscriber: Subscriber, resume_at: int | None, snapshot_if_too_old: bool) -> Beginning:
         if self._draining:

@@ -7,7 +7,7 @@ step. The merge, its comparison and its gate are the server's own; only the netw
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -28,18 +28,6 @@ FAR = 10**12
 KINDS = ("ahead", "payload", "lost", "end", "extra")
 
 pytestmark = pytest.mark.usefixtures("engine")
-
-
-def given(releases: Generator[Callable[[], Outcome], Outcome, None]) -> Iterator[Outcome]:
-    """The outcomes of what is released, each done when the one before has been looked at."""
-    give = next(releases, None)
-    while give is not None:
-        outcome = give()
-        yield outcome
-        try:
-            give = releases.send(outcome)
-        except StopIteration:
-            give = None
 
 
 class Session:
@@ -98,8 +86,13 @@ class Session:
     def settle(self) -> None:
         for name, reason in self.certifier.settle(self.lives):
             self._absorb(self.merge.detach(name, reason))
-        for outcome in given(self.certifier.releases(self.lives)):
-            self._absorb(outcome)
+        has_joined = True
+        while has_joined:
+            outcomes = [give() for give in self.certifier.releases(self.lives)]
+            for outcome in outcomes:
+                self._absorb(outcome)
+            has_joined = any(outcome.joined for outcome in outcomes)
+        self.certifier.wait_for_late(self.lives)
         if self.certifier.is_due:
             self.settle()
 
@@ -280,9 +273,9 @@ async def test_a_dispute_outlives_the_server() -> None:
     after.attached("a", 1, "active", None)
     after.apply("a", Batch.of([Insert(b"x", 1, 3), Stable(20)]), 1)
     after.settle(lives)
-    assert [list(outcome.batch.elements()) for outcome in given(after.releases(lives))] == [[Stable(0)]]
+    assert [list(give().batch.elements()) for give in after.releases(lives)] == [[Stable(0)]]
     assert after.believe("a")
-    assert [list(outcome.batch.elements()) for outcome in given(after.releases(lives))] == [[Stable(20)]]
+    assert [list(give().batch.elements()) for give in after.releases(lives)] == [[Stable(20)]]
 
 
 async def test_quarantine_of_two_that_differ_only_alarms_once_both_have_delivered() -> None:
