@@ -114,7 +114,7 @@ class Lane:
         self._outbox = outbox
         self._queue: deque[tuple[Item, int, int]] = deque()  # item, said with it, bytes said with it
         self._sent_bytes = 0  # of all bytes ever said, those handed out
-        self._reserved_bytes = 0  # those that the prelude stands for, handed out once it has been sent
+        self._prelude_bytes = 0  # those that the prelude stands for, handed out once it has been sent
         self._allowance = 0  # it may be behind by so much more: what the prelude weighs
 
     def join_at(self) -> int:
@@ -137,7 +137,7 @@ class Lane:
             self._queue.clear()
             self.is_up, self.acked = True, 0
             prelude = outbox.live.prelude()
-            self._reserved_bytes = outbox.total_bytes
+            self._prelude_bytes = outbox.total_bytes
             self._allowance = prelude.count * ROW_BYTES + payload_sizes(prelude)[0]
             return Taken([prelude], outbox.said)
 
@@ -146,7 +146,7 @@ class Lane:
         outbox = self._outbox
         with outbox.lock:
             outbox.close_rows()
-            self._sent_bytes = max(self._sent_bytes, self._reserved_bytes)
+            self._sent_bytes = self._covered_bytes
             items: list[Item] = []
             said, start = 0, self._sent_bytes
             while self._queue and (not items or self._sent_bytes - start < TAKE_BYTES):
@@ -165,7 +165,12 @@ class Lane:
     @property
     def waiting_bytes(self) -> int:
         """The size of what there is to take."""
-        return self._outbox.total_bytes - max(self._sent_bytes, self._reserved_bytes)
+        return self._outbox.total_bytes - self._covered_bytes
+
+    @property
+    def _covered_bytes(self) -> int:
+        """Of all bytes ever said, those that are not in the queue of this connection: handed out, or in its prelude."""
+        return max(self._sent_bytes, self._prelude_bytes)
 
     def down(self) -> None:
         """The connection is lost: nothing is kept for it."""
@@ -196,7 +201,7 @@ class Lane:
 
     def is_behind(self, first_bytes: int, bytes_max: int) -> bool:
         """Whether it is too far behind one that has sent ``first_bytes``."""
-        return self.is_up and first_bytes - max(self._sent_bytes, self._reserved_bytes) >= bytes_max + self._allowance
+        return self.is_up and first_bytes - self._covered_bytes >= bytes_max + self._allowance
 
 
 class Outbox:
