@@ -21,7 +21,12 @@ Promises = Annotated[
     ),
 ]
 SubscriberName = Annotated[str, typer.Option(help="Name of this subscriber, as status shows it.")]
-GiveUp = Annotated[float, typer.Option(help="Seconds without a server after which to give up.", min=0.0)]
+GiveUp = Annotated[
+    float, typer.Option(metavar="SECONDS", help="Seconds without a server after which to give up.", min=0.0)
+]
 GiveUpOrWait = Annotated[
-    float | None, typer.Option(help="Seconds without a server after which to give up; without it, never.", min=0.0)
+    float | None,
+    typer.Option(
+        metavar="SECONDS", help="Seconds without a server after which to give up; without it, never.", min=0.0
+    ),
 ]

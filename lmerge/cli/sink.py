@@ -39,7 +39,10 @@ TooOld = Annotated[
 FromStart = Annotated[
     bool, typer.Option("--from-start", help="The first time, begin at the beginning, not with the live events of now.")
 ]
-Every = Annotated[float, typer.Option("--progress", help="Seconds between lines of progress; 0: none.", min=0.0)]
+Every = Annotated[
+    float,
+    typer.Option("--progress", metavar="SECONDS", help="Seconds between lines of progress; 0: none.", min=0.0),
+]
 
 
 class Sink(Protocol):

@@ -8,11 +8,15 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import typer
 from cli_world import LMERGE, READY_S_MAX, STREAM, Served, run
+from typer.testing import CliRunner
 
+from lmerge.cli.main import COMMANDS, app
 from lmerge.cli.publish import BATCH_ROWS_MAX
 from lmerge.client import list_merges
 
@@ -36,12 +40,26 @@ def test_every_command_has_help(command: str) -> None:
     assert "Usage" in result.stdout
 
 
-@pytest.mark.parametrize("command", ["serve", "demo", "publish", "subscribe", "replica", "cutover", "sink parquet"])
-def test_help_names_every_option_in_full_at_80_columns(command: str) -> None:
-    narrow, wide = (run(*command.split(), "--help", columns=columns).stdout for columns in (80, 300))
+def every_command() -> Iterator[tuple[str, ...]]:
+    """All that ``--help`` can follow: commands, groups and their commands."""
+    yield ()
+    for name, (module, function) in COMMANDS.items():
+        yield (name,)
+        command = getattr(import_module(module), function)
+        if isinstance(command, typer.Typer):
+            group = typer.main.get_command(command)
+            yield from ((name, one) for one in getattr(group, "commands", {}))
+
+
+@pytest.mark.parametrize("command", list(every_command()), ids=lambda command: " ".join(command) or "lmerge")
+def test_help_cuts_nothing_at_80_columns(command: tuple[str, ...]) -> None:
+    narrow, wide = (
+        CliRunner().invoke(app, [*command, "--help"], env={"COLUMNS": columns}).output for columns in ("80", "300")
+    )
     assert max(map(len, narrow.splitlines())) <= 80
     assert "\N{HORIZONTAL ELLIPSIS}" not in narrow
-    options = set(re.findall(r"^│ +(--[a-z][a-z0-9-]+)", wide, re.MULTILINE))
+    options = set(re.findall(r"^│[ *]+(--[a-z][a-z0-9-]+)", wide, re.MULTILINE))
+    assert options
     assert options <= set(re.findall(r"--[a-z][a-z0-9-]+", narrow))
 
 
