@@ -64,7 +64,10 @@ def world(spark_is_here: None) -> Iterator[ThreadedWorld]:
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    """That of a user who has activated nothing: the first python3 of the PATH is another one, and has no lmerge."""
+    """That of a user who has activated nothing: the first python3 of the PATH is another one, and has no lmerge.
+
+    The lmerge that is checked is that of this tree, not whichever is installed. The other Python ignores PYTHONPATH.
+    """
     empty = tmp_path / "bin"
     empty.mkdir(exist_ok=True)
     other = empty / "python3"
@@ -73,7 +76,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
         other.chmod(0o755)
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith(("PYSPARK", "SPARK", "VIRTUAL_ENV", "PYTHON", "LMERGE"))}
-    return kept | {"PATH": f"{empty}{os.pathsep}{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
+    return kept | {"PATH": f"{empty}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
+                   "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def program(tmp_path: Path, world: ThreadedWorld, **over: Any) -> list[str]:
