@@ -46,14 +46,15 @@ def run(mode, what=f.count("*").alias("n"), checkpoint={checkpoint!r}):
 print("the program ends here")
 """
 
-# What Python does with an error that ends a program, for each of several.
+# What Python does with an error that ends a program, for each of several; the last one does end it.
 MISTAKES = """
-for mistake in (dict(mode="update", what=f.sum("x").alias("total")), dict(mode="updates")):
+for mistake in (dict(mode="update", what=f.sum("x").alias("total")), dict(mode="updates"),
+                dict(mode="update", checkpoint="")):
     try:
         run(**mistake)
     except Exception:
         sys.excepthook(*sys.exc_info())
-run("update", checkpoint="")
+run("update")
 """
 
 
@@ -125,30 +126,36 @@ def test_a_python_without_lmerge_is_named_before_there_is_a_query(world: Threade
     assert "Traceback" not in done.stderr
 
 
+@pytest.fixture(scope="module")
+def ended(world: ThreadedWorld, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What a program prints that makes three mistakes and then runs a query that the merge does not take: the lines
+    that begin as those of lmerge, or as a traceback. One start of Spark is enough for all of it.
+    """
+    tmp_path = tmp_path_factory.mktemp("ended")
+    feed(tmp_path, "1.json", 1, 2)
+    detach_input(world.target, "departures", "late-update", reason="it is to stay out", quarantine=True)
+    done = run(program(tmp_path, world, replica="late-", runs=MISTAKES), tmp_path)
+    assert done.returncode == 1, done.stderr[-3000:]
+    assert "the program ends here" not in done.stdout
+    return [line for line in done.stderr.splitlines() if line.startswith(("lmerge:", "  in ", "Traceback"))]
+
+
 @pytest.mark.timeout(600)
-def test_a_mistake_is_one_sentence_and_the_line_that_it_is_about(world: ThreadedWorld, tmp_path: Path) -> None:
-    done = run(program(tmp_path, world, runs=MISTAKES), tmp_path)
-    assert done.returncode == 1
-    lines = [line for line in done.stderr.splitlines() if line.startswith(("lmerge:", "  in ", "Traceback"))]
-    for sentence, place, words in zip(lines[::2], lines[1::2], (
+def test_a_mistake_is_one_sentence_and_the_line_that_it_is_about(ended: list[str]) -> None:
+    for sentence, place, words in zip(ended[0:6:2], ended[1:6:2], (
         "lmerge: this query would not come out the same on every replica",
         "lmerge: cannot publish: mode is 'updates'",
         "lmerge: publishing to lmerge: option checkpoint_location is missing",
     ), strict=True):
-        assert sentence.startswith(words), done.stderr
+        assert sentence.startswith(words), ended
         assert re.fullmatch(r"  in .*replica\.py, line \d+: .*", place)
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.timeout(600)
-def test_what_ends_a_query_later_begins_with_its_sentence(world: ThreadedWorld, tmp_path: Path) -> None:
-    feed(tmp_path, "1.json", 1, 2)
-    detach_input(world.target, "departures", "late-update", reason="it is to stay out", quarantine=True)
-    done = run(program(tmp_path, world, replica="late-"), tmp_path)
-    assert done.returncode == 1
-    ours = [line for line in done.stderr.splitlines() if line.startswith(("lmerge:", "Traceback"))]
-    assert ours[0].startswith("lmerge: cannot commit batch 0 of replica 'late-update'"), done.stderr[-3000:]
-    assert "it is to stay out" in ours[0]
+def test_what_ends_a_query_later_begins_with_its_sentence(ended: list[str]) -> None:
+    sentence = ended[6]  # after those of the mistakes
+    assert sentence.startswith("lmerge: cannot commit batch 0 of replica 'late-update'"), ended
+    assert "it is to stay out" in sentence
 
 
 @pytest.mark.long
