@@ -330,6 +330,9 @@ WITH = [
     ({"q": "SELECT ts, k FROM rows", "r": "SELECT * FROM q WHERE k = 'a'"}, "SELECT ts, k FROM r", "ts"),
     ({"q": "SELECT ts, k FROM rows"}, "SELECT ts, k FROM q UNION ALL SELECT ts, k FROM q", "ts"),
     ({"q": "SELECT ts, k FROM rows"}, "SELECT a.k, b.ts FROM q a JOIN q b ON a.k = b.k AND a.ts = b.ts", "ts"),
+    # That it is a window is found where its column is made, whatever that is named in its second use.
+    ({"q": "SELECT window, k, count(*) AS n FROM rows GROUP BY window(ts, '10 seconds'), k"},
+     "SELECT a.k, b.window FROM q a JOIN q b ON a.k = b.k AND a.window = b.window", "window.start"),
 ]
 
 
