@@ -374,7 +374,7 @@ def test_other_envelopes_add_up_to_the_tdb(spark: SparkSession, tmp_path: Path, 
 def test_a_query_that_fails_between_and_inside_batches_loses_and_doubles_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    events, random = tdb(12, 500), Random(12)
+    events, random = tdb(12), Random(12)
     failed: set[int] = set()
 
     def fail(batch: int) -> None:
