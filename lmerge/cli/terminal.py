@@ -29,12 +29,16 @@ from lmerge.errors import Unavailable
 from lmerge.wire.shown import escaped, escaped_json, escaped_line
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 # Only standard error is left to say it, and nobody may be there either.
 _CANNOT_WRITE: Final = "cannot write to standard output"
 # The thread that waits for standard output to be closed looks so often whether the command has ended.
 _LOOK_MS: Final = 500
+# By then a signal has been noticed by a main thread that runs.
+_AGAIN_S: Final = 1.0
 
 
 class CannotWrite(Unavailable):
@@ -153,10 +157,18 @@ def until_closed() -> Iterator[None]:
 
     Writing notices it, and so does a thread for a stream that is quiet, which ends the command as Ctrl-C would.
     """
-    done = threading.Event()
-    gone = threading.Event()
-    watch = threading.Thread(target=_watch, args=(done, gone), name="stdout", daemon=True)
-    watch.start()
+    done, gone, noticed = threading.Event(), threading.Event(), threading.Event()
+    handler = signal.getsignal(signal.SIGINT)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if gone.is_set():
+            noticed.set()
+            raise KeyboardInterrupt
+        if callable(handler):  # a shell's background job is to ignore Ctrl-C
+            handler(number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
+    threading.Thread(target=_watch, args=(done, gone, noticed), name="stdout", daemon=True).start()
     try:
         yield
         flush()
@@ -168,10 +180,14 @@ def until_closed() -> Iterator[None]:
         _give_up_stdout()
     finally:
         done.set()
+        signal.signal(signal.SIGINT, handler)
 
 
-def _watch(done: threading.Event, gone: threading.Event) -> None:
-    """Until ``done``: interrupt the main thread once the other end of standard output is closed."""
+def _watch(done: threading.Event, gone: threading.Event, noticed: threading.Event) -> None:
+    """Until ``done``: interrupt the main thread once the other end of standard output is closed.
+
+    Again and again until that is ``noticed``: a signal that comes just before a wait begins does not end the wait.
+    """
     try:
         poll = select.poll()
         poll.register(sys.stdout.fileno(), 0)  # POLLERR and POLLHUP are always reported, and nothing else is asked for
@@ -185,7 +201,10 @@ def _watch(done: threading.Event, gone: threading.Event) -> None:
             return
         if any(event & (select.POLLERR | select.POLLHUP) for _, event in found):
             gone.set()
-            signal.pthread_kill(main, signal.SIGINT)  # to the thread that waits, or the wait goes on
+            while not done.is_set():
+                signal.pthread_kill(main, signal.SIGINT)  # to the thread that waits, or the wait goes on
+                if noticed.wait(_AGAIN_S):
+                    return
             return
         if found:  # POLLNVAL: it was closed in this process
             return

@@ -459,9 +459,9 @@ DEFECTS = (
     ),
     Defect(
         "what an input passed over counts as said when R1 becomes R2",
-        CORE + "switch.py",
-        "    new.hash = {payload: 0 for",
-        "    new.hash = {payload: -1 for",
+        CORE + "insert_only.py",
+        "                self.hash[payload] = ve, 0\n",
+        "                self.hash[payload] = ve, -1\n",
         "tests/core/test_downgrade.py::test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_said[python]",
     ),
     Defect(

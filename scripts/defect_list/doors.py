@@ -152,6 +152,20 @@ DEFECTS = (
         f"{NAMES}::test_every_entry_has_the_one_rule",
     ),
     Defect(
+        "a signal that a wait did not notice is not sent again",
+        "lmerge/cli/terminal.py",
+        "            while not done.is_set():\n                signal.pthread_kill",
+        "            if not done.is_set():\n                signal.pthread_kill",
+        "tests/cli/test_streams.py::test_a_reader_that_goes_away_is_noticed_whatever_becomes_of_a_signal[lost]",
+    ),
+    Defect(
+        "a background job does not notice that its reader has gone",
+        "lmerge/cli/terminal.py",
+        "        if gone.is_set():\n            noticed.set()\n            raise KeyboardInterrupt\n",
+        "        if gone.is_set():\n            noticed.set()\n",
+        "tests/cli/test_streams.py::test_a_reader_that_goes_away_is_noticed_whatever_becomes_of_a_signal[ignored]",
+    ),
+    Defect(
         "what rich lays out is not escaped",
         "lmerge/cli/terminal.py",
         "                yield Segment(escaped(segment.text), segment.style)\n",
@@ -168,8 +182,8 @@ DEFECTS = (
     Defect(
         "a quiet stream does not see that its reader has gone",
         "lmerge/cli/terminal.py",
-        "    watch.start()\n",
-        "",
+        "name=\"stdout\", daemon=True).start()\n",
+        "name=\"stdout\", daemon=True)\n",
         "tests/cli/test_streams.py::test_a_reader_that_goes_away_ends_a_quiet_stream[subscribe]",
     ),
 )

@@ -140,6 +140,39 @@ def test_a_reader_that_goes_away_ends_a_quiet_stream(name: str, served: Served, 
             process.kill()
 
 
+AWAY = """
+import signal, sys, threading
+from lmerge.cli import terminal
+kill, lost = signal.pthread_kill, []
+def kill_but_not_the_first_time(thread, number):
+    if lost:
+        kill(thread, number)
+    lost.append(number)
+if sys.argv[1] == "lost":
+    signal.pthread_kill = kill_but_not_the_first_time
+if sys.argv[1] == "ignored":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+with terminal.until_closed():
+    print("a line", flush=True)
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("signals", ["arrive", "lost", "ignored"])
+def test_a_reader_that_goes_away_is_noticed_whatever_becomes_of_a_signal(signals: str) -> None:
+    """One that comes just before a wait begins does not end it; a shell's background jobs ignore Ctrl-C."""
+    command = [sys.executable, "-c", AWAY, signals]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            assert process.stdout.readline() == "a line\n"
+            process.stdout.close()
+            assert (process.wait(timeout=60), process.stderr.read()) == (0, "")
+        finally:
+            process.kill()
+
+
 BAD_PATHS = {
     "ready file": ["serve", "--port", "0", "--http-port", "-1", "--ready-file", "FOLDER/none/ready.json"],
     "record": ["serve", "--port", "0", "--http-port", "-1", "--record", "FOLDER/none/session.jsonl"],
