@@ -29,7 +29,7 @@ from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 
 ROOT = HERE.parents[1]
-DEADLINE_S = 600.0
+DEADLINE_S = 900.0  # of one block; above the 600 s of a cutover, which then ends with its own words
 HOUR_S = 1_700_002_800
 
 
