@@ -65,7 +65,7 @@ DEFECTS = (
         TEST_SINK + "test_an_agent_ends_with_its_owner",
     ),
     Defect(
-        "a part that failed counts",
+        "a commit leaves out what its batch wrote",
         SINK, "parts=tuple(one.part for one in written), stable", "parts=(), stable",
         TEST_SINK + "test_a_dataframe_of_elements_is_said_as_it_is",
     ),
