@@ -97,6 +97,10 @@ class Rows:
         """
     def decode(self, payloads: Sequence[bytes] | Columns) -> ArrowBatch | None:
         """The rows of all payloads."""
+    def first_doubt(self, columns: Columns, start: int) -> int | None:
+        """The index of the first insert or adjust from ``start`` on whose payload is not certainly a row, None if there
+        is none. ``lmerge.wire.fitting`` asks the codec about it.
+        """
 
 @final
 class ArrowBatch:

@@ -3,10 +3,11 @@
 The hub waits for it, so nobody else touches the merge, and what is read of it is of one moment. What others may ask
 meanwhile is answered from the moment before (``observed``).
 
-What takes long: a large batch; a stable of a merge with many live events, all of which it may visit, and whatever
-lets one go on that was held; a list of those.
+What takes long: a large batch, or one whose rows are many bytes to check (``rowcheck``); a stable of a merge with many
+live events, all of which it may visit, and whatever lets one go on that was held; a list of those.
 Only the native engine gives the interpreter free while it works: a batch of the Python engine is merged on the loop, in
-turns that are short for that, and its lists of live events are made in a thread that takes turns with the loop.
+turns that are short for that. If its rows are many bytes, and for lists of its live events, a thread takes turns with
+the loop.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ class Aside:
     def __init__(self, executor: Executor | None) -> None:
         self.before: Observed | None = None
         self._executor = executor
+
+    @property
+    def has_thread(self) -> bool:
+        """Whether there is a thread for what takes long."""
+        return self._executor is not None
 
     def is_large(self, merge: Merge) -> bool:
         """Whether a look at all live events belongs in a thread."""

@@ -39,15 +39,16 @@ class Attached:
     """The hub's record of one attached input. ``attached_at``: of the loop's clock."""
 
     __slots__ = (
-        "acked", "acked_stable", "attached_at", "incarnation", "joined", "life", "merged", "name", "role", "session",
-        "unacked",
+        "acked", "acked_stable", "attached_at", "has_schema", "incarnation", "joined", "life", "merged", "name", "role",
+        "session", "unacked",
     )
 
     def __init__(
-        self, name: str, incarnation: int, session: Session, role: str, joined: bool, stable_point: int
+        self, name: str, incarnation: int, session: Session, request: AttachRequest, joined: bool, stable_point: int
     ) -> None:
         self.name = name
-        self.role = role
+        self.role = request.role
+        self.has_schema = request.schema is not None
         self.incarnation = incarnation
         self.session = session
         self.joined = joined

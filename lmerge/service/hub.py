@@ -45,6 +45,7 @@ from lmerge.service.output import Beginning, Output
 from lmerge.service.pace import Pace
 from lmerge.service.record import Recorder
 from lmerge.service.redundancy import Redundancy
+from lmerge.service.rowcheck import RowCheck, Sifted
 from lmerge.service.settings import Settings
 from lmerge.service.standstill import Standstill
 from lmerge.service.weight import Weight
@@ -104,6 +105,7 @@ class Hub(Anew):
         self.leading = Leading(name, settings.lead_wait_s, lambda: self._step(lambda: self._excuse(mute)))
         self.redundancy = Redundancy(settings.redundancy_lag_s)
         self.weight = self._new_weight()
+        self._row_check = RowCheck(name)
         self._standstill = Standstill(settings.gap_after_s, lambda: self._step(self._end_standstill))
         self._task: asyncio.Task[None] | None = None
 
@@ -341,24 +343,30 @@ class Hub(Anew):
     async def _merge(self, works: list[Work]) -> None:
         by_session = {id(inp.session): inp for inp in self._inputs.values()}
         heard = [(work, inp) for work in works if (inp := by_session.get(id(work.session))) is not None]
-        merge, certifier, weight = self.merge, self.certifier, self.weight
-        if len(heard) < len(works):  # fenced, or detached by a fault, while they waited
-            merge.refused += sum(w.batch.count for w in works) - sum(w.batch.count for w, _ in heard)
+        merge, certifier, weight, schema = self.merge, self.certifier, self.weight, self.schema
 
-        def apply() -> list[Outcome]:
+        def apply() -> tuple[Sifted, list[Outcome]]:
             outcomes = []
-            for work, inp in heard:
+            sifted = self._row_check.sift(schema, heard)
+            for work, inp in sifted.fitting:
                 outcomes.append(certifier.apply(inp.name, work.batch, inp.incarnation))
                 weight.note((inp.name, inp.incarnation), merge.live_bytes)
-            return outcomes
+            return sifted, outcomes
 
-        outcomes = await self._aside.run(merge, apply) if self._takes_long(heard) else apply()
-        for (work, inp), outcome in zip(heard, outcomes, strict=True):
+        (fitting, misfits), outcomes = await self._aside.run(merge, apply) if self._takes_long(heard) else apply()
+        for (work, inp), outcome in zip(fitting, outcomes, strict=True):
             self._merged(work, inp, outcome)
+        if len(fitting) < len(works):  # fenced, or detached by a fault, while they waited; or no rows
+            merge.refused += sum(w.batch.count for w in works) - sum(w.batch.count for w, _ in fitting)
         if any(outcome.detached for outcome in outcomes):
             self._admit_if_stuck()  # last: the merge says what comes of it after all that it has said
+        for session, error in misfits:
+            self._leave(session, f"invalid-row {error}")
+            self._output.then(partial(session.end, error))
 
     def _takes_long(self, heard: list[tuple[Work, Attached]]) -> bool:
+        if self._aside.has_thread and self._row_check.takes_long(self.schema, heard):
+            return True
         if self.merge.engine != NATIVE or self._pool is None:
             return False
         if sum(work.batch.count for work, _ in heard) >= THREAD_ELEMENTS_MIN:
@@ -402,7 +410,7 @@ class Hub(Anew):
         status = merge.status(name)
         self.certifier.attached(name, status.incarnation, request.role, request.join_at)
         joined = status.state == "joined"
-        self._inputs[name] = Attached(name, status.incarnation, session, request.role, joined, merge.stable_point)
+        self._inputs[name] = Attached(name, status.incarnation, session, request, joined, merge.stable_point)
         log.event(
             logging.INFO, "input attached", merge=self.name, input=name, incarnation=status.incarnation,
             properties=sorted(request.properties), join_at=request.join_at, joined=joined, algorithm=merge.algorithm,

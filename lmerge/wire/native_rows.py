@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 
 from lmerge._native import ArrowBatch, Columns, Rows
 from lmerge.core.batch import AnyBatch
-from lmerge.wire.schema import Column, Schema
+from lmerge.wire.native_fitting import declared
+from lmerge.wire.schema import Schema
 
 # A process has few schemas. Building one takes as long as encoding some rows.
 SCHEMAS_MAX: Final = 64
-
-DeclaredColumn: TypeAlias = tuple[str, str, bool, "int | None", int, list[Any]]
 
 
 @lru_cache(maxsize=SCHEMAS_MAX)
@@ -33,7 +32,7 @@ class NativeRows:
     """None from a method: refused, ask Python. For use by any thread."""
 
     def __init__(self, schema: Schema) -> None:
-        self._rows = Rows([_declared(column) for column in schema.columns])
+        self._rows = Rows(declared(schema))
 
     def payloads(self, rows: Any) -> list[bytes] | None:
         """The payloads of a table or record batch that has the schema's columns and no other."""
@@ -59,8 +58,3 @@ def _table(batch: ArrowBatch | None) -> Any:
 def _batches(rows: Any) -> list[Any]:
     """The chunks of a table, cut so that each batch has one chunk of every column."""
     return rows.to_batches() if isinstance(rows, pa.Table) else [rows]
-
-
-def _declared(column: Column) -> DeclaredColumn:
-    children = [_declared(child) for child in column.children]
-    return column.name, column.type, column.nullable, column.round_digits, column.scale, children

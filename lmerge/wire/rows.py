@@ -107,6 +107,11 @@ class RowCodec:
         """The row that ``payload`` holds. Raises InvalidRow, which calls it row ``index``, if it does not fit."""
         try:
             values = msgpack.unpackb(payload, raw=False)
+        except msgpack.exceptions.ExtraData as problem:
+            end = len(payload) - len(problem.extra)
+            raise InvalidRow(
+                f"row {index}: the payload is not MessagePack of one value: that ends at byte {end} of {len(payload)}"
+            ) from None
         except (ValueError, msgpack.exceptions.UnpackException) as problem:
             detail = str(problem) or type(problem).__name__
             raise InvalidRow(f"row {index}: the payload is not MessagePack: {detail:.120}") from None

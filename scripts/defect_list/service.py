@@ -4,6 +4,7 @@ from seeded import Defect
 
 INBOX = "lmerge/service/inbox.py"
 INBOX_TESTS = "tests/service/test_inbox.py::"
+ROW_TESTS = "tests/service/test_publish.py::"
 ASIDE_TESTS = "tests/service/test_aside.py::"
 
 DEFECTS = (
@@ -90,5 +91,26 @@ DEFECTS = (
         "if self._segment_is_due or self.journal",
         "if self.journal",
         ASIDE_TESTS + "test_in_a_thread_or_on_the_loop_the_same_is_said_kept_and_resumed",
+    ),
+    Defect(
+        "an input that declares no schema delivers what it likes",
+        "lmerge/service/rowcheck.py",
+        "if inp.role == ACTIVE else None",
+        "if inp.role == ACTIVE and inp.has_schema else None",
+        ROW_TESTS + "test_bytes_that_are_no_row_end_their_input_alone_and_none_of_that_batch_is_merged",
+    ),
+    Defect(
+        "an input that declares the schema is trusted to keep it",
+        "lmerge/service/rowcheck.py",
+        "if inp.role == ACTIVE else None",
+        "if inp.role == ACTIVE and not inp.has_schema else None",
+        ROW_TESTS + "test_what_subscribers_get_fits_the_columns_that_were_declared_first",
+    ),
+    Defect(
+        "rows behind the first one in doubt are not looked at",
+        "lmerge/wire/fitting.py",
+        "            index = self._doubt(batch, index + 1)\n",
+        "            index = None\n",
+        "tests/wire/test_fitting.py::test_the_first_payload_that_does_not_decode_is_found",
     ),
 )

@@ -7,6 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 import grpc
+import msgpack
 import pytest
 from service_world import MERGE, World, adj, batch_message, ins, stable
 
@@ -14,6 +15,8 @@ from lmerge.client import streams
 from lmerge.core.elements import INF, NEG_INF, Event
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
+from lmerge.wire.rows import RowCodec
+from lmerge.wire.schema import Schema
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -265,11 +268,19 @@ async def test_an_observer_declares_no_schema_for_others() -> None:
 SCHEMAS = [None, *(pb.Schema(columns=[pb.Schema.Column(name="id", type=kind)]) for kind in ("int", "string"))]
 
 
+# By the type of the column: a payload that is a row of it. The empty word: bytes that are no row at all.
+PAYLOADS = {"int": msgpack.packb([7]), "string": msgpack.packb(["x"]), "": b"oops"}
+
+
 class Declared(NamedTuple):
     """What the merge's readers are promised, as the rules of docs/limits-and-names.md have it."""
 
     schema: pb.Schema | None = None
     has_events: bool = False
+
+    def takes(self, kind: str) -> bool:
+        """Whether an active input may deliver a payload of this kind."""
+        return self.schema is None or self.schema.columns[0].type == kind
 
     def admits(self, schema: pb.Schema | None) -> bool:
         return schema in (None, self.schema) or (self.schema is None and not self.has_events)
@@ -285,25 +296,83 @@ class Declared(NamedTuple):
             assert f"but the merge has {has}" in refused.details
             return self
         publisher = await world.publisher(name, **asked)
-        is_event = random.random() < 0.4
-        await publisher.merged(ins(b"%d" % number, 1 + number) if is_event else stable(0))
+        promised = self if role == pb.ROLE_OBSERVE else self._replace(schema=self.schema or schema)
+        is_event, kind = random.random() < 0.6, random.choice(list(PAYLOADS))
+        if is_event and role == pb.ROLE_ACTIVE and not promised.takes(kind):
+            await publisher.send(stable(0), ins(PAYLOADS[kind], 1 + number))
+            ended = await publisher.ending()
+            assert ended.code is grpc.StatusCode.INVALID_ARGUMENT
+            assert f"input '{name}' of merge '{merge}': batch 1, element 1 (Vs {1 + number}, Ve inf)" in ended.details
+            return promised
+        await publisher.merged(ins(PAYLOADS[kind], 1 + number) if is_event else stable(0))
         if role == pb.ROLE_OBSERVE:
             return self
-        return Declared(self.schema or schema, self.has_events or is_event)
+        return promised._replace(has_events=self.has_events or is_event)
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_no_input_declares_columns_for_events_that_others_delivered_without(seed: int, tmp_path: Path) -> None:
-    """Inputs of both roles, with and without columns, attach and deliver in any order; the server is started again."""
+async def test_what_subscribers_get_fits_the_columns_that_were_declared_first(seed: int, tmp_path: Path) -> None:
+    """Inputs of both roles, with and without columns, attach and deliver rows, others' rows or no rows in any order;
+    the server is started again. No input declares columns for events that others delivered without.
+    """
     random = Random(seed)
     merges = {f"m{number}": Declared() for number in range(8)}
+    decoded = 0
     for life in range(2):
         async with World(store=str(tmp_path), store_sync="normal") as world:
             for merge in merges:
                 for number in range(5 * life, 5 * life + random.randint(1, 5)):
                     expected = merges[merge] = await merges[merge].step(world, random, merge, number)
-                    begin = (await world.subscriber(merge, wait=True)).begin
+                    reader = await world.subscriber(merge, wait=True)
+                    begin = reader.begin
                     assert (begin.schema if begin.HasField("schema") else None) == expected.schema
+                    if expected.schema is not None:
+                        codec = RowCodec(Schema.from_message(expected.schema))
+                        decoded += len([codec.decode(event.payload) for event in reader.tdb.events()])
+    assert decoded
+
+
+INT = pb.Schema(columns=[pb.Schema.Column(name="id", type="int")])
+ADVICE = {
+    None: "declare the merge's and deliver rows of it, or begin the merge anew with lmerge reset",
+    "id": "encode the rows by the schema that it declares, or begin the merge anew with lmerge reset",
+}
+
+
+@pytest.mark.parametrize("declared", [None, INT])
+async def test_bytes_that_are_no_row_end_their_input_alone_and_none_of_that_batch_is_merged(
+    declared: pb.Schema | None,
+) -> None:
+    """``a`` has delivered nothing yet. The rows of another input, in the same turn too, go on."""
+    row = PAYLOADS["int"]
+    async with World(merges=(MERGE,)) as world:
+        reader = await world.subscriber()
+        a = await world.publisher("a", schema=INT)
+        b = await world.publisher("b", schema=declared)
+        await b.merged(ins(row, 1, 5))
+        await b.send(ins(row, 2, 5), ins("oops", 3, 7))
+        ended = await b.ending()
+        assert ended.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert ended.details.startswith(
+            "input 'b' of merge 'flights': batch 2, element 1 (Vs 3, Ve 7) is no row of the merge's columns (id: int): "
+            "row 1: the payload is not MessagePack"
+        )
+        assert ended.details.endswith(ADVICE["id" if declared else None])
+        await a.merged(ins(row, 1, 5), stable(9))
+        assert await reader.until_stable(9) == [Event(1, row, 5)]
+        described = await world.describe()
+        assert described.detached[0].reason.startswith("invalid-row ")
+
+
+@pytest.mark.parametrize("declared", [None, INT])
+async def test_an_adjust_carries_a_payload_that_is_checked_like_that_of_an_insert(declared: pb.Schema | None) -> None:
+    async with World() as world:
+        await world.publisher("a", schema=INT)
+        b = await world.publisher("b", schema=declared)
+        await b.send(ins(PAYLOADS["int"], 1, 5), adj("oops", 1, 5, 6))
+        ended = await b.ending()
+        assert ended.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "element 1 (Vs 1, Ve 6) is no row" in ended.details
 
 
 async def test_after_a_reset_columns_can_be_declared_again() -> None:

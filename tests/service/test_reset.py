@@ -23,12 +23,19 @@ from lmerge.service.store import Store
 from lmerge.wire.frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import DEFAULT_LIMITS
+from lmerge.wire.rows import RowCodec
+from lmerge.wire.schema import Schema
 from lmerge.wire.token import ERROR_KEY, MERGE_RESET, format_token, read_token
 
 pytestmark = pytest.mark.usefixtures("engine")
 STORES = ["memory", "durable"]
 GOOD = pb.Schema(columns=[pb.Schema.Column(name="carrier", type="string")])
 FAR = 10**12
+
+
+def row(carrier: str) -> bytes:
+    """A payload by GOOD."""
+    return RowCodec(Schema.from_message(GOOD)).encode({"carrier": carrier})
 
 
 def settings_of(kind: str, folder: Path) -> dict[str, Any]:
@@ -59,7 +66,7 @@ async def ended(batches: AsyncIterator[Any]) -> None:
 async def test_a_merge_that_ran_far_ahead_begins_again(kind: str, tmp_path: Path) -> None:
     async with World(**settings_of(kind, tmp_path)) as world:
         a = await world.publisher("a", incarnation=7, schema=GOOD)
-        await a.merged(ins("x", 1, 5), stable(FAR))
+        await a.merged(ins(row("x"), 1, 5), stable(FAR))
         reader = await world.subscriber()
         epoch = await reset(world, reason="the year 33658")
         ended = await a.ending()
@@ -116,7 +123,7 @@ async def test_a_reset_outlives_the_server_and_so_does_that_nothing_is_left(tmp_
     settings = settings_of("durable", tmp_path)
     async with World(**settings) as world:
         a = await world.publisher("a", incarnation=2**62, schema=GOOD)
-        await a.merged(*(ins(f"secret {n}", n, 10**6) for n in range(100)), stable(50))
+        await a.merged(*(ins(row(f"secret {n}"), n, 10**6) for n in range(100)), stable(50))
         await world.stub.DetachInput(pb.DetachInputRequest(merge=MERGE, replica="b", quarantine=True))
         epoch = await reset(world)
     async with World(**settings) as world:
@@ -144,7 +151,7 @@ async def test_a_store_with_a_schema_that_cannot_be_stops_nobody_else_and_is_men
     async with World(**settings) as world:
         for merge in ("good", "bad"):
             a = await world.publisher("a", merge=merge, schema=GOOD)
-            await a.merged(ins("x", 1, 50), stable(10))
+            await a.merged(ins(row("x"), 1, 50), stable(10))
         path = world.server._registry._folder.path_of("bad")  # type: ignore[union-attr]
     store = Store(path)
     store.load()
@@ -164,7 +171,7 @@ async def test_a_store_with_a_schema_that_cannot_be_stops_nobody_else_and_is_men
         assert (await world.refused("a", merge="bad")).code is grpc.StatusCode.DATA_LOSS
         epoch = await reset(world, merge="bad")
         a = await world.publisher("a", merge="bad", schema=GOOD)
-        await a.merged(ins("y", 1, 50), stable(20))
+        await a.merged(ins(row("y"), 1, 50), stable(20))
     async with World(**settings) as world:
         assert (await world.describe("bad")).epoch == epoch
         assert (await world.describe("bad")).summary.stable_point == 20

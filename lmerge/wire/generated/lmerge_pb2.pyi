@@ -98,7 +98,8 @@ SUBSCRIBE, stages
 STATUS CODES (the message says what was attempted, what was wrong and where)
 
     INVALID_ARGUMENT     a malformed batch or attach: column lengths, unknown kinds or properties, times, names, a schema
-                         that cannot be; bytes that are no message of the method
+                         that cannot be; a payload that is no row of the merge's schema; bytes that are no message of
+                         the method
     FAILED_PRECONDITION  the input broke a promise (details repeat `detached`); properties too weak
     NOT_FOUND            no such merge, or no such input
     ALREADY_EXISTS       a live replica has that name and this is not a newer incarnation
@@ -291,7 +292,11 @@ class Attach(_message.Message):
 
     @_builtins.property
     def schema(self) -> Global___Schema:
-        """Declared by the first publisher; others must declare the same or none."""
+        """The first one that an active input declares is the merge's; others must declare the same or none. While the merge
+        has one, every insert and adjust of an active input must carry a row of it, whether the input declares it or not:
+        a stream that delivers anything else ends with INVALID_ARGUMENT, and nothing of that batch is merged (of one that
+        is larger than a turn, nothing from the piece on that holds the misfit). Absent: the input declares none.
+        """
 
     def __init__(
         self,
@@ -794,7 +799,11 @@ class SubscribeResponse(_message.Message):
         epoch: _builtins.int
         """Of the merge; 0: it was never reset."""
         @_builtins.property
-        def schema(self) -> Global___Schema: ...
+        def schema(self) -> Global___Schema:
+            """Absent: no input has declared one yet. One may be declared later, as long as no events were merged: ask
+            DescribeMerge at the first insert.
+            """
+
         def __init__(
             self,
             *,

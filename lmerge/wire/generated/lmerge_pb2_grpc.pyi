@@ -98,7 +98,8 @@ SUBSCRIBE, stages
 STATUS CODES (the message says what was attempted, what was wrong and where)
 
     INVALID_ARGUMENT     a malformed batch or attach: column lengths, unknown kinds or properties, times, names, a schema
-                         that cannot be; bytes that are no message of the method
+                         that cannot be; a payload that is no row of the merge's schema; bytes that are no message of
+                         the method
     FAILED_PRECONDITION  the input broke a promise (details repeat `detached`); properties too weak
     NOT_FOUND            no such merge, or no such input
     ALREADY_EXISTS       a live replica has that name and this is not a newer incarnation

@@ -2,6 +2,7 @@
 
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
 use arrow_array::{Array, StructArray};
+use lmerge_core::element::STABLE;
 use lmerge_rows::schema::{Column, Schema};
 use pyo3::exceptions::{PyNotImplementedError, PyValueError};
 use pyo3::prelude::*;
@@ -54,6 +55,15 @@ impl Rows {
             .iter()
             .try_for_each(|payload| list.append(PyBytes::new(py, payload)))?;
         Ok(Some(list))
+    }
+
+    /// The first insert or adjust from `start` on whose payload is no row for certain.
+    fn first_doubt(&self, py: Python<'_>, columns: &Columns, start: usize) -> PyResult<Option<usize>> {
+        let schema = &self.0;
+        guarded(py, move || {
+            let view = columns.view();
+            (start..view.len()).find(|&at| view.kind(at) != STABLE && !schema.takes(view.payload(at)))
+        })
     }
 
     fn decode(&self, py: Python<'_>, payloads: &Bound<'_, PyAny>) -> PyResult<Option<ArrowBatch>> {

@@ -95,8 +95,30 @@ pub fn buffer() -> [u8; TEXT_MAX] {
 
 /// What `text` gives back; None if it is not the canonical text of any decimal with that scale.
 pub fn parse(text: &str, scale: u8) -> Option<i128> {
+    let Parts { negative, whole, after } = parts(text, scale)?;
+    let mut unscaled: i128 = 0;
+    for &byte in whole.iter().chain(after) {
+        unscaled = 10 * unscaled + i128::from(byte - b'0'); // at most 38 digits, and a zero before them
+    }
+    Some(if negative { -unscaled } else { unscaled })
+}
+
+/// Whether `text` is the canonical text of a decimal with that scale: what `parse` takes, without arithmetic.
+pub fn is_canonical(text: &str, scale: u8) -> bool {
+    parts(text, scale).is_some()
+}
+
+/// Digits before and after the point.
+struct Parts<'a> {
+    negative: bool,
+    whole: &'a [u8],
+    after: &'a [u8],
+}
+
+fn parts(text: &str, scale: u8) -> Option<Parts<'_>> {
     let scale = usize::from(scale);
     let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
+    let negative = digits.len() < text.len();
     let (whole, after) = match scale {
         0 => (digits, &digits[..0]),
         _ => {
@@ -104,18 +126,15 @@ pub fn parse(text: &str, scale: u8) -> Option<i128> {
             (whole, after.strip_prefix(b".")?)
         }
     };
-    let has_leading_zero = matches!(whole, [b'0', _, ..]);
-    if whole.is_empty() || has_leading_zero || whole.len() + after.len() > TEXT_MAX {
+    let all = || whole.iter().chain(after);
+    let significant = match whole {
+        [] | [b'0', _, ..] => return None,
+        b"0" => scale,
+        _ => whole.len() + scale,
+    };
+    if significant > usize::from(DECIMAL_DIGITS_MAX) || !all().all(u8::is_ascii_digit) {
         return None;
     }
-    let mut unscaled: i128 = 0;
-    for &byte in whole.iter().chain(after) {
-        let digit = byte.is_ascii_digit().then(|| i128::from(byte - b'0'))?;
-        unscaled = unscaled.checked_mul(10)?.checked_add(digit)?;
-    }
-    let is_negative = digits.len() < text.len();
-    if unscaled >= UNSCALED_END || (is_negative && unscaled == 0) {
-        return None;
-    }
-    Some(if is_negative { -unscaled } else { unscaled })
+    let is_minus_zero = negative && all().all(|&digit| digit == b'0');
+    (!is_minus_zero).then_some(Parts { negative, whole, after })
 }

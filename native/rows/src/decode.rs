@@ -15,8 +15,8 @@ use crate::pack::Reader;
 use crate::schema::{Column, Kind, Schema, fields_of};
 
 /// 0001-01-01 and the day after 9999-12-31: what Python's dates and datetimes can say.
-const DAYS: std::ops::Range<i64> = -719_162..2_932_897;
-const DAY_US: i64 = 86_400_000_000;
+pub(crate) const DAYS: std::ops::Range<i64> = -719_162..2_932_897;
+pub(crate) const DAY_US: i64 = 86_400_000_000;
 /// Arrow's offsets have 32 bits; a payload has more bytes than it has characters or elements.
 const BYTES_MAX: usize = i32::MAX as usize;
 

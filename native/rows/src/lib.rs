@@ -10,8 +10,10 @@
 //! | `pack`, `round`, `decimal` | the canonical forms of single values |
 //! | `encode`, `cells` | record batches to payloads: a column at a time to few forms, then a row at a time to bytes |
 //! | `decode` | payloads to a record batch; trusts nothing |
+//! | `check` | whether payloads are rows, without decoding them; trusts nothing |
 
 mod cells;
+pub mod check;
 pub mod decimal;
 pub mod decode;
 pub mod encode;

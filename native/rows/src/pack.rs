@@ -90,6 +90,7 @@ impl<'a> Reader<'a> {
         found
     }
 
+    #[inline]
     pub fn bool(&mut self) -> Option<bool> {
         match self.tag()? {
             0xc2 => Some(false),
@@ -116,6 +117,7 @@ impl<'a> Reader<'a> {
         })
     }
 
+    #[inline]
     pub fn float(&mut self) -> Option<f64> {
         match self.tag()? {
             0xcb => Some(f64::from_be_bytes(self.fixed()?)),
@@ -123,6 +125,16 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A float of 32 or 64 bits, skipped.
+    pub fn any_float(&mut self) -> Option<()> {
+        match self.tag()? {
+            0xca => self.fixed::<4>().map(drop),
+            0xcb => self.fixed::<8>().map(drop),
+            _ => None,
+        }
+    }
+
+    #[inline]
     pub fn string(&mut self) -> Option<&'a str> {
         let len = match self.tag()? {
             tag @ 0xa0..=0xbf => usize::from(tag & 0x1f),
@@ -134,6 +146,7 @@ impl<'a> Reader<'a> {
         str::from_utf8(self.take(len)?).ok()
     }
 
+    #[inline]
     pub fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = match self.tag()? {
             0xc4 => usize::from(self.tag()?),
@@ -145,6 +158,7 @@ impl<'a> Reader<'a> {
     }
 
     /// How many values of an array follow.
+    #[inline]
     pub fn array(&mut self) -> Option<usize> {
         match self.tag()? {
             tag @ 0x90..=0x9f => Some(usize::from(tag & 0x0f)),

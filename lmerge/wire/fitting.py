@@ -1,0 +1,63 @@
+"""Finds the first payload of a batch that is no row of a schema.
+
+Called by the service before it merges a batch (``rowcheck``). ``RowCodec.decode`` is the definition of a row; where the
+native core is built, it looks at all payloads first, and the codec judges only those that the core is not sure of.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from lmerge.core.batch import AnyBatch
+from lmerge.core.elements import STABLE, Stable
+from lmerge.core.engines import NATIVE
+from lmerge.errors import InvalidRow
+from lmerge.wire.rows import RowCodec
+from lmerge.wire.schema import Schema
+
+
+class Misfit(NamedTuple):
+    """The element at index ``at`` of the batch, and why its payload is no row."""
+
+    at: int
+    vs: int
+    ve: int
+    problem: InvalidRow
+
+
+class Fit(Protocol):
+    """What is sure of most rows at once."""
+
+    def first_doubt(self, batch: AnyBatch, start: int) -> int | None:
+        """The index of the first payload from ``start`` on that the codec must judge; None: all the rest are rows."""
+
+
+class Fitting:
+    """Judges batches of any engine by ``schema``, on ``engine``. Not for use by several threads at once."""
+
+    def __init__(self, schema: Schema, engine: str) -> None:
+        self._codec = RowCodec(schema)
+        self._fit: Fit | None = None
+        if engine == NATIVE:
+            from lmerge.wire.native_fitting import NativeFit
+
+            self._fit = NativeFit(schema)
+
+    def misfit(self, batch: AnyBatch, base: int = 0) -> Misfit | None:
+        """The first misfit, of inserts and adjusts: both carry payloads. ``base``: added to the index in its words."""
+        index = self._doubt(batch, 0)
+        while index is not None:
+            element = batch.element(index)
+            assert not isinstance(element, Stable), "a stable carries no payload"
+            try:
+                self._codec.decode(element.payload, base + index)
+            except InvalidRow as problem:
+                return Misfit(index, element.vs, element.ve, problem)
+            index = self._doubt(batch, index + 1)
+        return None
+
+    def _doubt(self, batch: AnyBatch, start: int) -> int | None:
+        if self._fit is not None:
+            return self._fit.first_doubt(batch, start)
+        kinds = batch.kinds
+        return next((index for index in range(start, len(kinds)) if kinds[index] != STABLE), None)

@@ -1,0 +1,37 @@
+"""Which payloads of a batch are rows, on the native core: the GIL released, no object per row, no Arrow.
+
+The core is sure of rows that it takes and leaves the others to the codec in Python: see ``fitting``, which calls this
+where the engine is native. Importing this module imports the compiled core.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from lmerge._native import Rows
+from lmerge.core.batch import AnyBatch
+from lmerge.core.native import columns_of
+from lmerge.wire.schema import Column, Schema
+
+DeclaredColumn: TypeAlias = tuple[str, str, bool, "int | None", int, list[Any]]
+
+
+class NativeFit:
+    """A ``fitting.Fit`` by ``schema``."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._rows = Rows(declared(schema))
+
+    def first_doubt(self, batch: AnyBatch, start: int) -> int | None:
+        """The index of the first payload from ``start`` on that the codec must judge."""
+        return self._rows.first_doubt(columns_of("a batch", batch), start)
+
+
+def declared(schema: Schema) -> list[DeclaredColumn]:
+    """The columns as the core takes them."""
+    return [_declared(column) for column in schema.columns]
+
+
+def _declared(column: Column) -> DeclaredColumn:
+    children = [_declared(child) for child in column.children]
+    return column.name, column.type, column.nullable, column.round_digits, column.scale, children
