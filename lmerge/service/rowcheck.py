@@ -24,7 +24,7 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.schema import Schema
 
 # So many bytes of payloads are checked within about 20 ms, however many values are in them: up to one a byte.
-LOOP_BYTES_MAX: Final = {PYTHON: 128 * 2**10, NATIVE: 2 * 2**20}
+LOOP_BYTES_MAX: Final = {PYTHON: 64 * 2**10, NATIVE: 2 * 2**20}
 
 
 class Sifted(NamedTuple):

@@ -158,8 +158,7 @@ DEFECTS = (
     ),
     Defect(
         "a tie of an exact average is rounded up",
-        EXACT, "(half == count) & (few % 2 == 1)", "(half == count)",
-        "tests/spark/test_exact.py::test_a_sum_is_the_double_nearest_to_the_true_one",
+        EXACT, "(half == count) & (few % 2 == 1)", "(half == count)", EXACT_EDGES,
     ),
     Defect(
         "rounding makes a sum of floats the same",
