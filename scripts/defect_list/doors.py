@@ -8,7 +8,7 @@ MODES = "tests/service/test_modes.py"
 NAMES = "tests/wire/test_names.py"
 HOSTILE = "tests/service/test_hostile.py"
 TERMINAL = "tests/cli/test_terminal.py"
-BARE = "tests/service/test_publish.py::test_no_input_declares_columns_for_events_that_others_delivered_without"
+BARE = "tests/service/test_publish.py::test_what_subscribers_get_fits_the_columns_that_were_declared_first"
 
 DEFECTS = (
     Defect(

@@ -74,15 +74,15 @@ DEFECTS = (
     Defect(
         "minus zero is a decimal",
         SOURCE + "decimal.rs",
-        " || (is_negative && unscaled == 0)",
-        "",
+        "(!is_minus_zero).then_some(",
+        "(true || is_minus_zero).then_some(",
         "decimal::text_that_is_not_canonical_is_refused",
     ),
     Defect(
         "leading zeros of a decimal are taken",
         SOURCE + "decimal.rs",
-        "whole.is_empty() || has_leading_zero ||",
-        "whole.is_empty() ||",
+        "[] | [b'0', _, ..] => return None,",
+        "[] => return None,",
         "decimal::text_that_is_not_canonical_is_refused",
     ),
     Defect(
@@ -182,6 +182,20 @@ DEFECTS = (
         "const DAYS: std::ops::Range<i64> = -719_162..2_932_897;",
         "const DAYS: std::ops::Range<i64> = -719_162..2_932_898;",
         "decode::days_and_moments_that_python_cannot_say_are_left_to_it",
+    ),
+    Defect(
+        "any text passes for a decimal where rows are only checked",
+        SOURCE + "check.rs",
+        "decimal::is_canonical(reader.string()?, *scale).then_some(())",
+        "reader.string().map(drop)",
+        "check::every_change_of_a_byte_is_judged_as_decoding_does",
+    ),
+    Defect(
+        "bytes behind a row are overlooked where rows are only checked",
+        SOURCE + "check.rs",
+        ".is_some() && reader.is_at_end()",
+        ".is_some()",
+        "check::a_row_that_is_cut_off_or_followed_by_something_is_refused",
     ),
     Defect(
         "what the native core refuses has no payloads",

@@ -113,4 +113,11 @@ DEFECTS = (
         "            index = None\n",
         "tests/wire/test_fitting.py::test_the_first_payload_that_does_not_decode_is_found",
     ),
+    Defect(
+        "rows of many bytes are checked on the loop",
+        "lmerge/service/hub.py",
+        "        if self._aside.has_thread and self._row_check",
+        "        if False and self._row_check",
+        "tests/service/test_aside.py::test_others_are_served_while_rows_of_many_bytes_are_checked",
+    ),
 )

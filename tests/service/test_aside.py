@@ -10,11 +10,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import grpc
+import msgpack
 import pytest
 from service_world import MERGE, Gate, Publisher, Reader, World, ins, stable
 
 from lmerge.core.elements import INF, NEG_INF, Element, Event
-from lmerge.service import aside
+from lmerge.core.engines import NATIVE
+from lmerge.service import aside, rowcheck
 from lmerge.service.fanout import Subscriber
 from lmerge.service.hub import Hub
 from lmerge.service.journal import Journal
@@ -97,6 +100,26 @@ async def test_others_are_served_while_a_stable_visits_many_events() -> None:
         await gate.entered.wait()
         await others_go_on(world, other)
         gate.open()
+        assert len(await reader.until_stable(INF)) == EVENTS
+
+
+async def test_others_are_served_while_rows_of_many_bytes_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rowcheck, "LOOP_BYTES_MAX", {NATIVE: EVENTS})
+    schema = pb.Schema(columns=[pb.Schema.Column(name="id", type="int")])
+    rows = [ins(msgpack.packb([at]), at, INF) for at in range(EVENTS)]
+    async with World(merges=(MERGE,), merge_threads=2) as world:
+        reader = await world.subscriber()
+        a, b = await world.publisher("a", schema=schema), await world.publisher("b")
+        other = await world.publisher("a", merge="other")
+        gate = Gate(hub_of(world))
+        await a.send(*rows)
+        await gate.entered.wait()
+        assert {name.split("_")[0] for name in gate.threads} == {"merge"}
+        await others_go_on(world, other)
+        gate.open()
+        await b.send(*(ins(b"no row", at, INF) for at in range(EVENTS)))
+        assert (await b.ending()).code is grpc.StatusCode.INVALID_ARGUMENT
+        await a.merged(stable(INF))
         assert len(await reader.until_stable(INF)) == EVENTS
 
 
