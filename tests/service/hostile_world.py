@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 import grpc
-from service_world import batch_message, ins, stable
+from service_world import WRITTEN_TOO_LATE, batch_message, ins, stable
 
 from lmerge.service.server import SERVICE, Server
 from lmerge.service.settings import Settings
@@ -30,8 +30,6 @@ METHODS = [
     *(f"/{SERVICE}/{name}" for name in sorted(Server(Settings())._handlers())), HEALTH + "Check", HEALTH + "Watch",
     HEALTH + "List", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", f"/{SERVICE}/Nothing", "/x/y",
 ]
-# How gRPC's client, not the server, calls it that a message was written to a call which had ended.
-WRITTEN_TOO_LATE = "Internal error from Core"
 # What must never come of a call: a fault of the server's own.
 NEVER = {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL}
 

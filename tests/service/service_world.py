@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,31 @@ class World:
         """Ask until ``claim`` holds."""
         while not claim(await self.describe(merge)):
             pass
+
+
+# How gRPC's client, not the server, calls it that a message was written to a call which had ended.
+WRITTEN_TOO_LATE = "Internal error from Core"
+
+
+def heard(knock: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Knock again where gRPC has lost the server's status.
+
+    A server may refuse a call before it has read a message of it. If the client writes at that moment, its gRPC either
+    raises that the call has finished or makes up a status of its own; the server's is gone. A refused call has changed
+    nothing, so another one shows how the server answers.
+    """
+    @functools.wraps(knock)
+    async def again(*args: Any, **kwargs: Any) -> Any:
+        while True:
+            try:
+                return await knock(*args, **kwargs)
+            except asyncio.InvalidStateError:
+                pass
+            except grpc.aio.AioRpcError as error:
+                if error.details() != WRITTEN_TOO_LATE:
+                    raise
+
+    return again
 
 
 class Ending:

@@ -16,7 +16,7 @@ from grpc.aio import _server as aio_server
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from secure_world import FORGED, SecureWorld, refused
-from service_world import EOF, MERGE, Publisher, Reader, World, ins, stable
+from service_world import EOF, MERGE, Publisher, Reader, World, heard, ins, stable
 
 from lmerge.service.auth import ADMIN, PUBLISH, ROLES, STATUS, SUBSCRIBE
 from lmerge.service.guard import DOORS
@@ -30,6 +30,7 @@ HEALTH = "grpc.health.v1.Health"
 REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 
 
+@heard
 async def publish(stub: Any, replica: str = "a") -> None:
     publisher = Publisher(stub.Publish())
     await publisher.attach(replica, MERGE)
@@ -48,6 +49,7 @@ async def cut_over(stub: Any) -> None:
         pass
 
 
+@heard
 async def stage(stub: Any, replica: str = "a") -> None:
     opened = pb.StageRequest.Open(merge=MERGE, replica=replica, query="q")
     await stub.Stage(iter([pb.StageRequest(open=opened)]))
@@ -192,6 +194,7 @@ async def test_health_is_open_to_all(tmp_path: Path) -> None:
         watch.cancel()
 
 
+@heard
 async def asked_for_the_protocol(channel: Any) -> bool:
     call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()
     await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))

@@ -13,7 +13,7 @@ import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from secure_world import SecureWorld, refused
-from service_world import MERGE, Publisher, World, adj, batch_message, ins, replayed, stable
+from service_world import MERGE, Publisher, World, adj, batch_message, heard, ins, replayed, stable
 
 from lmerge.core.elements import INF, Element, Event, Insert
 from lmerge.service.parts import PART_BYTES, REPLACED, ROOM, SUPERSEDED, TIME, Owner, Staging
@@ -56,6 +56,7 @@ def stage_call(channel: Any) -> Any:
     return method()
 
 
+@heard
 async def sent(channel: Any, messages: Sequence[bytes]) -> pb.StageResponse:
     """Stage these messages. Raises what it ends with."""
     call = stage_call(channel)
