@@ -24,7 +24,7 @@ from typing import Any, Final
 from bench.harness import RESULTS, machine
 from bench.probe import PROBES
 from bench.verdict import MISSING, WORSE, Verdict, judge
-from lmerge.core import engines
+from lmerge.core.engines import selection
 
 ROOT: Final = Path(__file__).parent.parent
 LIMIT: Final = "raw"
@@ -89,7 +89,7 @@ def built(commit: str) -> Iterator[tuple[Path, Path]]:
         print(f"building {commit} in {tree}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", str(tree / ".venv")], check=True)
         python = tree / ".venv" / "bin" / "python"
-        needs_native = {} if engines.native_problem() else {"LMERGE_REQUIRE_NATIVE": "1"}
+        needs_native = {} if selection.native_problem() else {"LMERGE_REQUIRE_NATIVE": "1"}
         environment = {name: value for name, value in os.environ.items() if name != "PYO3_PYTHON"} | needs_native
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--editable", str(tree)], check=True,
                        env=environment, cwd=tree)
@@ -124,7 +124,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the worktree is taken away
     commit = _git("rev-parse", "--short", f"{options.base}^{{commit}}")
     probes = [probe for probe in PROBES if options.only in probe and probe != LIMIT]
-    if engines.native_problem():
+    if selection.native_problem():
         probes = [probe for probe in probes if "native" not in probe]
     document: dict[str, Any] = {"base": commit, "rounds": options.rounds, "machine": machine()}
     with built(commit) as (python, tree), tempfile.TemporaryDirectory() as folder:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from bench.harness import Measured, Report, begin, cpu_timed
-from lmerge.core.engines import NATIVE, PYTHON
+from lmerge.core.engines.selection import NATIVE, PYTHON
 from lmerge.wire.arrow import decode_inserts, insert_columns
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import SchemaLike

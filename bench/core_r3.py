@@ -11,9 +11,9 @@ from itertools import chain, zip_longest
 
 from bench.harness import begin, timed
 from lmerge.core.batch import Batch
-from lmerge.core.cleanse import Cleanse
+from lmerge.core.comparison.cleanse import Cleanse
 from lmerge.core.elements import Element
-from lmerge.core.engines import PYTHON
+from lmerge.core.engines.selection import PYTHON
 from lmerge.core.merge import Merge
 from lmerge.testing.listing import ListingR3
 from lmerge.testing.workload import Workload, workload

@@ -18,7 +18,7 @@ from bench.harness import cpu_timed
 from lmerge._native import Cleanse as NativeCleanse
 from lmerge._native import Columns, Core, Limit
 from lmerge.core.batch import Batch
-from lmerge.core.cleanse import Cleanse
+from lmerge.core.comparison.cleanse import Cleanse
 from lmerge.core.merge import Merge
 from lmerge.testing.workload import Workload, workload
 

@@ -12,8 +12,8 @@ from functools import partial
 from bench.core_r3 import WORDS, arrivals
 from bench.harness import Panel, begin, plot, timed
 from lmerge.core.batch import AnyBatch
+from lmerge.core.engines.native_engine import columns_of
 from lmerge.core.merge import Merge
-from lmerge.core.native import columns_of
 from lmerge.testing.workload import Workload, workload
 
 EVENTS = {16: 400_000, 1_000: 60_000}

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.harness import Panel, begin, plot
 from bench.load import start
 from bench.service_throughput import PAYLOAD_BYTES, go
-from lmerge.core import engines
+from lmerge.core.engines import selection
 
 EVENTS = 1_000_000
 REPEATS = 5
@@ -31,7 +31,7 @@ def merged(arguments: tuple[str, ...], events: int) -> tuple[float, float]:
     """Elements/s, and CPU microseconds of the server for each element."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready.json"
-        command = ["serve", "--port", "0", "--http-port", "-1", "--engine", engines.best(), *arguments]
+        command = ["serve", "--port", "0", "--http-port", "-1", "--engine", selection.best(), *arguments]
         process = subprocess.Popen(
             [sys.executable, "-m", "bench.cpu_of", str(ready), *command], stderr=subprocess.DEVNULL,
             stdout=subprocess.PIPE, text=True,

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lmerge.core import engines
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder
 from lmerge.core.elements import INF
+from lmerge.core.engines import selection
 
 LIVE = 2_000
 STEP = 1_000  # microseconds between starts
@@ -67,9 +67,9 @@ def batches(count: int, rows: int, payload_bytes: int) -> list[Batch]:
 
 def owned(batch: Batch) -> AnyBatch:
     """The batch as the best engine here keeps it, as a program that publishes columns would have it."""
-    if engines.best() == engines.PYTHON:
+    if selection.best() == selection.PYTHON:
         return batch
-    from lmerge.core.native import columns_of
+    from lmerge.core.engines.native_engine import columns_of
 
     return columns_of("bench", batch)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from lmerge.client.streams import CHANNEL_OPTIONS
+from lmerge.client.connection.streams import CHANNEL_OPTIONS
 
 SERVICE = "bench.Raw"
 

@@ -12,7 +12,7 @@ import time
 
 from bench.harness import Panel, begin, plot
 from bench.load import server, start
-from lmerge.core import engines
+from lmerge.core.engines import selection
 
 RATES_PER_S = (1_000, 5_000, 20_000, 50_000)
 TARGET_PER_S = 5_000
@@ -45,8 +45,8 @@ def main() -> None:
     report = begin((__doc__ or "").splitlines()[0])
     panels = {word: Panel(f"{word} of the added latency", "elements/s of each publisher", "ms", log="x")
               for word in ("p50", "p99")}
-    for engine in (engines.NATIVE, engines.PYTHON):
-        if engine == engines.NATIVE and engines.native_problem():
+    for engine in (selection.NATIVE, selection.PYTHON):
+        if engine == selection.NATIVE and selection.native_problem():
             continue
         for per_s in RATES_PER_S:
             runs = [once(engine, per_s) for _ in range(REPEATS)]

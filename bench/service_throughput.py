@@ -14,9 +14,9 @@ import time
 
 from bench.harness import Panel, begin, plot
 from bench.load import server, start, started
-from lmerge.core import engines
+from lmerge.core.engines import selection
 
-EVENTS = {engines.NATIVE: 1_000_000, engines.PYTHON: 200_000}
+EVENTS = {selection.NATIVE: 1_000_000, selection.PYTHON: 200_000}
 PAYLOAD_BYTES = 100
 ELEMENT_BYTES = 29 + PAYLOAD_BYTES
 MESSAGE_ELEMENTS = 8_192  # what a busy publisher puts into a message
@@ -53,7 +53,7 @@ def merged(engine: str) -> float:
 
 def raw() -> float:
     """Elements/s if the same bytes only pass through."""
-    messages = EVENTS[engines.NATIVE] // MESSAGE_ELEMENTS
+    messages = EVENTS[selection.NATIVE] // MESSAGE_ELEMENTS
     size = MESSAGE_ELEMENTS * ELEMENT_BYTES
     with started("bench.raw_grpc", "serve") as target:
         reader = start("subscribe", target, module="bench.raw_grpc")
@@ -70,13 +70,13 @@ def main() -> None:
     rates_panel.add_repeats("raw gRPC, the same bytes", limit)
     rows = {}
     for engine in EVENTS:
-        if engine == engines.PYTHON or engines.native_problem() is None:
+        if engine == selection.PYTHON or selection.native_problem() is None:
             rates = [merged(engine) for _ in range(REPEATS)]
             rows[engine] = report.add(f"lmerge, {engine} engine", rates, "elements/s")
             rates_panel.add_repeats(f"lmerge, {engine} engine", rows[engine])
             rate = rows[engine].median * ELEMENT_BYTES / 1e6
             report.note(f"{engine}: {rate:,.0f} MB/s, {rows[engine].median / limit.median:.2f} of the limit")
-    best = rows.get(engines.NATIVE)
+    best = rows.get(selection.NATIVE)
     if best is not None:
         ratio = best.median / limit.median
         report.note(f"target 1,000,000: {'reached' if best.median >= 1e6 else 'MISSED'} ({best.median:,.0f})")

@@ -62,8 +62,8 @@ def raw(target: str, _events: int, told: Connection) -> None:
     """The same, reading bytes only: what the server and gRPC need."""
     import grpc
 
-    from lmerge.client import streams
-    from lmerge.client.streams import CHANNEL_OPTIONS
+    from lmerge.client.connection import streams
+    from lmerge.client.connection.streams import CHANNEL_OPTIONS
     from lmerge.wire.generated import lmerge_pb2 as pb
 
     async def read() -> float:

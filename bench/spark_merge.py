@@ -31,10 +31,10 @@ from bench.core_r3 import WORDS, arrivals
 from bench.harness import Report, begin, timed
 from bench.rig.spark import scratch_session
 from lmerge.core.batch import AnyBatch
-from lmerge.core.engines import best
+from lmerge.core.engines.selection import best
 from lmerge.core.merge import Merge
-from lmerge.spark.columns import batch_of
-from lmerge.spark.merging import merge
+from lmerge.spark.merging.query import merge
+from lmerge.spark.sink.columns import batch_of
 from lmerge.testing.workload import Workload, workload
 
 SHARDS = (1, 2, 4)

@@ -26,7 +26,7 @@ from bench.load import server
 from bench.rig.spark import SMALL, by_turns, rows_per_s, run_to_end, scratch_session, small_columns
 from lmerge.client import Publisher
 from lmerge.spark import register
-from lmerge.spark.envelope_rows import ENVELOPES, FINAL
+from lmerge.spark.source.envelope_rows import ENVELOPES, FINAL
 from lmerge.wire.arrow import insert_columns
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema

@@ -86,8 +86,8 @@ async def _read_all(target: str, first: int, count: int, end_s: float) -> tuple[
 async def _read(target: str, name: str, end_s: float) -> tuple[list[float], int, int, str]:
     import grpc
 
-    from lmerge.client import streams
-    from lmerge.client.streams import CHANNEL_OPTIONS
+    from lmerge.client.connection import streams
+    from lmerge.client.connection.streams import CHANNEL_OPTIONS
     from lmerge.wire.generated import lmerge_pb2 as pb
 
     ages: list[float] = []

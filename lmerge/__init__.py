@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         SubscriptionGap,
         View,
     )
-    from lmerge.client.view import view
+    from lmerge.client.views.view import view
 
 __version__ = "0.1.0"
 
@@ -29,7 +29,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """The client's classes, loaded when first used: whoever needs only the core does not wait for gRPC."""
     if name == "view":
-        from lmerge.client.view import view
+        from lmerge.client.views.view import view
 
         return view
     if name in __all__:

@@ -248,7 +248,7 @@ class Core:
 
 @final
 class Cleanse:
-    """``lmerge.core.cleanse.Cleanse`` on columns, for comparison. Raises InputViolation on a broken stream."""
+    """``core.comparison.cleanse.Cleanse`` on columns, for comparison. Raises InputViolation on a broken stream."""
 
     def __init__(self, name: str = "stream") -> None: ...
     @property
@@ -272,7 +272,7 @@ class Limit:
 
 @final
 class Digests:
-    """``lmerge.core.digests.PythonDigests`` on columns."""
+    """``lmerge.core.divergence.digests.PythonDigests`` on columns."""
 
     HASH: Final[str]
 

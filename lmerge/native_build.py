@@ -1,8 +1,7 @@
 """What the installation noted about the native core, and which engine ``auto`` means here, in words.
 
 setup.py writes the note beside the extension, or in its place: pip shows nobody why an extension was left out. Read
-by ``lmerge info`` and by a server when it starts. The choice itself is made by ``lmerge.core.engines``, which reads no
-file.
+by ``lmerge info`` and by a server when it starts. ``core.engines.selection`` makes the choice; it reads no file.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from lmerge.core import engines
+from lmerge.core.engines import selection
 
 RECORD: Final = Path(__file__).with_name("_native_build.json")
 
@@ -46,6 +45,6 @@ def why_not_native(import_problem: str | None, build: NativeBuild | None) -> str
 
 def reason(engine: str) -> str:
     """Why ``engine``, a word of ENGINES, means what it means here."""
-    if engine != engines.AUTO:
+    if engine != selection.AUTO:
         return "asked for"
-    return f"native core: {why_not_native(engines.native_problem(), native_build()) or 'built'}"
+    return f"native core: {why_not_native(selection.native_problem(), native_build()) or 'built'}"

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, settings
 
-from lmerge.core import engines
+from lmerge.core.engines import selection
 
 # How fast a machine draws examples and runs them decides nothing.
 settings.register_profile("lmerge", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -54,7 +54,7 @@ def demand() -> Callable[[str], None]:
     """Ends the test if an engine is missing: as a failure where the native core is required, as in CI."""
 
     def demand(engine: str) -> None:
-        problem = engines.native_problem() if engine == engines.NATIVE else None
+        problem = selection.native_problem() if engine == selection.NATIVE else None
         if problem:
             if os.environ.get("CI") or os.environ.get("LMERGE_REQUIRE_NATIVE"):
                 pytest.fail(f"the native core is required here: {problem}")
@@ -63,18 +63,18 @@ def demand() -> Callable[[str], None]:
     return demand
 
 
-@pytest.fixture(params=[engines.PYTHON, engines.NATIVE])
+@pytest.fixture(params=[selection.PYTHON, selection.NATIVE])
 def engine(request: pytest.FixtureRequest, demand: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> str:
     """The engine that ``auto`` means."""
     name: str = request.param
     demand(name)
-    monkeypatch.setattr(engines, "best", lambda: name)
+    monkeypatch.setattr(selection, "best", lambda: name)
     return name
 
 
 @pytest.fixture
 def native_engine(demand: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> str:
     """The same for what Python's engine has nothing of."""
-    demand(engines.NATIVE)
-    monkeypatch.setattr(engines, "best", lambda: engines.NATIVE)
-    return engines.NATIVE
+    demand(selection.NATIVE)
+    monkeypatch.setattr(selection, "best", lambda: selection.NATIVE)
+    return selection.NATIVE

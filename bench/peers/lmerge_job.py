@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from bench.peers.job import INPUTS, serve
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INSERT, STABLE
-from lmerge.core.engines import native_problem
+from lmerge.core.engines.selection import native_problem
 from lmerge.core.merge import Merge
 
 # variant: engine, shards

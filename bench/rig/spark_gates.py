@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lmerge.spark.datasource import LmergeDataSource
-from lmerge.spark.sink import LmergeStreamWriter
+from lmerge.spark.sink.writers import LmergeStreamWriter
 
 WRITE, COMMIT, DONE = "before write", "between write and commit", "between commit and checkpoint"
 PLACES = (WRITE, COMMIT, DONE)

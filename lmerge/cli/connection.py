@@ -53,7 +53,7 @@ def secured(command: Callable[..., None]) -> Callable[..., None]:
     """A client's command with the options; it must take ``security``, a Security or None."""
 
     def understood(said: dict[str, Any]) -> Any:
-        from lmerge.client.security import Security
+        from lmerge.client.connection.security import Security
 
         return Security.from_environment(**said)
 

@@ -17,12 +17,12 @@ from typing import Annotated
 import typer
 
 from lmerge.cli import terminal
-from lmerge.cli.demo_capacity import fitted, measure
-from lmerge.cli.demo_judge import require_packages
-from lmerge.cli.demo_run import Options, run_demo
-from lmerge.cli.demo_spark import Spark, without_spark
-from lmerge.cli.demo_verdict import Verdict
-from lmerge.cli.demo_view import View, draw, draw_verdict, verdict_lines
+from lmerge.demo.capacity import fitted, measure
+from lmerge.demo.judge import require_packages
+from lmerge.demo.run import Options, run_demo
+from lmerge.demo.spark import Spark, without_spark
+from lmerge.demo.verdict import Verdict
+from lmerge.demo.view import View, draw, draw_verdict, verdict_lines
 from lmerge.errors import UsageError
 from replicas.flights.source import Days
 

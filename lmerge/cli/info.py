@@ -13,7 +13,7 @@ import typer
 
 from lmerge import __version__
 from lmerge.cli import terminal
-from lmerge.core import engines
+from lmerge.core.engines import selection
 from lmerge.native_build import NativeBuild, native_build, why_not_native
 
 LIBRARIES: Final = (
@@ -41,7 +41,7 @@ def gathered() -> dict[str, Any]:
     """What ``info`` shows."""
     return {
         "lmerge": __version__,
-        "engine": engines.best(),
+        "engine": selection.best(),
         "native": native_facts(),
         "python": f"{platform.python_implementation()} {sys.version.split()[0]}",
         "platform": platform.platform(),
@@ -52,7 +52,7 @@ def gathered() -> dict[str, Any]:
 
 def native_facts() -> dict[str, Any]:
     """The native core: its version, or the problem with it, and what it was built with."""
-    import_problem, build = engines.native_problem(), native_build()
+    import_problem, build = selection.native_problem(), native_build()
     return (build or NativeBuild())._asdict() | {
         "version": None if import_problem else _native_version(),
         "problem": why_not_native(import_problem, build),

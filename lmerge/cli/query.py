@@ -43,7 +43,7 @@ def query(
     Needs the extra 'sql'. Exit code 1: there was no stable point within the time.
     """
     from lmerge.client import View
-    from lmerge.client.view import import_duckdb
+    from lmerge.client.views.view import import_duckdb
 
     import_duckdb()
     with View(merge, server, name="query", wait_for_merge=False, give_up_after_s=timeout, security=security) as view:

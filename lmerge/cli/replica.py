@@ -75,7 +75,7 @@ def run(
     Ctrl-C and SIGTERM stop it in good order; one in Spark goes on from its checkpoint when it is started again. Exit
     code 0: everything was said.
     """
-    from lmerge.client.streams import parse_targets
+    from lmerge.client.connection.streams import parse_targets
 
     parse_targets(server)  # before anything is loaded that takes long
     kind = kind_of(name, checkpoint)

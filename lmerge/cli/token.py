@@ -56,7 +56,7 @@ def make_token(
 
     Example: lmerge token make a --file access.json --role publish --merge flights --expires 30d --out a.token
     """
-    from lmerge.service import tokens
+    from lmerge.service.security import tokens
 
     if certificate is not None and out is not None:
         raise UsageError("there is no token to write for a certificate: leave --out away")
@@ -83,7 +83,7 @@ def list_tokens(file: AccessPath) -> None:
     from rich.table import Table
 
     from lmerge import clock
-    from lmerge.service.access_file import read_entries, show_expiry
+    from lmerge.service.security.access_file import read_entries, show_expiry
 
     table = Table()
     for title in ("name", "id or certificate", "roles", "merges", "replicas", "expires", "state"):
@@ -111,7 +111,7 @@ def inspect_token(
 
     Example: lmerge token inspect --file access.json --token-file a.token
     """
-    from lmerge.service.access_file import AccessFile
+    from lmerge.service.security.access_file import AccessFile
 
     if token_file is not None:
         try:
@@ -135,7 +135,7 @@ def revoke_token(
 
     Example: lmerge token revoke 3f9a2c11 --file access.json
     """
-    from lmerge.service import tokens
+    from lmerge.service.security import tokens
 
     for name in tokens.revoke(file, which):
         terminal.error(f"{name} is revoked")
@@ -159,7 +159,7 @@ def _new_private_file(path: Path) -> Iterator[TextIO]:
 def expiry_us(text: str) -> int:
     """``30d`` from now, or a time, in microseconds since the epoch. Raises UsageError."""
     from lmerge import clock
-    from lmerge.service.access_file import parse_expiry
+    from lmerge.service.security.access_file import parse_expiry
 
     match = re.fullmatch(r"([1-9]\d{0,5})([mhd])", text)
     if match is None:

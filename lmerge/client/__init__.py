@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 from lmerge.client.blocking import Publisher, Subscriber
+from lmerge.client.connection.security import Security
+from lmerge.client.connection.streams import Connector
 from lmerge.client.describe import describe_merge, describe_server, list_merges
-from lmerge.client.envelopes import Delete, Delivery, FinalEvent, Retract, RowKey, Upsert
-from lmerge.client.fastforward import FastForward, SkippedRange
-from lmerge.client.follower import SubscriptionGap
-from lmerge.client.publisher import AsyncPublisher
-from lmerge.client.security import Security
-from lmerge.client.streams import Connector
-from lmerge.client.subscriber import AsyncSubscriber, RowChange, SourceStatus
-from lmerge.client.view import AsyncView, View
+from lmerge.client.publish.fast_forward import FastForward, SkippedRange
+from lmerge.client.publish.publisher import AsyncPublisher
+from lmerge.client.subscribe.envelopes import Delete, Delivery, FinalEvent, Retract, RowKey, Upsert
+from lmerge.client.subscribe.follower import SubscriptionGap
+from lmerge.client.subscribe.subscriber import AsyncSubscriber, RowChange, SourceStatus
+from lmerge.client.views.view import AsyncView, View
 
 __all__ = [
     "AsyncPublisher",

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lmerge import clock
+from lmerge.client.connection.faults import naming
+from lmerge.client.connection.security import Security
+from lmerge.client.connection.streams import parse_targets
 from lmerge.client.describe import TIMEOUT_S, stub_of
-from lmerge.client.faults import naming
-from lmerge.client.security import Security
-from lmerge.client.streams import parse_targets
 from lmerge.errors import LmergeError, UsageError
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.names import check_sendable

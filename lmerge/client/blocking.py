@@ -15,11 +15,11 @@ from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from lmerge.client.enveloped import Envelopes
-from lmerge.client.follower import SubscriptionGap
-from lmerge.client.outbox import Staged
-from lmerge.client.publisher import AsyncPublisher, batches_of
-from lmerge.client.subscriber import AsyncSubscriber, RowChange, SourceStatus
+from lmerge.client.publish.outbox import Staged
+from lmerge.client.publish.publisher import AsyncPublisher, batches_of
+from lmerge.client.subscribe.envelope_methods import Envelopes
+from lmerge.client.subscribe.follower import SubscriptionGap
+from lmerge.client.subscribe.subscriber import AsyncSubscriber, RowChange, SourceStatus
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Element
 from lmerge.core.tdb import Tdb

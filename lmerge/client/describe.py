@@ -11,8 +11,8 @@ from typing import Any, Final
 import grpc
 
 from lmerge.addresses import check_address
-from lmerge.client.faults import error_of
-from lmerge.client.security import Security
+from lmerge.client.connection.faults import error_of
+from lmerge.client.connection.security import Security
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 from lmerge.wire.names import check_sendable

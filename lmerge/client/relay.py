@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lmerge.client.follower import SubscriptionGap
-from lmerge.client.publisher import AsyncPublisher
-from lmerge.client.streams import Connector, parse_targets
-from lmerge.client.subscriber import AsyncSubscriber
+from lmerge.client.connection.streams import Connector, parse_targets
+from lmerge.client.publish.publisher import AsyncPublisher
+from lmerge.client.subscribe.follower import SubscriptionGap
+from lmerge.client.subscribe.subscriber import AsyncSubscriber
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.wire.names import check_name, cut_name
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from lmerge.core import engines
 from lmerge.core import properties as props
 from lmerge.core.batch import EMPTY, AnyBatch, payload_bytes
 from lmerge.core.elements import INF, NEG_INF, show_time
-from lmerge.core.engine import ALGORITHMS
+from lmerge.core.engines import selection
+from lmerge.core.engines.python_engine import ALGORITHMS
 from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, OBSERVE, ROLES, Input
 from lmerge.core.lead import mark_held
 from lmerge.core.policy import LAZY, Closing, Policy, parse_closing, parse_policy
@@ -115,7 +115,7 @@ class Merge:
 
     def __init__(
         self, algorithm: str = AUTO, policy: Policy | str = LAZY, closing: Closing | str = "all", *,
-        allow_downgrade: bool = False, track_live: bool = True, engine: str = engines.AUTO, shards: int = 1,
+        allow_downgrade: bool = False, track_live: bool = True, engine: str = selection.AUTO, shards: int = 1,
     ) -> None:
         if algorithm != AUTO and algorithm not in ALGORITHMS:
             raise UsageError(f"unknown algorithm {algorithm!r}; it is auto, {', '.join(a.word for a in Case)}")
@@ -129,7 +129,7 @@ class Merge:
         self.allow_downgrade = allow_downgrade
         self.track_live = track_live
         self.shards = shards
-        engine = engines.resolve(engine)
+        engine = selection.resolve(engine)
         self._check_shards(engine)
         self.refused = 0
         self.received = Counts()  # of all inputs, those that have left among them
@@ -141,7 +141,7 @@ class Merge:
         self._index_is_for = ""  # why R0-R2 will not do, beside the policy and shards
         self._said = Said()  # after ``resumed``: what the algorithm may want to say once more
         first, self.algorithm_reason = self._first_algorithm()
-        self._engine = engines.make_engine(
+        self._engine = selection.make_engine(
             engine, first, self._inputs, self.policy, self.closing, track_live=track_live,
             keeps_delivered=allow_downgrade, shards=shards,
         )
@@ -358,7 +358,7 @@ class Merge:
         return dump(self)
 
     @classmethod
-    def restore(cls, data: bytes, engine: str = engines.AUTO, shards: int = 1) -> Merge:
+    def restore(cls, data: bytes, engine: str = selection.AUTO, shards: int = 1) -> Merge:
         """The merge that ``snapshot`` wrote, on whichever engine; it goes on exactly as the other would have.
 
         Raises UsageError.
@@ -371,7 +371,7 @@ class Merge:
     def resumed(
         cls, live: AnyBatch, stable_point: int, running: str, *, algorithm: str = AUTO, policy: Policy | str = LAZY,
         closing: Closing | str = "all", allow_downgrade: bool = False, track_live: bool = True,
-        engine: str = engines.AUTO, shards: int = 1, incarnations: Mapping[str, int] | None = None,
+        engine: str = selection.AUTO, shards: int = 1, incarnations: Mapping[str, int] | None = None,
         right_from: int = NEG_INF,
     ) -> Merge:
         """A merge that has said exactly this output, and has no inputs: what goes on after a restart. See ``resume``.
@@ -442,10 +442,10 @@ class Merge:
     def _check_shards(self, engine: str) -> None:
         if self.shards == 1:
             return
-        if not 1 <= self.shards <= engines.SHARDS_MAX:
-            raise UsageError(f"a merge has 1 to {engines.SHARDS_MAX} shards, not {self.shards}")
-        if engine != engines.NATIVE:
-            why = engines.native_problem() or "the python engine was asked for"
+        if not 1 <= self.shards <= selection.SHARDS_MAX:
+            raise UsageError(f"a merge has 1 to {selection.SHARDS_MAX} shards, not {self.shards}")
+        if engine != selection.NATIVE:
+            why = selection.native_problem() or "the python engine was asked for"
             raise UsageError(f"{self.shards} shards need the native engine: {why}")
         if self.fixed not in (None, "r3", "r4"):
             raise UsageError(f"{self.shards} shards need r3 or r4: {self.fixed} keeps no index that they could share")

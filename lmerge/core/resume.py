@@ -25,10 +25,10 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from lmerge.core import engines
 from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import INSERT, NEG_INF, STABLE, Event, show_time
-from lmerge.core.engine import ALGORITHMS
+from lmerge.core.engines import selection
+from lmerge.core.engines.python_engine import ALGORITHMS
 from lmerge.core.policy import Show
 from lmerge.core.properties import Case
 from lmerge.errors import UsageError
@@ -79,8 +79,8 @@ class Said:
 class Replay:
     """The live output of a merge, found again from what it has said. ``running``: its algorithm."""
 
-    def __init__(self, running: str, engine: str = engines.AUTO) -> None:
-        self._tdb = engines.live_tdb("output", engine)
+    def __init__(self, running: str, engine: str = selection.AUTO) -> None:
+        self._tdb = selection.live_tdb("output", engine)
         self._is_orderly = running == ORDERLY
         self._slot: list[Row] = []  # what was said at MaxVs, in order
 

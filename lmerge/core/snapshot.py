@@ -16,7 +16,7 @@ from lmerge.core.elements import INF, NEG_INF, Event
 from lmerge.core.inputs import NEVER, Input
 from lmerge.core.properties import Case
 from lmerge.core.resume import Said
-from lmerge.core.statetext import json_array, json_object, json_text
+from lmerge.core.snapshot_text import json_array, json_object, json_text
 from lmerge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def load(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
 
 def merge_of(document: Any, engine: str, shards: int) -> Merge:
     """The merge of a snapshot that has been parsed. Raises UsageError."""
-    from lmerge.core.engine import ALGORITHMS
+    from lmerge.core.engines.python_engine import ALGORITHMS
     from lmerge.core.merge import Counts, Merge
 
     try:

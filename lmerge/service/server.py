@@ -23,18 +23,19 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from lmerge import native_build
-from lmerge.service import admin, log, status
-from lmerge.service.guard import Guard, caller_of, may_see
-from lmerge.service.http import HttpServer
-from lmerge.service.metrics import AccessCollector, MergeCollector
-from lmerge.service.page import Pages
+from lmerge.service import log
+from lmerge.service.admin import commands, status
+from lmerge.service.admin.http_server import HttpServer
+from lmerge.service.admin.metrics import AccessCollector, MergeCollector
+from lmerge.service.admin.metrics_page import Pages
+from lmerge.service.calls.publish import PublishSession
+from lmerge.service.calls.staging import StageCall
+from lmerge.service.calls.subscribe import serve_subscriber
+from lmerge.service.merge.registry import Registry
 from lmerge.service.ports import cannot_listen, why_not
-from lmerge.service.publish import PublishSession
-from lmerge.service.quota import GrowthWatch
-from lmerge.service.registry import Registry
+from lmerge.service.security.guard import Guard, caller_of, may_see
+from lmerge.service.security.quota import GrowthWatch
 from lmerge.service.settings import Settings
-from lmerge.service.staging import StageCall
-from lmerge.service.subscribe import serve_subscriber
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Lmerge"].full_name
@@ -254,19 +255,19 @@ class Server:
         return described
 
     async def _certify_merge(self, request: pb.CertifyMergeRequest, _context: Any) -> pb.CertifyMergeResponse:
-        return await admin.certify_merge(self._registry.get(request.merge))
+        return await commands.certify_merge(self._registry.get(request.merge))
 
     async def _detach_input(self, request: pb.DetachInputRequest, _context: Any) -> pb.DetachInputResponse:
-        return await admin.detach_input(self._registry.get(request.merge), request)
+        return await commands.detach_input(self._registry.get(request.merge), request)
 
     async def _release_input(self, request: pb.ReleaseInputRequest, _context: Any) -> pb.ReleaseInputResponse:
-        return await admin.release_input(self._registry.get(request.merge), request)
+        return await commands.release_input(self._registry.get(request.merge), request)
 
     async def _reset_merge(self, request: pb.ResetMergeRequest, context: Any) -> pb.ResetMergeResponse:
-        return await admin.reset_merge(self._registry, request, caller_of(context))
+        return await commands.reset_merge(self._registry, request, caller_of(context))
 
     async def _cutover(self, request: pb.CutoverRequest, context: Any) -> None:
-        await admin.cut_over(self._registry.get(request.merge), request, context, self.settings)
+        await commands.cut_over(self._registry.get(request.merge), request, context, self.settings)
 
     async def _describe_server(self, _request: pb.DescribeServerRequest, _context: Any) -> pb.DescribeServerResponse:
         described = status.describe_server(self.settings, self._started_at)

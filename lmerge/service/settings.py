@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Final
 
-from lmerge.core import engines
 from lmerge.core.batch import AnyBatch
+from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
 from lmerge.core.policy import Policy, parse_policy
 from lmerge.errors import UsageError
@@ -24,9 +24,9 @@ from lmerge.wire.names import check_name
 
 MERGE_FIELD: Final = "{merge}"
 PORTS: Final = ("port", "http_port")  # 0: any that is free
-DIVERGENCE: Final = ("none", "alarm", "majority", "hold", "quarantine")  # service/certify.py says what they mean
+DIVERGENCE: Final = ("none", "alarm", "majority", "hold", "quarantine")  # merge/divergence_policy.py explains them
 MAY_BE_ZERO: Final = (*PORTS, "feedback_lag", "evidence_bytes", "staged_bytes")
-TURN_ELEMENTS: Final = {engines.PYTHON: 4096, engines.NATIVE: 32_768}
+TURN_ELEMENTS: Final = {selection.PYTHON: 4096, selection.NATIVE: 32_768}
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Settings:
     lead_wait_s: float = 10.0
     allow_downgrade: bool = False
     # The fast one where it was built; both say the same.
-    engine: str = engines.AUTO
+    engine: str = selection.AUTO
     # Threads that share out each merge by payload: for streams that outgrow a core; see docs/design/0003.
     shards: int = 1
     # Threads in which the merges of a server do large turns, on the native engine: more than cores would only wait.
@@ -130,7 +130,7 @@ class Settings:
     tls_key: str | None = None
     # Whoever connects shows a certificate that one of these signed.
     tls_client_ca: str | None = None
-    # The access file: tokens and what they allow; see lmerge/service/access_file.py.
+    # The access file: tokens and what they allow; see lmerge/service/security/access_file.py.
     access_path: str | None = None
     # Listen beyond this machine without encryption, or for callers that nobody identifies: for networks that do it all.
     insecure: bool = False
@@ -140,8 +140,8 @@ class Settings:
     # within twice this.
     check_interval_s: float = 1.0
 
-    # Quotas. A publisher that lost its server comes back about once in 1.5 s (client/backoff.py), at first faster; two
-    # that fence each other all the time must not keep a merge busy.
+    # Quotas. A publisher that lost its server comes back about once in 1.5 s (client/connection/backoff.py), at first
+    # faster; two that fence each other all the time must not keep a merge busy.
     attach_rate_per_s: float = 5.0
     attach_burst: int = 50
     # All replicas of a machine come back at once when a server was restarted.
@@ -173,7 +173,7 @@ class Settings:
     live_events_max: int = 5_000_000
 
     # Payload bytes that one merge holds: live events, and what waits. The process takes about as much again for
-    # indexes, queues and copies on their way; see lmerge/service/weight.py for who is ended above it.
+    # indexes, queues and copies on their way; see lmerge/service/merge/payload_limit.py for who is ended above it.
     live_bytes_max: int = 2**30
     # Of these, what one input has brought: no less than all, unless its user has many merges that must share a machine.
     live_bytes_per_input: int = 2**30
@@ -258,7 +258,7 @@ class Settings:
     @property
     def resolved_engine(self) -> str:
         """``python`` or ``native``: what ``engine`` means here. Raises UsageError if it cannot be had."""
-        return engines.resolve(self.engine)
+        return selection.resolve(self.engine)
 
     @property
     def output_policy(self) -> Policy:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from lmerge.spark.exact import exact_avg, exact_sum
     from lmerge.spark.heartbeats import heartbeat
-    from lmerge.spark.merging import MergeInput, merge
-    from lmerge.spark.plan import check, explain
+    from lmerge.spark.merging.query import MergeInput, merge
+    from lmerge.spark.plan.promises import check, explain
     from lmerge.spark.publishing import publish
     from lmerge.spark.session import register
     from lmerge.spark.skipping import skip_to, skipped_until
@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "MergeInput": "merging", "check": "plan", "exact_avg": "exact", "exact_sum": "exact", "explain": "plan",
-    "heartbeat": "heartbeats", "merge": "merging",
+    "MergeInput": "merging.query", "check": "plan.promises", "exact_avg": "exact", "exact_sum": "exact",
+    "explain": "plan.promises", "heartbeat": "heartbeats", "merge": "merging.query",
     "publish": "publishing", "register": "session", "skip_to": "skipping", "skipped_until": "skipping",
 }
 

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from lmerge import clock
 from lmerge.errors import UsageError
 from lmerge.spark.options import BATCH
-from lmerge.spark.sink import LmergeBatchWriter, LmergeStreamWriter
+from lmerge.spark.sink.writers import LmergeBatchWriter, LmergeStreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
@@ -27,7 +27,7 @@ _TICKS_MAX: Final = 4
 
 
 class LmergeDataSource(DataSource):
-    """Options: see ``lmerge.spark.options`` for writing, ``lmerge.spark.source`` for reading."""
+    """Options: see ``lmerge.spark.options`` for writing, ``lmerge.spark.source.readers`` for reading."""
 
     @classmethod
     def name(cls) -> str:
@@ -35,21 +35,21 @@ class LmergeDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of what is read. Raises UsageError, UnknownMerge or ServerGone."""
-        from lmerge.spark import source
+        from lmerge.spark.source import readers
 
-        return source.schema(self.options)
+        return readers.schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``. Raises UsageError naming the option."""
-        from lmerge.spark import source
+        from lmerge.spark.source import readers
 
-        return source.batch_reader(self.options, schema)
+        return readers.batch_reader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """For ``spark.readStream``. Raises UsageError naming the option."""
-        from lmerge.spark import source
+        from lmerge.spark.source import readers
 
-        return source.stream_reader(self.options, schema)
+        return readers.stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> LmergeBatchWriter:
         """The sink of one batch of a streaming query. Raises UsageError naming the option."""

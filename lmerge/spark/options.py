@@ -5,7 +5,7 @@ Spark keeps option names without regard to case, and people write them with and 
 be a default in silence; Spark's own names, such as ``checkpointLocation``, pass.
 
 A token itself is no option: options stand in Spark's event log, in its UI and in ``explain``. A file of it is, and so
-is the environment (LMERGE_TOKEN and the like, see ``lmerge.client.security``), on the driver and on every executor.
+is the environment (LMERGE_TOKEN and the like, see ``client.connection.security``), on the driver and on every executor.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any, Final
 from google.protobuf.json_format import MessageToJson, ParseError
 from google.protobuf.json_format import Parse as ParseJson
 
-from lmerge.client.security import Security
-from lmerge.client.streams import parse_targets
+from lmerge.client.connection.security import Security
+from lmerge.client.connection.streams import parse_targets
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.inputs import ACTIVE, ROLES
 from lmerge.core.properties import parse_properties

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from lmerge.client.streams import parse_targets
+from lmerge.client.connection.streams import parse_targets
 from lmerge.core.inputs import ACTIVE
 from lmerge.errors import UsageError
 from lmerge.spark.options import (
@@ -35,10 +35,10 @@ from lmerge.spark.options import (
     moment_us,
     schema_text,
 )
-from lmerge.spark.plan import PlanFacts, check
-from lmerge.spark.plantree import WINDOW_KEY, is_connect, unsupported
+from lmerge.spark.plan.promises import PlanFacts, check
+from lmerge.spark.plan.tree import WINDOW_KEY, is_connect, unsupported
 from lmerge.spark.session import register
-from lmerge.spark.update_sink import publishing_writer
+from lmerge.spark.sink.update_sink import publishing_writer
 from lmerge.wire.schema import Schema, parse_schema
 
 if TYPE_CHECKING:

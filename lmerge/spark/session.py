@@ -27,10 +27,10 @@ from weakref import WeakSet
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from lmerge.core.engines import native_problem
+from lmerge.core.engines.selection import native_problem
 from lmerge.errors import LmergeError, UsageError
-from lmerge.spark import agent
 from lmerge.spark.datasource import LmergeDataSource, TickSource
+from lmerge.spark.sink import agent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -41,8 +41,8 @@ from pyspark import TaskContext
 
 from lmerge.errors import UsageError
 from lmerge.spark.options import VE, WANTED, spool_in
-from lmerge.spark.plantree import is_connect
-from lmerge.spark.spool import Spool
+from lmerge.spark.plan.tree import is_connect
+from lmerge.spark.spool.spool import Spool
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

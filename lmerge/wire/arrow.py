@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lmerge.core import engines
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INF, INSERT
+from lmerge.core.engines import selection
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Column, Schema
@@ -41,7 +41,7 @@ def arrow_schema(schema: Schema) -> Any:
     return pa.schema([_field_of(column) for column in schema.columns])
 
 
-def encode_table(codec: RowCodec, rows: ArrowRows, *, engine: str = engines.AUTO) -> list[bytes]:
+def encode_table(codec: RowCodec, rows: ArrowRows, *, engine: str = selection.AUTO) -> list[bytes]:
     """The payloads of a table's rows, in order; its columns are found by name. Raises InvalidRow.
 
     ``engine``: a word of ``engines.ENGINES``; the bytes are the same.
@@ -52,7 +52,7 @@ def encode_table(codec: RowCodec, rows: ArrowRows, *, engine: str = engines.AUTO
 
 
 def insert_columns(
-    codec: RowCodec, rows: ArrowRows, vs: str, ve: str | None = None, *, engine: str = engines.AUTO
+    codec: RowCodec, rows: ArrowRows, vs: str, ve: str | None = None, *, engine: str = selection.AUTO
 ) -> AnyBatch:
     """One insert per row, in order. Raises InvalidRow.
 
@@ -70,7 +70,7 @@ def insert_columns(
     return Batch(bytes([INSERT]) * len(starts), starts, ends, [0] * len(starts), _python_payloads(codec, kept))
 
 
-def decode_table(codec: RowCodec, payloads: Sequence[bytes], *, engine: str = engines.AUTO) -> Any:
+def decode_table(codec: RowCodec, payloads: Sequence[bytes], *, engine: str = selection.AUTO) -> Any:
     """The rows as an Arrow table. Raises InvalidRow."""
     native = _native(codec, payloads, engine)
     table = None if native is None else native.decode(payloads)
@@ -80,7 +80,7 @@ def decode_table(codec: RowCodec, payloads: Sequence[bytes], *, engine: str = en
     return pa.Table.from_pylist(rows, schema=arrow_schema(codec.schema))
 
 
-def decode_inserts(codec: RowCodec, batch: AnyBatch, *, engine: str = engines.AUTO) -> Any:
+def decode_inserts(codec: RowCodec, batch: AnyBatch, *, engine: str = selection.AUTO) -> Any:
     """The rows of a batch without stables as an Arrow table, as ``decode_table`` does it. Raises InvalidRow.
 
     On the native core the payloads are read where they lie.
@@ -110,7 +110,7 @@ def in_zone(rows: ArrowRows, zone: str) -> ArrowRows:
 
 def _native(codec: RowCodec, rows: Any, engine: str) -> NativeRows | None:
     """The way through the native core, if ``engine`` means that. Python has the words for what is empty and wrong."""
-    if engines.resolve(engine) == engines.PYTHON or not len(rows):
+    if selection.resolve(engine) == selection.PYTHON or not len(rows):
         return None
     from lmerge.wire.native_rows import native_rows
 

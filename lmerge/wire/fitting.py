@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import STABLE, Stable
-from lmerge.core.engines import NATIVE
+from lmerge.core.engines.selection import NATIVE
 from lmerge.errors import InvalidRow
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from lmerge.core.batch import AnyBatch, Batch
-from lmerge.core.engines import NATIVE
+from lmerge.core.engines.selection import NATIVE
 from lmerge.wire.codec import concat_batches, decode_batch, encode_batch, payload_sizes, split_batch
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import ELEMENT_BYTES, MESSAGE_OVERHEAD_BYTES, BatchLimits

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from lmerge._native import Rows
 from lmerge.core.batch import AnyBatch
-from lmerge.core.native import columns_of
+from lmerge.core.engines.native_engine import columns_of
 from lmerge.wire.schema import Column, Schema
 
 DeclaredColumn: TypeAlias = tuple[str, str, bool, "int | None", int, list[Any]]

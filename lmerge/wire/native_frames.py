@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from lmerge import _native
 from lmerge._native import Columns
 from lmerge.core.batch import AnyBatch
-from lmerge.core.native import columns_of
+from lmerge.core.engines.native_engine import columns_of
 from lmerge.errors import InvalidBatch, LimitExceeded
 from lmerge.wire.frames import PYTHON_FRAMES, Received
 from lmerge.wire.generated import lmerge_pb2 as pb

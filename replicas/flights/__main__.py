@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 
 from lmerge.client import Publisher, describe_merge
-from lmerge.client.security import Security
+from lmerge.client.connection.security import Security
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import LmergeError, ServerGone, UnknownMerge
 from replicas.flights.replay import FileClock, ReplayClock, first_instant, replay

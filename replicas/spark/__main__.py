@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from lmerge.errors import LmergeError, Unavailable, UsageError
+from lmerge.spark.sink.watermark import batch_watermark_us
 from lmerge.spark.terminal import own_words
-from lmerge.spark.watermark import batch_watermark_us
 from replicas.flights.replay import ReplayClock, first_instant, write_clock
 from replicas.flights.source import Days, data_folder
 from replicas.process import leave, options_parser, security_of, stop_on_signals, tell, told_to_start

@@ -2,8 +2,8 @@
 
 from seeded import Defect
 
-PACE = "lmerge/service/pace.py"
-LINK = "lmerge/client/link.py"
+PACE = "lmerge/service/merge/turn_pace.py"
+LINK = "lmerge/client/publish/link.py"
 LINGER = "lmerge/linger.py"
 OF_PUBLISHERS = "tests/client/test_linger.py::test_messages_are_rarer_where_each_takes_long"
 AGAINST = "tests/bench/test_against.py::"
@@ -46,7 +46,7 @@ DEFECTS = (
         "tests/test_linger.py::test_it_is_bounded_whatever_a_message_takes",
     ),
     Defect(
-        "the inputs are compared in every turn", "lmerge/service/certify.py",
+        "the inputs are compared in every turn", "lmerge/service/merge/divergence_policy.py",
         "        if outcome.joined or outcome.detached:\n            self._changed = True",
         "        self._changed = True",
         "tests/service/test_turn_cost.py::test_a_turn_calls_no_more_functions_than_it_did[native-1]",

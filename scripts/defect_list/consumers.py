@@ -2,8 +2,8 @@
 
 from seeded import Defect
 
-ENVELOPES = "lmerge/client/envelopes.py"
-VIEW_TABLE = "lmerge/client/view_table.py"
+ENVELOPES = "lmerge/client/subscribe/envelopes.py"
+VIEW_TABLE = "lmerge/client/views/view_table.py"
 ROWS = "lmerge/client/sinks/rows.py"
 PGTABLE = "lmerge/client/sinks/pgtable.py"
 PARQUET = "lmerge/client/sinks/parquet.py"

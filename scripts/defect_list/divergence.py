@@ -1,12 +1,12 @@
-"""Defects of the comparison of inputs, from ``lmerge/core/digests.py`` to ``lmerge/service/cutover.py``."""
+"""Defects of the comparison of inputs: ``lmerge/core/divergence/`` to ``lmerge/service/admin/cutover.py``."""
 
 from seeded import Defect
 
-DIGESTS = "lmerge/core/digests.py"
-MONITOR = "lmerge/core/divergence.py"
-CERTIFY = "lmerge/service/certify.py"
-GATE = "lmerge/service/gate.py"
-CUTOVER = "lmerge/service/cutover.py"
+DIGESTS = "lmerge/core/divergence/digests.py"
+MONITOR = "lmerge/core/divergence/monitor.py"
+CERTIFY = "lmerge/service/merge/divergence_policy.py"
+GATE = "lmerge/service/merge/stable_gate.py"
+CUTOVER = "lmerge/service/admin/cutover.py"
 CORE_TEST = "tests/core/test_divergence.py::"
 TEST = "tests/service/test_certify.py::"
 
@@ -56,7 +56,7 @@ DEFECTS = (
     ),
     Defect(
         "evidence of an earlier life is mixed with that of the present one",
-        "lmerge/core/evidence.py",
+        "lmerge/core/divergence/evidence.py",
         "if lives.get(kept.name) == kept.life and kept.first <= index]",
         "if kept.name in lives and kept.first <= index]",
         CORE_TEST + "test_evidence_is_that_of_the_life_that_completed_the_interval[python]",
@@ -84,7 +84,7 @@ DEFECTS = (
     ),
     Defect(
         "the first input of a fresh merge is taken to know everything",
-        "lmerge/service/hub.py",
+        "lmerge/service/merge/hub.py",
         "self.certifier.attached(name, status.incarnation, request.role, request.join_at)",
         "self.certifier.attached(name, status.incarnation, request.role, None)",
         TEST + "test_the_first_input_of_a_fresh_merge_is_not_compared_before_its_join_at",

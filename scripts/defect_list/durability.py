@@ -2,10 +2,10 @@
 
 from seeded import Defect
 
-RELEASE = "lmerge/service/release.py"
-OUTPUT = "lmerge/service/output.py"
-JOURNAL = "lmerge/service/journal.py"
-STORE = "lmerge/service/store.py"
+RELEASE = "lmerge/service/output/release_queue.py"
+OUTPUT = "lmerge/service/output/pipeline.py"
+JOURNAL = "lmerge/service/output/journal.py"
+STORE = "lmerge/service/output/store.py"
 RESUME = "lmerge/core/resume.py"
 SETTLED = "tests/service/test_durable.py"
 TOKENS = "tests/service/test_resume.py"
@@ -24,7 +24,7 @@ DEFECTS = (
         "tests/service/test_store.py::test_a_server_that_could_not_start_has_nothing_to_stop",
     ),
     Defect(
-        "a restarted merge is taken to be right from the beginning", "lmerge/service/durable.py",
+        "a restarted merge is taken to be right from the beginning", "lmerge/service/output/durable_merges.py",
         "found.incarnations, complete_from(found.facts))",
         "found.incarnations, -(2**63))",
         SETTLED + "::test_an_end_that_was_said_before_the_output_is_right_is_not_frozen_after_a_restart",
@@ -72,7 +72,7 @@ DEFECTS = (
         TOKENS + "::test_a_merge_that_stands_still_goes_on_behind_a_gap_and_says_so[native]",
     ),
     Defect(
-        "the fence is forgotten behind a gap", "lmerge/service/anew.py",
+        "the fence is forgotten behind a gap", "lmerge/service/merge/new_beginnings.py",
         "        merge.keep_fence(self.merge)\n",
         "",
         TOKENS + "::test_behind_a_gap_no_event_keeps_an_end_that_it_had_before[native]",
@@ -114,7 +114,7 @@ DEFECTS = (
         "tests/service/test_store.py::test_a_row_that_does_not_fit_its_checksum_is_refused",
     ),
     Defect(
-        "a batch is acked before it is durable", "lmerge/service/acks.py",
+        "a batch is acked before it is durable", "lmerge/service/merge/acks.py",
         "        release.then(partial(self._acked, inp, inp.merged, inp.joined, release))\n",
         "        self._acked(inp, inp.merged, inp.joined, release)\n",
         SETTLED + "::test_nothing_is_shown_or_promised_before_it_is_committed[native]",

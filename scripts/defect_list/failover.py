@@ -2,12 +2,12 @@
 
 from seeded import Defect
 
-OUTBOX = "lmerge/client/outbox.py"
-FOLLOWER = "lmerge/client/follower.py"
-READER = "lmerge/client/reader.py"
-FORWARD = "lmerge/client/fastforward.py"
+OUTBOX = "lmerge/client/publish/outbox.py"
+FOLLOWER = "lmerge/client/subscribe/follower.py"
+READER = "lmerge/client/subscribe/reader.py"
+FORWARD = "lmerge/client/publish/fast_forward.py"
 OUTBOX_TESTS = "tests/client/test_outbox.py::"
-SUBSCRIBER = "lmerge/client/subscriber.py"
+SUBSCRIBER = "lmerge/client/subscribe/subscriber.py"
 FOLLOWER_TESTS = "tests/client/test_follower.py::"
 BLOCKING_TESTS = "tests/client/test_blocking.py::"
 MANY = "tests/client/test_many_servers.py::"

@@ -2,10 +2,10 @@
 
 from seeded import Defect
 
-AUTH = "lmerge/service/auth.py"
-ACCESS = "lmerge/service/access_file.py"
-GUARD = "lmerge/service/guard.py"
-QUOTA = "lmerge/service/quota.py"
+AUTH = "lmerge/service/security/auth.py"
+ACCESS = "lmerge/service/security/access_file.py"
+GUARD = "lmerge/service/security/guard.py"
+QUOTA = "lmerge/service/security/quota.py"
 DOORS_TEST = "tests/service/test_doors.py"
 AUTH_TEST = "tests/service/test_auth.py"
 
@@ -121,14 +121,14 @@ DEFECTS = (
     ),
     Defect(
         "a token goes anywhere in clear",
-        "lmerge/client/security.py",
+        "lmerge/client/connection/security.py",
         "security.insecure or is_loopback(host_of(target)):\n",
         "True:\n",
         "tests/client/test_security.py::test_a_token_does_not_leave_the_machine_unencrypted",
     ),
     Defect(
         "certificates that do not fit their key are taken",
-        "lmerge/service/tls.py",
+        "lmerge/service/security/tls.py",
         '        load_pair(context, str(self._paths["certificate"]), str(self._paths["key"]))\n',
         "",
         "tests/service/test_tls.py::test_files_that_do_not_fit_together_leave_the_last_good_ones",

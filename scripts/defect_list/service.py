@@ -2,7 +2,7 @@
 
 from seeded import Defect
 
-INBOX = "lmerge/service/inbox.py"
+INBOX = "lmerge/service/merge/inbox.py"
 INBOX_TESTS = "tests/service/test_inbox.py::"
 ROW_TESTS = "tests/service/test_publish.py::"
 ASIDE_TESTS = "tests/service/test_aside.py::"
@@ -10,7 +10,7 @@ ASIDE_TESTS = "tests/service/test_aside.py::"
 DEFECTS = (
     Defect(
         "what a subscriber has read still counts as waiting for it",
-        "lmerge/service/fanout.py",
+        "lmerge/service/output/fanout.py",
         "        self.queued_bytes -= len(message)\n",
         "",
         "tests/service/test_subscribe.py::test_a_slow_subscriber_is_cut_off_by_name_and_a_fast_one_misses_nothing",
@@ -31,14 +31,14 @@ DEFECTS = (
     ),
     Defect(
         "a record does not say who was let in early",
-        "lmerge/service/anew.py",
+        "lmerge/service/merge/new_beginnings.py",
         "            self._recorder.admitted(first.name)\n",
         "            pass\n",
         "tests/service/test_record.py::test_that_the_first_input_is_right_only_from_a_time_on_is_recorded",
     ),
     Defect(
         "an event that differs is told as the payload came",
-        "lmerge/service/certify.py",
+        "lmerge/service/merge/divergence_policy.py",
         "escaped_line(words(d.event.payload))",
         "d.event.payload.decode(errors='replace')",
         "tests/service/test_certify.py::test_rows_that_differ_are_told_by_their_columns_in_reasons_and_in_the_log",
@@ -59,49 +59,49 @@ DEFECTS = (
     ),
     Defect(
         "all live events are listed on the loop",
-        "lmerge/service/aside.py",
+        "lmerge/service/merge/offload.py",
         "return await self.run(merge, work) if self.is_large(merge) else work()",
         "return work()",
         ASIDE_TESTS + "test_others_are_served_while_a_snapshot_is_taken_and_it_is_of_one_moment",
     ),
     Defect(
         "a stable of many events is merged on the loop",
-        "lmerge/service/hub.py",
+        "lmerge/service/merge/hub.py",
         "return self._aside.is_large(self.merge) and any(",
         "return self._aside.is_large(self.merge) and not any(",
         ASIDE_TESTS + "test_others_are_served_while_a_stable_visits_many_events",
     ),
     Defect(
         "a stable that was agreed on is merged on the loop",
-        "lmerge/service/hub.py",
+        "lmerge/service/merge/hub.py",
         "outcome = await self._aside.read(self.merge, give)",
         "outcome = give()",
         ASIDE_TESTS + "test_others_are_served_while_a_stable_that_was_agreed_on_visits_many_events",
     ),
     Defect(
         "who left while its beginning was made takes a place",
-        "lmerge/service/fanout.py",
+        "lmerge/service/output/fanout.py",
         "        if subscriber.has_left:\n            return\n",
         "",
         ASIDE_TESTS + "test_a_subscriber_that_leaves_while_its_snapshot_is_taken_takes_no_place",
     ),
     Defect(
         "a segment that is due within a turn is never begun",
-        "lmerge/service/output.py",
+        "lmerge/service/output/pipeline.py",
         "if self._segment_is_due or self.journal",
         "if self.journal",
         ASIDE_TESTS + "test_in_a_thread_or_on_the_loop_the_same_is_said_kept_and_resumed",
     ),
     Defect(
         "an input that declares no schema delivers what it likes",
-        "lmerge/service/rowcheck.py",
+        "lmerge/service/merge/row_check.py",
         "if inp.role == ACTIVE else None",
         "if inp.role == ACTIVE and inp.has_schema else None",
         ROW_TESTS + "test_bytes_that_are_no_row_end_their_input_alone_and_none_of_that_batch_is_merged",
     ),
     Defect(
         "an input that declares the schema is trusted to keep it",
-        "lmerge/service/rowcheck.py",
+        "lmerge/service/merge/row_check.py",
         "if inp.role == ACTIVE else None",
         "if inp.role == ACTIVE and not inp.has_schema else None",
         ROW_TESTS + "test_what_subscribers_get_fits_the_columns_that_were_declared_first",
@@ -115,7 +115,7 @@ DEFECTS = (
     ),
     Defect(
         "rows of many bytes are checked on the loop",
-        "lmerge/service/hub.py",
+        "lmerge/service/merge/hub.py",
         "        if self._aside.has_thread and self._row_check",
         "        if False and self._row_check",
         "tests/service/test_aside.py::test_others_are_served_while_rows_of_many_bytes_are_checked",

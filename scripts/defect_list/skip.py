@@ -2,13 +2,13 @@
 
 from seeded import Defect
 
-COMMITTER = "lmerge/spark/committer.py"
-ELEMENTS = "lmerge/spark/elements.py"
-MARKS = "lmerge/spark/marks.py"
-SAID = "lmerge/spark/said.py"
+COMMITTER = "lmerge/spark/sink/committer.py"
+ELEMENTS = "lmerge/spark/sink/elements.py"
+MARKS = "lmerge/spark/sink/intervals.py"
+SAID = "lmerge/spark/spool/published_state.py"
 SKIPPING = "lmerge/spark/skipping.py"
-SOURCE = "lmerge/spark/source.py"
-SPOOL = "lmerge/spark/spool.py"
+SOURCE = "lmerge/spark/source/readers.py"
+SPOOL = "lmerge/spark/spool/spool.py"
 TEST = "tests/spark/test_skip.py::"
 QUERIES = "tests/spark/test_skip_queries.py::"
 
@@ -88,12 +88,12 @@ DEFECTS = (
     ),
     Defect(
         "a skip that a server has asked for breaks the connection to it",
-        "lmerge/client/link.py", "self.lane.heard(max(self.lane.needs, self.wants_from))", "pass",
+        "lmerge/client/publish/link.py", "self.lane.heard(max(self.lane.needs, self.wants_from))", "pass",
         "tests/client/test_feedback.py::test_a_skip_that_a_server_has_asked_for_needs_no_other_connection",
     ),
     Defect(
         "an input that comes behind a merge which stands still is not told",
-        "lmerge/service/acks.py",
+        "lmerge/service/merge/acks.py",
         "        if self._settings.feedback_lag is not None and self._feedback_timer is None:\n",
         "        if self._settings.feedback_lag is not None and self._feedback_timer is None and any(\n"
         "                inp.acked_stable != release.stable_point for inp in self._inputs.values()):\n",
@@ -101,7 +101,8 @@ DEFECTS = (
     ),
     Defect(
         "a server that is still being called has nothing to say",
-        "lmerge/client/publisher.py", "if not all(link.was_tried for link in self.links):", "if not self.links:",
+        "lmerge/client/publish/publisher.py",
+        "if not all(link.was_tried for link in self.links):", "if not self.links:",
         "tests/client/test_feedback.py::test_a_server_that_is_still_being_called_may_want_more",
     ),
 )

@@ -2,12 +2,12 @@
 
 from seeded import Defect
 
-SPOOL = "lmerge/spark/spool.py"
-FILES = "lmerge/spark/spool_files.py"
-RETENTION = "lmerge/spark/retention.py"
-SAID = "lmerge/spark/said.py"
-MARKS = "lmerge/spark/marks.py"
-ELEMENTS = "lmerge/spark/elements.py"
+SPOOL = "lmerge/spark/spool/spool.py"
+FILES = "lmerge/spark/spool/files.py"
+RETENTION = "lmerge/spark/spool/retention.py"
+SAID = "lmerge/spark/spool/published_state.py"
+MARKS = "lmerge/spark/sink/intervals.py"
+ELEMENTS = "lmerge/spark/sink/elements.py"
 TEST_SPOOL = "tests/spark/test_spool.py::"
 TEST_SAID = "tests/spark/test_said.py::"
 TEST_MARKS = "tests/spark/test_marks.py::"

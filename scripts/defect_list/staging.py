@@ -2,9 +2,9 @@
 
 from seeded import Defect
 
-PARTS = "lmerge/service/parts.py"
-PUBLISH = "lmerge/service/publish.py"
-LINK = "lmerge/client/link.py"
+PARTS = "lmerge/service/calls/staged_parts.py"
+PUBLISH = "lmerge/service/calls/publish.py"
+LINK = "lmerge/client/publish/link.py"
 SERVICE_TESTS = "tests/service/test_staging.py::"
 PARTS_TESTS = "tests/service/test_parts.py::"
 CLIENT_TESTS = "tests/client/test_stage.py::"
@@ -70,14 +70,14 @@ DEFECTS = (
     ),
     Defect(
         "a commit is acked with its first batch",
-        "lmerge/service/hub.py",
+        "lmerge/service/merge/hub.py",
         "acked = sequence if is_last else 0",
         "acked = sequence",
         "tests/service/test_hub.py::test_batches_with_one_sequence_are_acked_when_the_last_of_them_is_merged",
     ),
     Defect(
         "a worker may stage for every replica of its merge",
-        "lmerge/service/guard.py",
+        "lmerge/service/security/guard.py",
         "as replica {_cut(replica)}\", merge, replica)\n        return self._guard.one_stage",
         "as replica {_cut(replica)}\", merge)\n        return self._guard.one_stage",
         SERVICE_TESTS + "test_a_worker_stages_for_the_replica_that_its_token_names_and_for_no_other",
@@ -98,14 +98,14 @@ DEFECTS = (
     ),
     Defect(
         "a lane that is told elements is dropped when another commits them",
-        "lmerge/client/outbox.py",
+        "lmerge/client/publish/outbox.py",
         "            if isinstance(item, StagedBatches):\n",
         "            if isinstance(item, Skip):\n",
         CLIENT_TESTS + "test_a_lane_that_must_send_what_others_commit_is_dropped_only_when_it_is_behind_by_more",
     ),
     Defect(
         "the stable of a staged batch is not said to servers that do not hold it",
-        "lmerge/client/outbox.py",
+        "lmerge/client/publish/outbox.py",
         "return self.batches if self.stable is None else (*self.batches, self.stable)",
         "return self.batches",
         CLIENT_TESTS + "test_staged_batches_and_their_stable_are_one_item_in_the_order_of_what_is_said",

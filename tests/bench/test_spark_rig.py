@@ -14,7 +14,7 @@ from bench.rig.spark_judge import TableJudge
 from bench.rig.spark_table import TableReader, TableReference
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Insert, Stable
-from lmerge.spark.elements import RowPlan, turner_of
+from lmerge.spark.sink.elements import RowPlan, turner_of
 from lmerge.wire.schema import parse_schema
 
 REFERENCE = TableReference(1_000, life_max=400)

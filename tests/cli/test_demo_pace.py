@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmerge.cli.demo_capacity import DAYS_MIN, Capacity, fitted, measure, usable_cores
-from lmerge.cli.demo_clock import BEHIND_S_MAX, not_ahead_of, reading, stopped_at
-from lmerge.cli.demo_pace import (
+from lmerge.core.elements import INF, NEG_INF
+from lmerge.demo.capacity import DAYS_MIN, Capacity, fitted, measure, usable_cores
+from lmerge.demo.clock import BEHIND_S_MAX, not_ahead_of, reading, stopped_at
+from lmerge.demo.pace import (
     ACTS,
     BACK_S_MAX,
     DOWN_S_MAX,
@@ -26,7 +27,6 @@ from lmerge.cli.demo_pace import (
     Look,
     acts_of,
 )
-from lmerge.core.elements import INF, NEG_INF
 from replicas.flights.flight import DAY, HOUR, SECOND
 from replicas.flights.replay import ReplayClock
 from replicas.flights.source import Days

@@ -13,12 +13,12 @@ from rich.console import Console, RenderableType
 
 from lmerge.cli import terminal
 from lmerge.cli.demo import parse_days, save_picture
-from lmerge.cli.demo_judge import Comparison, Judge
-from lmerge.cli.demo_ledger import Ledger, Stall
-from lmerge.cli.demo_verdict import NOT_IN_TIME, RIGHT, WRONG, Kill, Output, ReplicaTotals, Verdict
-from lmerge.cli.demo_view import ReplicaScene, Scene, View, draw, draw_verdict, verdict_lines
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
+from lmerge.demo.judge import Comparison, Judge
+from lmerge.demo.ledger import Ledger, Stall
+from lmerge.demo.verdict import NOT_IN_TIME, RIGHT, WRONG, Kill, Output, ReplicaTotals, Verdict
+from lmerge.demo.view import ReplicaScene, Scene, View, draw, draw_verdict, verdict_lines
 from lmerge.errors import UsageError
 from replicas.flights.flight import read_flights
 from replicas.flights.source import Days

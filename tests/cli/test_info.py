@@ -13,7 +13,7 @@ import pytest
 
 from lmerge import __version__
 from lmerge.cli.info import gathered, in_words
-from lmerge.core import engines
+from lmerge.core.engines import selection
 from lmerge.native_build import NativeBuild, native_build, reason, why_not_native
 
 SESSION = '{"op":"attach","input":"a"}\n{"op":"insert","input":"a","payload":"A","vs":6,"ve":7}\n'
@@ -67,7 +67,7 @@ def test_the_native_core_is_one_line(native: dict[str, Any], words: str) -> None
 
 def test_info_says_the_engine_that_auto_means_and_what_is_with_the_native_core() -> None:
     facts = json.loads(lmerge("info", "--json").stdout)
-    problem = engines.native_problem()
+    problem = selection.native_problem()
     assert facts["engine"] == ("python" if problem else "native")
     assert facts["native"]["version"] == (None if problem else __version__)
     lines = lmerge("info").stdout.splitlines()
@@ -76,7 +76,7 @@ def test_info_says_the_engine_that_auto_means_and_what_is_with_the_native_core()
 
 
 def test_a_missing_native_core_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "native_problem", lambda: NO_MODULE)
+    monkeypatch.setattr(selection, "native_problem", lambda: NO_MODULE)
     assert gathered()["engine"] == "python"
     assert gathered()["native"]["problem"] in reason("auto")
     assert reason("python") == "asked for"

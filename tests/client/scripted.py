@@ -10,8 +10,8 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from random import Random
 
-from lmerge.client.follower import SubscriptionGap
 from lmerge.client.sinks import Progress, Source
+from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb

@@ -13,10 +13,10 @@ from collections import Counter
 from random import Random
 from typing import Any, NamedTuple
 
-from lmerge.client.checkpoint import dump, load
-from lmerge.client.follower import JOINED, Follower
-from lmerge.client.outbox import Outbox
-from lmerge.client.reader import Known
+from lmerge.client.publish.outbox import Outbox
+from lmerge.client.subscribe.checkpoint import dump, load
+from lmerge.client.subscribe.follower import JOINED, Follower
+from lmerge.client.subscribe.reader import Known
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import NEG_INF, Element, Event
 from lmerge.core.merge import Merge

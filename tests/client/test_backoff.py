@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from lmerge.client.backoff import Backoff
+from lmerge.client.connection.backoff import Backoff
 
 
 def test_waits_are_spread_over_an_interval_that_doubles_up_to_the_cap() -> None:

@@ -17,7 +17,7 @@ from client_world import MERGE, ThreadedWorld, threaded_world
 
 from lmerge import Publisher, Subscriber
 from lmerge.client import AsyncSubscriber, describe_merge, describe_server, list_merges
-from lmerge.client.checkpoint import load
+from lmerge.client.subscribe.checkpoint import load
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.tdb import Tdb

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lmerge.client.encode import RowEncoder, infer_schema
+from lmerge.client.publish.payload_encoder import RowEncoder, infer_schema
 from lmerge.core.elements import INF
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.wire.rows import RowCodec

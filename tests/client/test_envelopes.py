@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmerge.client.envelopes import (
+from lmerge.client.subscribe.envelopes import (
     Delete,
     Delivery,
     Envelope,
@@ -25,7 +25,7 @@ from lmerge.client.envelopes import (
     Upserts,
     envelope_named,
 )
-from lmerge.client.follower import SubscriptionGap
+from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb

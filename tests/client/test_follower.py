@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lmerge.client.follower import GAPS_MAX, Follower, SubscriptionGap
-from lmerge.client.reader import Known
+from lmerge.client.subscribe.follower import GAPS_MAX, Follower, SubscriptionGap
+from lmerge.client.subscribe.reader import Known
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from lmerge.client.publisher import AsyncPublisher
+from lmerge.client.publish.publisher import AsyncPublisher
 from lmerge.testing.sim.loop import later, run_virtual
 from lmerge.wire.generated import lmerge_pb2 as pb
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lmerge.client.live import LiveEvents, live_events
-from lmerge.client.outbox import Lane, Outbox, Skip, Taken
+from lmerge.client.publish.live_events import LiveEvents, live_events
+from lmerge.client.publish.outbox import Lane, Outbox, Skip, Taken
 from lmerge.core.batch import Batch, Row
 from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, Adjust, Element, Event, Insert, Stable

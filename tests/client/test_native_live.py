@@ -12,12 +12,12 @@ from random import Random
 
 import pytest
 
-from lmerge.client.follower import Follower
-from lmerge.client.live import LiveEvents, live_events
-from lmerge.client.outbox import Outbox
-from lmerge.core import engines
+from lmerge.client.publish.live_events import LiveEvents, live_events
+from lmerge.client.publish.outbox import Outbox
+from lmerge.client.subscribe.follower import Follower
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
+from lmerge.core.engines import selection
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation, InvalidBatch
 from lmerge.testing.generate import Shape, present, reference
@@ -32,8 +32,8 @@ class Twins:
 
     def __init__(self) -> None:
         self.python = LiveEvents("a")
-        self.native = live_events("a", engines.NATIVE)
-        assert self.native.engine == engines.NATIVE
+        self.native = live_events("a", selection.NATIVE)
+        assert self.native.engine == selection.NATIVE
 
     def say(self, *elements: Element, one_by_one: bool = False) -> InputViolation | None:
         batch, verdicts = Batch.of(elements), []
@@ -205,7 +205,7 @@ def test_memory_returns_when_both_sides_have_frozen_a_burst() -> None:
 
 
 def test_what_cannot_be_a_batch_is_refused_before_any_of_it_is_noticed() -> None:
-    live = live_events("a", engines.NATIVE)
+    live = live_events("a", selection.NATIVE)
     with pytest.raises(InvalidBatch, match="input 'a' cannot say this batch"):
         live.own(Batch(b"\0\0", [1, 2], [5, INF + 1], [0, 0], [b"x", b"y"]))
     assert len(live) == 0
@@ -258,7 +258,7 @@ def test_a_readers_stable_point_can_be_asked_while_another_thread_takes_a_batch(
 
 
 def test_a_subscribers_table_is_the_definitions_on_either_engine() -> None:
-    followers = [Follower(["server"], engine=engine) for engine in (engines.PYTHON, engines.NATIVE)]
+    followers = [Follower(["server"], engine=engine) for engine in (selection.PYTHON, selection.NATIVE)]
     random, tdb = Random(4), Tdb("s")
     stream = present(random, reference(random, 200))
     for follower in followers:

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from lmerge.client.outbox import ROW_BYTES, Lane, Outbox, Skip, Taken
+from lmerge.client.publish.outbox import ROW_BYTES, Lane, Outbox, Skip, Taken
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, INSERT, NEG_INF, Element, Insert, Stable
-from lmerge.core.engines import native_problem
+from lmerge.core.engines.selection import native_problem
 from lmerge.errors import UsageError
 
 KILO = b"x" * (1000 - ROW_BYTES)

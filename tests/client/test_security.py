@@ -29,7 +29,7 @@ from lmerge.client import (
 )
 from lmerge.core.elements import INF, Event
 from lmerge.errors import PermissionDenied, ServerGone, Unauthenticated, UsageError
-from lmerge.service import tokens
+from lmerge.service.security import tokens
 
 TOKEN = "lmt_3f9a2c11_" + "0" * 64
 

@@ -17,10 +17,10 @@ import scripted
 from pyarrow import parquet
 from scripted import MERGE, Scripted, subscribing, world
 
-from lmerge.client.follower import SubscriptionGap
 from lmerge.client.sinks import Progress
 from lmerge.client.sinks.parquet import ParquetSink, pieces, token_in
-from lmerge.client.tabular import event_table
+from lmerge.client.subscribe.follower import SubscriptionGap
+from lmerge.client.views.arrow_tables import event_table
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Insert, Stable
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.wire.rows import RowCodec

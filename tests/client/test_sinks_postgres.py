@@ -21,11 +21,11 @@ from client_world import until
 from postgres_world import Postgres, copied, of_the_wheel, required_programs
 from scripted import MERGE, Scripted, resumed, subscribing, world
 
-from lmerge.client.follower import SubscriptionGap
 from lmerge.client.sinks import Progress
 from lmerge.client.sinks.pgtable import PgTable
 from lmerge.client.sinks.postgres import PostgresSink
 from lmerge.client.sinks.rows import Leftovers
+from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.core.elements import INF, Element, Event, Insert, Stable
 from lmerge.core.tdb import reconstitute
 from lmerge.errors import InvalidRow, StaleIncarnation, Unavailable, UsageError

@@ -19,9 +19,9 @@ from secure_world import SecureWorld
 
 from lmerge import Publisher, Security
 from lmerge.client import AsyncPublisher, AsyncSubscriber, describe_merge
-from lmerge.client.link import DISTRUST_MAX, Trust
-from lmerge.client.outbox import ROW_BYTES, Outbox, Skip, StagedBatches
-from lmerge.client.stage import Staged, StageKey, Stager
+from lmerge.client.publish.link import DISTRUST_MAX, Trust
+from lmerge.client.publish.outbox import ROW_BYTES, Outbox, Skip, StagedBatches
+from lmerge.client.publish.stage import Staged, StageKey, Stager
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable
 from lmerge.errors import InputViolation, InvalidBatch, LimitExceeded, PermissionDenied, StaleIncarnation, UsageError
@@ -277,7 +277,7 @@ async def test_a_server_that_is_away_is_no_error_and_the_others_get_it() -> None
 
 
 async def test_a_server_that_does_not_answer_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmerge.client.stage.AWAY_S", 60.0)
+    monkeypatch.setattr("lmerge.client.publish.stage.AWAY_S", 60.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         target = f"127.0.0.1:{silent.getsockname()[1]}"
         stager = Stager(target, MERGE, "a")
@@ -338,7 +338,7 @@ def test_workers_stage_if_they_were_forked_before_anything_was(has_staged: bool)
     parent = "print(stager.stage(StageKey('q', 1, 0, 0), []) == [sys.argv[1]], flush=True)\n"
     code = (
         "import os, sys\n"
-        "from lmerge.client.stage import StageKey, Stager\n"
+        "from lmerge.client.publish.stage import StageKey, Stager\n"
         "stager = Stager(sys.argv[1], 'flights', 'a')\n"
         f"{parent if has_staged else ''}"
         "if os.fork() == 0:\n"

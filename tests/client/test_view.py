@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmerge.client import Publisher
-from lmerge.client.tabular import import_pyarrow, payload_table
-from lmerge.client.view import View, import_duckdb, view
-from lmerge.client.view_table import EMPTY_MAX, ViewTable
+from lmerge.client.views.arrow_tables import import_pyarrow, payload_table
+from lmerge.client.views.view import View, import_duckdb, view
+from lmerge.client.views.view_table import EMPTY_MAX, ViewTable
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lmerge.core import engines
+from lmerge.core.engines import selection
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -20,7 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    once = [item for item in items if item.get_closest_marker(MARKER) and _engine_of(item) == engines.NATIVE]
+    once = [item for item in items if item.get_closest_marker(MARKER) and _engine_of(item) == selection.NATIVE]
     if once:
         config.hook.pytest_deselected(items=once)
         items[:] = [item for item in items if item not in set(once)]
@@ -31,11 +31,11 @@ def _engine_of(item: pytest.Item) -> str | None:
     return None if callspec is None else callspec.params.get("engine")
 
 
-@pytest.fixture(scope="module", autouse=True, params=[engines.PYTHON, engines.NATIVE])
+@pytest.fixture(scope="module", autouse=True, params=[selection.PYTHON, selection.NATIVE])
 def engine(request: pytest.FixtureRequest, demand: Callable[[str], None]) -> Iterator[str]:
     """The engine that ``auto`` means."""
     name: str = request.param
     demand(name)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines, "best", lambda: name)
+        patch.setattr(selection, "best", lambda: name)
         yield name

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from lmerge.core import engines
 from lmerge.core.batch import Batch
-from lmerge.core.digests import interval_of
-from lmerge.core.divergence import Divergence, DivergenceMonitor
+from lmerge.core.divergence.digests import interval_of
+from lmerge.core.divergence.monitor import Divergence, DivergenceMonitor
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
+from lmerge.core.engines import selection
 from lmerge.core.inputs import ACTIVE
 from lmerge.core.tdb import Tdb
 
@@ -19,7 +19,7 @@ EVIDENCE_BYTES = 2**24
 
 def monitor(interval: int = INTERVAL, **options: int | bool) -> DivergenceMonitor:
     chosen = {"evidence_bytes": EVIDENCE_BYTES} | options
-    return DivergenceMonitor(engines.best(), interval, **chosen)  # type: ignore[arg-type]
+    return DivergenceMonitor(selection.best(), interval, **chosen)  # type: ignore[arg-type]
 
 
 class Speaker:

@@ -8,7 +8,7 @@ import pytest
 from helpers import WORDS
 
 from lmerge.core.batch import Batch
-from lmerge.core.cleanse import Cleanse
+from lmerge.core.comparison.cleanse import Cleanse
 from lmerge.core.elements import Element, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import reconstitute

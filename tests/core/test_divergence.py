@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmerge.core.batch import Batch
-from lmerge.core.digests import INF_INTERVAL
-from lmerge.core.divergence import Divergence, Verdict
+from lmerge.core.divergence.digests import INF_INTERVAL
+from lmerge.core.divergence.monitor import Divergence, Verdict
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.inputs import OBSERVE
 from lmerge.testing.generate import PLAIN, Shape, present, reference

@@ -10,10 +10,10 @@ from random import Random
 import pytest
 from helpers import COPIES_WORDS, INDEX_POLICIES, WORDS, a, f, m
 
-from lmerge.core import engines
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
-from lmerge.core.engines import best  # not the one that the fixture puts in its place
+from lmerge.core.engines import selection
+from lmerge.core.engines.selection import best  # not the one that the fixture puts in its place
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidBatch, LmergeError, UsageError
@@ -24,16 +24,16 @@ OUT_OF_RANGE = 2**63
 
 
 def test_auto_is_the_compiled_core_where_it_is_built_and_python_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "native_problem", lambda: None)
+    monkeypatch.setattr(selection, "native_problem", lambda: None)
     assert best() == "native"
-    assert engines.resolve("native") == "native"
-    monkeypatch.setattr(engines, "native_problem", lambda: "No module named 'lmerge._native'")
+    assert selection.resolve("native") == "native"
+    monkeypatch.setattr(selection, "native_problem", lambda: "No module named 'lmerge._native'")
     assert best() == "python"
-    assert engines.resolve("python") == "python"
+    assert selection.resolve("python") == "python"
 
 
 def test_an_engine_that_is_not_there_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "native_problem", lambda: "No module named 'lmerge._native'")
+    monkeypatch.setattr(selection, "native_problem", lambda: "No module named 'lmerge._native'")
     with pytest.raises(UsageError, match=r"^the native engine cannot be used: No module named 'lmerge\._native'$"):
         Merge(engine="native")
     with pytest.raises(UsageError, match=r"^unknown engine 'rust'; it is auto, python, native$"):
@@ -203,7 +203,7 @@ def test_shards_are_refused_where_nothing_can_be_shared_out(engine: str, monkeyp
     for shards in (0, 65):
         with pytest.raises(UsageError, match=rf"^a merge has 1 to 64 shards, not {shards}$"):
             Merge("r3", shards=shards)
-    monkeypatch.setattr(engines, "native_problem", lambda: None)
+    monkeypatch.setattr(selection, "native_problem", lambda: None)
     with pytest.raises(UsageError, match=r"^2 shards need the native engine: the python engine was asked for$"):
         Merge("r3", engine="python", shards=2)
     if engine == "native":

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from lmerge.core.batch import AnyBatch, Batch
-from lmerge.core.cleanse import Cleanse
+from lmerge.core.comparison.cleanse import Cleanse
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
-from lmerge.core.engines import NATIVE
+from lmerge.core.engines.selection import NATIVE
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import reconstitute
 from lmerge.errors import InputViolation

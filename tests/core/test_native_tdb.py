@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from lmerge.core import engines
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
-from lmerge.core.engines import LiveTdb, live_tdb
+from lmerge.core.engines import selection
+from lmerge.core.engines.selection import LiveTdb, live_tdb
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
 from lmerge.testing.generate import Shape, present, reference
@@ -25,14 +25,14 @@ WAITING_ELEMENTS_MAX = 2**18  # native/core/src/tdb.rs
 @pytest.fixture(scope="module", autouse=True)
 def engine(demand: Callable[[str], None]) -> None:
     """Only the native one: the other is the definition."""
-    demand(engines.NATIVE)
+    demand(selection.NATIVE)
 
 
 class Twins:
     """The table under test and its definition; both are told the same."""
 
     def __init__(self, name: str = "s") -> None:
-        self.mine: LiveTdb = live_tdb(name, engines.NATIVE)
+        self.mine: LiveTdb = live_tdb(name, selection.NATIVE)
         self.python = Tdb(name, keep_frozen=False)
 
     def apply(self, *elements: Element) -> InputViolation | None:

@@ -13,9 +13,9 @@ import pytest
 from broken_world import POLICIES, World
 from helpers import INDEX_POLICIES, R1_WORDS, a, f, m
 
-from lmerge.core import engines
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element
+from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
 from lmerge.errors import LmergeError
 
@@ -27,7 +27,7 @@ class Twins:
 
     def __init__(self, random: Random, policy: str) -> None:
         self.random = random
-        self.engines = [engines.PYTHON] if engines.native_problem() else [engines.PYTHON, engines.NATIVE]
+        self.engines = [selection.PYTHON] if selection.native_problem() else [selection.PYTHON, selection.NATIVE]
         closing, allowed = random.choice(CLOSINGS), random.random() < 0.8
         self.going = Merge("auto", policy, closing, allow_downgrade=allowed)
         self.restored = Merge("auto", policy, closing, allow_downgrade=allowed, engine=random.choice(self.engines))

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 from helpers import WORDS, a, f
 
-from lmerge.core import engines
 from lmerge.core.batch import Batch
+from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
 from lmerge.errors import UsageError
 from lmerge.testing.generate import joining, ordered, present, reference
@@ -104,7 +104,7 @@ def test_from_where_on_a_merge_is_right_is_kept_until_it_is_there(algorithm: str
 @pytest.mark.parametrize(("part", "field"), [("inputs", "stable"), ("algorithm", "max_stable")])
 def test_times_beyond_64_bits_are_the_python_engines_only(part: str, field: str, engine: str) -> None:
     snapshot = damaged(part, field, 2**70)
-    if engine == engines.PYTHON:
+    if engine == selection.PYTHON:
         Merge.restore(snapshot)
     else:
         with pytest.raises(UsageError, match="cannot restore"):

@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from lmerge.cli.demo_judge import Judge
 from lmerge.core.elements import Event
+from lmerge.demo.judge import Judge
 from replicas.flights.flight import Flight, read_flights
 from replicas.flights.source import Days
 

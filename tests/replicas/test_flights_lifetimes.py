@@ -7,8 +7,8 @@ from datetime import date, datetime, timezone
 
 import pytest
 
-from lmerge.cli.demo_judge import Judge, RawCounts, require_packages
 from lmerge.core.elements import INF, Event
+from lmerge.demo.judge import Judge, RawCounts, require_packages
 from lmerge.errors import UsageError
 from replicas.flights import source
 from replicas.flights.flight import MINUTE, NEW_YORK, SECOND, Clock, Flight, read_flights, to_flight

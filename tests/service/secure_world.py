@@ -14,8 +14,8 @@ from certificates import Authority, Pair
 from service_world import MERGE, World
 
 from lmerge import clock
-from lmerge.client.security import Security
-from lmerge.service import tokens
+from lmerge.client.connection.security import Security
+from lmerge.service.security import tokens
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 
 YEAR_US = 365 * 86_400 * 1_000_000

@@ -16,7 +16,7 @@ from lmerge.core.elements import INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.session import AdmitLine, AttachLine, DetachLine, ElementLine, ExcuseLine, parse_line
 from lmerge.core.tdb import Tdb
-from lmerge.service.hub import Hub
+from lmerge.service.merge.hub import Hub
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
 from lmerge.wire.codec import decode_batch, encode_batch

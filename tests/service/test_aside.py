@@ -16,11 +16,11 @@ import pytest
 from service_world import MERGE, Gate, Publisher, Reader, World, ins, stable
 
 from lmerge.core.elements import INF, NEG_INF, Element, Event
-from lmerge.core.engines import NATIVE
-from lmerge.service import aside, rowcheck
-from lmerge.service.fanout import Subscriber
-from lmerge.service.hub import Hub
-from lmerge.service.journal import Journal
+from lmerge.core.engines.selection import NATIVE
+from lmerge.service.merge import offload, row_check
+from lmerge.service.merge.hub import Hub
+from lmerge.service.output.fanout import Subscriber
+from lmerge.service.output.journal import Journal
 from lmerge.testing.generate import present, reference
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.token import format_token
@@ -49,7 +49,7 @@ async def others_go_on(world: World, other: Publisher, *, turns: int = 20) -> No
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few live events count as many."""
-    monkeypatch.setattr(aside, "LIVE_EVENTS_MIN", EVENTS)
+    monkeypatch.setattr(offload, "LIVE_EVENTS_MIN", EVENTS)
 
 
 @pytest.mark.usefixtures("many")
@@ -104,7 +104,7 @@ async def test_others_are_served_while_a_stable_visits_many_events() -> None:
 
 
 async def test_others_are_served_while_rows_of_many_bytes_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rowcheck, "LOOP_BYTES_MAX", {NATIVE: EVENTS})
+    monkeypatch.setattr(row_check, "LOOP_BYTES_MAX", {NATIVE: EVENTS})
     schema = pb.Schema(columns=[pb.Schema.Column(name="id", type="int")])
     rows = [ins(msgpack.packb([at]), at, INF) for at in range(EVENTS)]
     async with World(merges=(MERGE,), merge_threads=2) as world:
@@ -186,7 +186,7 @@ async def test_in_a_thread_or_on_the_loop_the_same_is_said_kept_and_resumed(
     """Random streams, subscribers that come at random points, with and without a token, and a restart at the end."""
     known = []
     for least in (1, 2**62):
-        monkeypatch.setattr(aside, "LIVE_EVENTS_MIN", least)
+        monkeypatch.setattr(offload, "LIVE_EVENTS_MIN", least)
         known.append(await played(Random(seed), tmp_path / str(least)))
     assert known[0] == known[1]
 

@@ -18,9 +18,19 @@ from service_world import MERGE, Publisher, Reader, ins, stable
 
 from lmerge import clock
 from lmerge.errors import PermissionDenied, Unauthenticated, UsageError
-from lmerge.service import tokens
-from lmerge.service.access_file import AccessFile, digest_of, entry_of, parse_expiry
-from lmerge.service.auth import ADMIN, PUBLISH, ROLES, STATUS, SUBSCRIBE, Certificate, Identity, Rights, rights_of_uri
+from lmerge.service.security import tokens
+from lmerge.service.security.access_file import AccessFile, digest_of, entry_of, parse_expiry
+from lmerge.service.security.auth import (
+    ADMIN,
+    PUBLISH,
+    ROLES,
+    STATUS,
+    SUBSCRIBE,
+    Certificate,
+    Identity,
+    Rights,
+    rights_of_uri,
+)
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED

@@ -11,7 +11,7 @@ from service_world import MERGE, Publisher, Reader, World, ins, stable
 
 from lmerge.core.elements import INF, Event, show_payload
 from lmerge.errors import UsageError
-from lmerge.service.certify import Certifier
+from lmerge.service.merge.divergence_policy import Certifier
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.rows import RowCodec

@@ -18,8 +18,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from secure_world import FORGED, SecureWorld, refused
 from service_world import EOF, MERGE, Publisher, Reader, World, heard, ins, stable
 
-from lmerge.service.auth import ADMIN, PUBLISH, ROLES, STATUS, SUBSCRIBE
-from lmerge.service.guard import DOORS
+from lmerge.service.security.auth import ADMIN, PUBLISH, ROLES, STATUS, SUBSCRIBE
+from lmerge.service.security.guard import DOORS
 from lmerge.service.server import SERVICE, Server
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb

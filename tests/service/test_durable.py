@@ -19,10 +19,10 @@ from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import Tdb
 from lmerge.errors import StoreFull, StoreInUse, UsageError
-from lmerge.service.durable import Durable, Folder
+from lmerge.service.output.durable_merges import Durable, Folder
+from lmerge.service.output.store import Store
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
-from lmerge.service.store import Store
 from lmerge.testing.generate import present, reference
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.token import format_token
@@ -373,7 +373,7 @@ async def test_retention_bounds_the_file(tmp_path: Path) -> None:
 async def test_a_history_in_the_store_is_sent_in_pieces_and_joins_the_present(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmerge.service.durable._READ_BYTES", 700)
+    monkeypatch.setattr("lmerge.service.output.durable_merges._READ_BYTES", 700)
     async with durable(tmp_path, segment_bytes=3_000) as world:
         a = await world.publisher("a")
         for at in range(100):

@@ -21,7 +21,7 @@ from service_world import MERGE, World, ins, replayed, stable
 
 from lmerge.core.elements import Event
 from lmerge.core.tdb import reconstitute
-from lmerge.service.record import RECORDING, Recorder
+from lmerge.service.output.session_recorder import RECORDING, Recorder
 
 pytestmark = pytest.mark.usefixtures("engine")
 

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from secure_world import SecureWorld
 from service_world import World, ins, stable
 
-from lmerge.service.page import Pages
-from lmerge.service.quota import peer_key
+from lmerge.service.admin.metrics_page import Pages
+from lmerge.service.security.quota import peer_key
 
 # What a connection may bring and then be silent; none of it is a whole header.
 SILENCES = {

@@ -12,16 +12,16 @@ from random import Random
 import pytest
 from service_world import MERGE, adj, ins, replayed, stable
 
-from lmerge.core import engines
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import Element, Event
+from lmerge.core.engines import selection
 from lmerge.core.inputs import ACTIVE
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation, LmergeError, Unavailable, UnknownInput
-from lmerge.service import hub as hubs
-from lmerge.service.fanout import Subscriber
-from lmerge.service.hub import AttachRequest, Hub
-from lmerge.service.record import Recorder
+from lmerge.service.merge import hub as hubs
+from lmerge.service.merge.hub import AttachRequest, Hub
+from lmerge.service.output.fanout import Subscriber
+from lmerge.service.output.session_recorder import Recorder
 from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference
 from lmerge.wire.codec import decode_batch
@@ -285,5 +285,5 @@ async def test_only_the_native_engine_uses_threads(engine: str, where: str) -> N
         world.hub.merge.apply = watched  # type: ignore[assignment,method-assign]
         await (await world.input("a", "key")).say(ins("x", 1, 2))
         await world.settled()
-        is_threaded = engine == engines.NATIVE and where == "in a thread"
+        is_threaded = engine == selection.NATIVE and where == "in a thread"
         assert [name.startswith("ThreadPool") for name in seen] == [is_threaded]

@@ -9,7 +9,7 @@ import pytest
 from lmerge.core.batch import EMPTY, Batch
 from lmerge.core.elements import Stable
 from lmerge.errors import LmergeError
-from lmerge.service.inbox import Inbox, Work
+from lmerge.service.merge.inbox import Inbox, Work
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from lmerge.core.batch import EMPTY, Batch
 from lmerge.core.elements import NEG_INF, Insert, Stable
-from lmerge.service.changes import Changes
-from lmerge.service.fanout import Message
-from lmerge.service.journal import MESSAGES_PER_SEGMENT, Journal
+from lmerge.service.output.fanout import Message
+from lmerge.service.output.journal import MESSAGES_PER_SEGMENT, Journal
+from lmerge.service.output.transaction import Changes
 
 
 def live(count: int, stable_point: int) -> Batch:

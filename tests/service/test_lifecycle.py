@@ -9,7 +9,7 @@ from service_world import MERGE, World, ins, stable
 from lmerge.core.elements import INF, NEG_INF, Event
 from lmerge.core.inputs import ACTIVE, OBSERVE
 from lmerge.core.merge import InputStatus
-from lmerge.service.lifecycle import Life, to_fast_forward
+from lmerge.service.merge.lifecycle import Life, to_fast_forward
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 

@@ -19,8 +19,8 @@ from service_world import MERGE, World, ins, stable
 from lmerge.client.sinks.parquet import ParquetSink
 from lmerge.core.elements import INF
 from lmerge.files import PUBLIC_FILE, make_folder, replace
-from lmerge.service import tokens
-from lmerge.service.store import Store
+from lmerge.service.output.store import Store
+from lmerge.service.security import tokens
 
 # What others are to read, and has no secret: the ports of a server. A sink's data files are as the umask says.
 PUBLIC = {"ready.json"}

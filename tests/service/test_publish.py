@@ -11,7 +11,7 @@ import msgpack
 import pytest
 from service_world import MERGE, World, adj, batch_message, ins, stable
 
-from lmerge.client import streams
+from lmerge.client.connection import streams
 from lmerge.core.elements import INF, NEG_INF, Event
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc

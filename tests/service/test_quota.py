@@ -19,7 +19,7 @@ from secure_world import FORGED, SecureWorld, connect_and_go, refused
 from service_world import MERGE, Publisher, World, ins, stable
 
 from lmerge.errors import LimitExceeded, TooOften
-from lmerge.service.quota import Buckets, Connections, Growth, Places, peer_key
+from lmerge.service.security.quota import Buckets, Connections, Growth, Places, peer_key
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 

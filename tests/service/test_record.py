@@ -9,7 +9,7 @@ import pytest
 from service_world import MERGE, World, adj, ins, replayed, stable
 
 from lmerge.errors import UsageError
-from lmerge.service.record import record_file
+from lmerge.service.output.session_recorder import record_file
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference

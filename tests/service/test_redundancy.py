@@ -12,9 +12,9 @@ from lmerge.core.elements import INF, NEG_INF, Insert, Stable
 from lmerge.core.inputs import ACTIVE, OBSERVE
 from lmerge.core.merge import InputStatus, Merge
 from lmerge.errors import MergeReset, Unavailable
-from lmerge.service.hub import AttachRequest, Hub
-from lmerge.service.lifecycle import Life
-from lmerge.service.redundancy import Redundancy
+from lmerge.service.merge.hub import AttachRequest, Hub
+from lmerge.service.merge.lifecycle import Life
+from lmerge.service.merge.redundancy import Redundancy
 from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference
 from lmerge.testing.oracle import Follow

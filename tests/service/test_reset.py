@@ -17,9 +17,9 @@ from lmerge import AsyncPublisher, AsyncSubscriber
 from lmerge.client.admin import reset_merge
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import MergeReset
-from lmerge.service.changes import Changes
+from lmerge.service.output.store import Store
+from lmerge.service.output.transaction import Changes
 from lmerge.service.settings import Settings
-from lmerge.service.store import Store
 from lmerge.wire.frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import DEFAULT_LIMITS

@@ -16,8 +16,8 @@ from secure_world import SecureWorld, refused
 from service_world import MERGE, Publisher, World, adj, batch_message, heard, ins, replayed, stable
 
 from lmerge.core.elements import INF, Element, Event, Insert
-from lmerge.service.parts import PART_BYTES, REPLACED, ROOM, SUPERSEDED, TIME, Owner, Staging
-from lmerge.service.publish import PublishSession
+from lmerge.service.calls.publish import PublishSession
+from lmerge.service.calls.staged_parts import PART_BYTES, REPLACED, ROOM, SUPERSEDED, TIME, Owner, Staging
 from lmerge.service.server import SERVICE
 from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference

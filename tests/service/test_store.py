@@ -18,13 +18,13 @@ from service_world import MERGE, World, ins, stable
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Insert, Stable
 from lmerge.errors import AddressInUse, StoreDamaged, StoreFull, StoreInUse, SubscriberTooSlow
-from lmerge.service.changes import Changes
-from lmerge.service.durable import Durable
-from lmerge.service.fanout import Message
-from lmerge.service.journal import History, Journal, Segment
+from lmerge.service.output.durable_merges import Durable
+from lmerge.service.output.fanout import Message
+from lmerge.service.output.journal import History, Journal, Segment
+from lmerge.service.output.store import Found, Store
+from lmerge.service.output.transaction import Changes
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
-from lmerge.service.store import Found, Store
 from lmerge.wire.frames import PYTHON_FRAMES
 from lmerge.wire.limits import DEFAULT_LIMITS
 
@@ -228,7 +228,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_store import write
 from lmerge.errors import StoreFull
-from lmerge.service.store import Store
+from lmerge.service.output.store import Store
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_600_000, resource.RLIM_INFINITY))
 store = Store(Path(sys.argv[1]))
@@ -239,7 +239,7 @@ except StoreFull as full:
 else:
     raise SystemExit("nothing was full")
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-from lmerge.service.changes import Changes
+from lmerge.service.output.transaction import Changes
 from lmerge.wire.frames import PYTHON_FRAMES
 from lmerge.wire.limits import DEFAULT_LIMITS
 store.commit([Changes(facts={"later": b"1"})], PYTHON_FRAMES, DEFAULT_LIMITS)
@@ -266,9 +266,9 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_store import write
 from lmerge.errors import StoreFull
-from lmerge.service.durable import Folder
+from lmerge.service.output.durable_merges import Folder
 from lmerge.service.settings import Settings
-from lmerge.service.store import Store
+from lmerge.service.output.store import Store
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 folder = Folder(Settings(store=sys.argv[1]))
 path = folder.path_of("flights")

@@ -15,13 +15,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from service_world import MERGE, Gate, Publisher, Reader, World, ins, stable
 
-from lmerge.core import engines
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Stable
+from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
 from lmerge.errors import UsageError
-from lmerge.service import hub as hubs
-from lmerge.service.hub import THREAD_ELEMENTS_MIN, Hub
+from lmerge.service.merge import hub as hubs
+from lmerge.service.merge.hub import THREAD_ELEMENTS_MIN, Hub
 from lmerge.service.settings import Settings
 from lmerge.testing.generate import Shape, present, reference
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -286,7 +286,7 @@ async def test_shards_mean_the_same_to_a_subscriber(least: int, monkeypatch: pyt
         late = await half.until_stable(INF)
         assert set(late) <= set(events)
         assert late[-1] == events[-1]
-        assert (await world.describe()).engine == engines.NATIVE
+        assert (await world.describe()).engine == selection.NATIVE
 
 
 def test_shards_need_the_native_engine_and_an_index() -> None:
@@ -304,11 +304,11 @@ def test_shards_need_the_native_engine_and_an_index() -> None:
 
 
 def test_a_turn_is_as_long_as_its_engine_is_fast_unless_it_was_said() -> None:
-    assert Settings().turn_elements_of(engines.PYTHON) < Settings().turn_elements_of(engines.NATIVE)
+    assert Settings().turn_elements_of(selection.PYTHON) < Settings().turn_elements_of(selection.NATIVE)
     said = Settings(turn_elements=77)
     said.validate()
-    assert {said.turn_elements_of(engine) for engine in (engines.PYTHON, engines.NATIVE)} == {77}
-    assert Settings().turn_elements_of(engines.NATIVE) >= THREAD_ELEMENTS_MIN, "or no turn would be large"
+    assert {said.turn_elements_of(engine) for engine in (selection.PYTHON, selection.NATIVE)} == {77}
+    assert Settings().turn_elements_of(selection.NATIVE) >= THREAD_ELEMENTS_MIN, "or no turn would be large"
 
 
 async def test_a_server_has_as_many_threads_for_its_merges_as_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,9 @@ from service_world import MERGE, World, ins, stable
 
 from lmerge.errors import UsageError
 from lmerge.loopback import host_of, is_loopback
+from lmerge.service.security.tls import TlsFiles
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
-from lmerge.service.tls import TlsFiles
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE

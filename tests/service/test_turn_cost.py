@@ -15,10 +15,10 @@ import pytest
 
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import Insert, Stable
-from lmerge.core.engines import NATIVE, PYTHON, native_problem
+from lmerge.core.engines.selection import NATIVE, PYTHON, native_problem
 from lmerge.core.inputs import ACTIVE
-from lmerge.service.fanout import Subscriber
-from lmerge.service.hub import AttachRequest, Hub
+from lmerge.service.merge.hub import AttachRequest, Hub
+from lmerge.service.output.fanout import Subscriber
 from lmerge.service.settings import Settings
 from lmerge.testing.sim.loop import run_virtual
 
@@ -49,7 +49,7 @@ def batch_of(engine: str, number: int) -> AnyBatch:
     batch = Batch.of([*(Insert(b"%d" % at, at, at + 500) for at in range(start, start + ROWS)), Stable(start)])
     if engine == PYTHON:
         return batch
-    from lmerge.core.native import columns_of
+    from lmerge.core.engines.native_engine import columns_of
 
     return columns_of("a", batch)
 

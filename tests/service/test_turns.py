@@ -12,9 +12,9 @@ import pytest
 from lmerge.core.batch import Batch
 from lmerge.core.elements import Insert
 from lmerge.core.inputs import ACTIVE
-from lmerge.service.fanout import Subscriber
-from lmerge.service.hub import AttachRequest, Hub
-from lmerge.service.pace import Pace
+from lmerge.service.merge.hub import AttachRequest, Hub
+from lmerge.service.merge.turn_pace import Pace
+from lmerge.service.output.fanout import Subscriber
 from lmerge.service.settings import Settings
 from lmerge.testing.sim.loop import later, run_virtual
 

@@ -13,7 +13,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Stable
 from lmerge.core.merge import Merge
 from lmerge.errors import MalformedLine
-from lmerge.service.weight import Weight
+from lmerge.service.merge.payload_limit import Weight
 from lmerge.testing.generate import present, reference
 
 KIB = 1024

@@ -17,8 +17,8 @@ from lmerge.core.elements import INF, NEG_INF, Element, Event, Insert, Stable
 from lmerge.core.merge import Outcome
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
-from lmerge.service.certify import Certifier
-from lmerge.service.lifecycle import Life
+from lmerge.service.merge.divergence_policy import Certifier
+from lmerge.service.merge.lifecycle import Life
 from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference
 

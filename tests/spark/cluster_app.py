@@ -40,10 +40,10 @@ def whereabouts(batches: Iterator[Any]) -> Iterator[Any]:
     import pyarrow as pa
 
     import lmerge
-    from lmerge.core import engines
+    from lmerge.core.engines import selection
 
     assert any(batch.num_rows for batch in batches)
-    yield pa.RecordBatch.from_pylist([{"engine": engines.best(), "source": lmerge.__file__}])
+    yield pa.RecordBatch.from_pylist([{"engine": selection.best(), "source": lmerge.__file__}])
 
 
 def read(spark: Any, scratch: Path, servers: str) -> list[dict[str, Any]]:

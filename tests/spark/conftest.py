@@ -16,7 +16,7 @@ import pytest
 
 from lmerge.errors import UsageError
 from lmerge.spark.java import use_java
-from lmerge.spark.said import forget_cached
+from lmerge.spark.spool.published_state import forget_cached
 
 HERE = Path(__file__).parent
 for folder in (HERE, HERE.parent / "client", HERE.parent / "service"):
@@ -25,7 +25,7 @@ for folder in (HERE, HERE.parent / "client", HERE.parent / "service"):
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lmerge.spark.source import LmergeStreamReader
+    from lmerge.spark.source.readers import LmergeStreamReader
 
 
 @pytest.fixture(autouse=True)
@@ -70,13 +70,13 @@ def readers() -> Iterator[Callable[..., LmergeStreamReader]]:
     """Makes readers as Spark's driver does, and stops them."""
     from read_world import options
 
-    from lmerge.spark import source
+    from lmerge.spark.source import readers
 
     made: list[LmergeStreamReader] = []
 
     def make(target: str, **given: Any) -> LmergeStreamReader:
         chosen = options(target, **given)
-        reader = source.stream_reader(chosen, source.schema({**chosen, "payload": "binary"}))
+        reader = readers.stream_reader(chosen, readers.schema({**chosen, "payload": "binary"}))
         made.append(reader)
         return reader
 

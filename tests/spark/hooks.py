@@ -20,7 +20,7 @@ from typing import Any
 
 from lmerge.spark.datasource import LmergeDataSource
 from lmerge.spark.session import register
-from lmerge.spark.sink import LmergeStreamWriter, Task
+from lmerge.spark.sink.writers import LmergeStreamWriter, Task
 
 PLACES = ("write", "written", "commit", "done")
 

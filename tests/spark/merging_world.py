@@ -10,7 +10,7 @@ from typing import Any
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
-from lmerge.spark.merging_shard import InputPlan, MergePlan
+from lmerge.spark.merging.shard import InputPlan, MergePlan
 from lmerge.testing.generate import Shape, present, reference
 
 Row = dict[str, Any]

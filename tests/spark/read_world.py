@@ -21,7 +21,7 @@ from lmerge.testing.generate import Shape, present, reference
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lmerge.spark.source import LmergeStreamReader
+    from lmerge.spark.source.readers import LmergeStreamReader
 
 MERGE = "flights"
 

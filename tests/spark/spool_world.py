@@ -12,12 +12,12 @@ from pyarrow import fs
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import NEG_INF, Element, Event
 from lmerge.core.tdb import Tdb
-from lmerge.spark.elements import RowPlan
-from lmerge.spark.manifest import Manifest
-from lmerge.spark.said import Said
-from lmerge.spark.spool import Spool
-from lmerge.spark.spool_files import SpoolFiles
-from lmerge.spark.written import RowsWritten, write_rows
+from lmerge.spark.sink.elements import RowPlan
+from lmerge.spark.sink.partition_attempt import RowsWritten, write_rows
+from lmerge.spark.spool.files import SpoolFiles
+from lmerge.spark.spool.manifest import Manifest
+from lmerge.spark.spool.published_state import Said
+from lmerge.spark.spool.spool import Spool
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 

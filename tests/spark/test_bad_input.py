@@ -21,7 +21,7 @@ from spool_world import APPENDS, META, attempt_at
 import lmerge
 from lmerge import clock
 from lmerge.errors import UsageError
-from lmerge.spark.spool import Spool
+from lmerge.spark.spool.spool import Spool
 
 both = pytest.mark.parametrize("plan", ["append", "update"])
 

@@ -15,7 +15,7 @@ from driver_world import FINAL, Driver, batches, feed_of, final, stop_at, update
 from spark_world import HERE, MERGE, recorded, table
 
 from lmerge.client import describe_merge
-from lmerge.core import engines
+from lmerge.core.engines import selection
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 
@@ -58,7 +58,7 @@ def run_and_kill(scratch: Path, command: Sequence[str], environment: dict[str, s
 @pytest.mark.timeout(1800)
 def test_an_executor_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
     run_and_kill(tmp_path, (sys.executable, APP), environment_of(spark_home(tmp_path)))
-    assert {one["engine"] for one in told(tmp_path, "executors")} == {engines.best()}
+    assert {one["engine"] for one in told(tmp_path, "executors")} == {selection.best()}
 
 
 @pytest.mark.long
@@ -77,5 +77,5 @@ def test_a_script_that_is_submitted_to_a_cluster_brings_its_environment_along(tm
         del environment["PYSPARK_PYTHON"]
         run_and_kill(tmp_path, command, environment, url)
     for executor in told(tmp_path, "executors"):
-        assert executor["engine"] == engines.best()
+        assert executor["engine"] == selection.best()
         assert executor["source"].startswith(str(tmp_path / "work-"))

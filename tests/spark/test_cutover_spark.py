@@ -22,11 +22,11 @@ from client_world import ThreadedWorld, threaded_world
 from spark_world import MERGE, Feed, S, recorded, table
 from spark_world import PLANS as FEEDS
 
-from lmerge.cli.demo_judge import Judge
 from lmerge.client import describe_merge
 from lmerge.client.admin import detach_input
 from lmerge.core.elements import Insert
-from lmerge.spark import agent
+from lmerge.demo.judge import Judge
+from lmerge.spark.sink import agent
 from replicas.flights.flight import DAY, HOUR
 from replicas.flights.replay import ReplayClock, first_instant, write_clock
 from replicas.flights.source import Days

@@ -22,9 +22,9 @@ from spark_world import HERE, S, recorded, table
 
 from lmerge.client import list_merges
 from lmerge.core.elements import Event, Stable
-from lmerge.spark import read_options
-from lmerge.spark.lintrules import CODES
 from lmerge.spark.options import CONNECTION, SINK, folded
+from lmerge.spark.plan.lint_rules import CODES
+from lmerge.spark.source import options
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 
@@ -71,7 +71,7 @@ def test_every_argument_of_publish_has_its_row() -> None:
 
 def test_every_option_of_a_reader_has_its_row() -> None:
     said = words_of(rows_of_tables("docs/spark.md", "## A merge as a DataFrame")) - {"final", "upsert", "elements"}
-    known = read_options.COMMON | read_options.STREAM_ONLY | read_options.BATCH_ONLY
+    known = options.COMMON | options.STREAM_ONLY | options.BATCH_ONLY
     assert {folded(word) for word in said} == {folded(name) for name in known - CONNECTION | {"servers", "merge"}}
 
 

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spool_world import APPENDS, INTERVALS, SCHEMA, UPDATES, payload_of, rows_of
 
-from lmerge.client.encode import RowEncoder
+from lmerge.client.publish.payload_encoder import RowEncoder
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert
 from lmerge.errors import InputViolation, InvalidRow, UsageError
-from lmerge.spark.elements import RowPlan, Tally, turner_of
 from lmerge.spark.options import DROP
-from lmerge.spark.said import Said
-from lmerge.spark.spool_files import SpoolFiles
+from lmerge.spark.sink.elements import RowPlan, Tally, turner_of
+from lmerge.spark.spool.files import SpoolFiles
+from lmerge.spark.spool.published_state import Said
 from lmerge.wire.schema import parse_schema
 
 ELEMENTS = RowPlan("elements", name="a")

@@ -24,16 +24,16 @@ from lmerge.client.admin import reset_merge
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Event, Insert, Stable
 from lmerge.errors import MergeReset
-from lmerge.spark.envelope_rows import FINAL, Range
-from lmerge.spark.read_options import stream_options
-from lmerge.spark.reading import Slice, slice_tables
+from lmerge.spark.source.envelope_rows import FINAL, Range
+from lmerge.spark.source.options import stream_options
+from lmerge.spark.source.slice_reader import Slice, slice_tables
 from lmerge.wire.token import format_token
 
 pytest.importorskip("pyspark", reason="the connector needs it")
 
-from lmerge.spark import source
 from lmerge.spark.session import register
-from lmerge.spark.source import LmergeStreamReader, Position
+from lmerge.spark.source import readers
+from lmerge.spark.source.readers import LmergeStreamReader, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -184,7 +184,8 @@ def test_a_position_that_an_earlier_version_wrote_is_one_of_a_merge_that_was_nev
     assert position._replace(epoch=9).offset(chosen) == written | {"token": f"{MERGE}@9/5"}
     for given in ("7", "latest", f"{MERGE}@9/7", f"{MERGE}@-inf"):
         chosen = stream_options(options("h:1", startingOffsets=given))
-        begun = LmergeStreamReader(options("h:1", startingOffsets=given), source.schema(options("h:1"))).initialOffset()
+        wanted = options("h:1", startingOffsets=given)
+        begun = LmergeStreamReader(wanted, readers.schema(options("h:1"))).initialOffset()
         assert Position.parse(begun, chosen).offset(chosen) == begun
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lmerge.errors import UsageError
-from lmerge.spark import lint as lint_module
-from lmerge.spark import lintrules, plan
 from lmerge.spark.exact import exact_avg, exact_sum
-from lmerge.spark.lint import Finding, LintWarning, lint, lint_plan
-from lmerge.spark.lintrules import CODES, ERROR, UNREAD, WARNING
-from lmerge.spark.plan import check
-from lmerge.spark.plantree import Expr, Node, read_plan
+from lmerge.spark.plan import lint as lint_module
+from lmerge.spark.plan import lint_rules, promises
+from lmerge.spark.plan.lint import Finding, LintWarning, lint, lint_plan
+from lmerge.spark.plan.lint_rules import CODES, ERROR, UNREAD, WARNING
+from lmerge.spark.plan.promises import check
+from lmerge.spark.plan.tree import Expr, Node, read_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -195,7 +195,7 @@ def test_what_differs_between_replicas_is_found_and_named(stream: Any, case: tup
 
 
 def test_every_code_is_that_of_some_finding() -> None:
-    source = "".join(inspect.getsource(module) for module in (lintrules, lint_module, plan))
+    source = "".join(inspect.getsource(module) for module in (lint_rules, lint_module, promises))
     told = re.findall(r'(?:Rule\(\s*|Finding\((?:ERROR|WARNING), )"([a-z-]+)"', source)
     assert set(told) | {UNREAD} == set(CODES)
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from spark_world import HERE
 
-from lmerge.spark.lint import lint
-from lmerge.spark.plantree import ZONE
+from lmerge.spark.plan.lint import lint
+from lmerge.spark.plan.tree import ZONE
 
 # By what the lint finds in their examples; ``same``: nothing.
 TABLE = HERE / "functions_of_spark.txt"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lmerge.core.batch import BatchBuilder
 from lmerge.core.elements import INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
-from lmerge.spark.marks import ABORT, END, START, VOID, WHOLE, Mark, changes, marks_of, read_marks, with_marks
+from lmerge.spark.sink.intervals import ABORT, END, START, VOID, WHOLE, Mark, changes, marks_of, read_marks, with_marks
 
 
 def s(t: int, payload: bytes = b"p") -> Mark:

@@ -18,12 +18,12 @@ import pytest
 from merging_world import Output, Row, Said, Twin, cut, plan_of, row_of, rows_of, streams
 
 from lmerge.core.elements import INF, INSERT, NEG_INF, STABLE, Adjust, Event, Insert, Stable
-from lmerge.core.engines import ENGINES, native_problem
+from lmerge.core.engines.selection import ENGINES, native_problem
 from lmerge.errors import UsageError
-from lmerge.spark import merging_shard
-from lmerge.spark.merging_packs import DETACH, PACKS, TABLE, Packer, to_bytes
-from lmerge.spark.merging_rows import ORDER_BITS, ROWS, Unpacker
-from lmerge.spark.merging_shard import InputPlan, MergePlan, Shard
+from lmerge.spark.merging import shard
+from lmerge.spark.merging.packs import DETACH, PACKS, TABLE, Packer, to_bytes
+from lmerge.spark.merging.rows import ORDER_BITS, ROWS, Unpacker
+from lmerge.spark.merging.shard import InputPlan, MergePlan, Shard
 from lmerge.testing.generate import joining, present, reference
 
 IN = pa.schema([
@@ -132,9 +132,9 @@ class Flow:
 @pytest.fixture(autouse=True)
 def small_states(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs and chunks so small that a test meets new bases, and bases in pieces."""
-    monkeypatch.setattr(merging_shard, "LOG_BYTES_MIN", 4_000)
-    monkeypatch.setattr(merging_shard, "CHUNK_BYTES", 900)
-    merging_shard._held.clear()
+    monkeypatch.setattr(shard, "LOG_BYTES_MIN", 4_000)
+    monkeypatch.setattr(shard, "CHUNK_BYTES", 900)
+    shard._held.clear()
 
 
 def compare(plan: MergePlan, said: Sequence[Said], random: Random) -> Output:
@@ -143,7 +143,7 @@ def compare(plan: MergePlan, said: Sequence[Said], random: Random) -> Output:
     rows = [rows_of(one) for one in said]
     for at in range(max(map(len, said))):
         if random.random() < 0.4:
-            merging_shard._held.clear()  # Spark gives the next batch to another worker
+            shard._held.clear()  # Spark gives the next batch to another worker
         batch = {number: one[at] for number, one in enumerate(rows) if at < len(one)}
         given = output.batch(flow.batch(batch, fails=random.random() < 0.3))
         assert given == twin.batch({number: one[at] for number, one in enumerate(said) if at < len(one)}), f"batch {at}"
@@ -221,10 +221,10 @@ def test_an_input_that_leaves_before_anything_is_stable_leaves_the_merge_to_the_
     plan = MergePlan((InputPlan("a"), InputPlan("b", join_at=7)), "r3", 1)
     merge = plan.fresh()
     said = pa.table([[1, 2], [INSERT, STABLE], [8, 9], [12, 0], [0, 0], [b"x", b""]], schema=TABLE)
-    merging_shard.apply(merge, plan.inputs[1], said)
+    shard.apply(merge, plan.inputs[1], said)
     assert merge.stable_point == NEG_INF
     leaves = pa.table([[1], [DETACH], [0], [0], [0], [b""]], schema=TABLE)
-    assert merging_shard.apply(merge, plan.inputs[0], leaves)[-1].joined == ("b",)
+    assert shard.apply(merge, plan.inputs[0], leaves)[-1].joined == ("b",)
     assert merge.stable_point == 9
 
 

@@ -12,7 +12,7 @@ from merging_world import Output, Row, Said, Twin, cut, plan_of, row_of, rows_of
 
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
 from lmerge.errors import UsageError
-from lmerge.spark.merging_shard import MergePlan
+from lmerge.spark.merging.shard import MergePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +66,7 @@ class Query:
 
     def run(self, fails_at: int | None = None) -> None:
         """Over all that has come. Raises if told to fail at a batch, whose rows are thrown away then."""
-        from lmerge.spark.merging import merge
+        from lmerge.spark.merging.query import merge
 
         def keep(rows: DataFrame, batch: int) -> None:
             given = [row.asDict() for row in rows.collect()]
@@ -124,7 +124,7 @@ def test_times_may_be_timestamps_and_order_may_be_done_without(session: SparkSes
     from pyspark.sql.functions import timestamp_micros
     from spark_world import Feed
 
-    from lmerge.spark.merging import MergeInput, merge
+    from lmerge.spark.merging.query import MergeInput, merge
 
     feed = Feed(tmp_path / "in", SCHEMA)
     feed.put(*[row_of(e, 0) for e in (Stable(9), Adjust(b"x", 5, 9, 8), Insert(b"x", 5, 9), Insert(b"y", 7, INF))])
@@ -140,7 +140,7 @@ def test_times_may_be_timestamps_and_order_may_be_done_without(session: SparkSes
 
 
 def test_shards_are_spread_evenly_and_the_first_is_always_the_same(spark: SparkSession) -> None:
-    from lmerge.spark.merging import lanes, spark_hash
+    from lmerge.spark.merging.query import lanes, spark_hash
 
     theirs = spark.range(-50, 50).selectExpr("cast(id as int) i", "hash(cast(id as int)) h").collect()
     assert [spark_hash(row.i) for row in theirs] == [row.h for row in theirs]
@@ -152,7 +152,7 @@ def test_shards_are_spread_evenly_and_the_first_is_always_the_same(spark: SparkS
 def test_what_cannot_be_merged_is_said_at_once(session: SparkSession, tmp_path: Path) -> None:
     from spark_world import Feed
 
-    from lmerge.spark.merging import MergeInput, merge
+    from lmerge.spark.merging.query import MergeInput, merge
 
     good = Feed(tmp_path / "in", SCHEMA).stream(session)
     cases: list[tuple[str, dict[str, Any]]] = [

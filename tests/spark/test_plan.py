@@ -14,8 +14,8 @@ import pytest
 
 from lmerge.core.properties import INSERT_ONLY, KEY
 from lmerge.errors import UsageError
-from lmerge.spark.plan import PlanFacts, StableRule, explain, explain_plan
-from lmerge.spark.watermark import batch_watermark_us
+from lmerge.spark.plan.promises import PlanFacts, StableRule, explain, explain_plan
+from lmerge.spark.sink.watermark import batch_watermark_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,9 @@ from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, S
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidBatch, InvalidRow, UsageError
-from lmerge.spark.envelope_rows import (
+from lmerge.spark.source.columns import Layout
+from lmerge.spark.source.decided_events import Tally
+from lmerge.spark.source.envelope_rows import (
     ADJUST,
     ELEMENTS,
     ENVELOPES,
@@ -28,9 +30,7 @@ from lmerge.spark.envelope_rows import (
     fitting_end,
     rows,
 )
-from lmerge.spark.read_columns import Layout
-from lmerge.spark.read_options import batch_options, stream_options
-from lmerge.spark.tally import Tally
+from lmerge.spark.source.options import batch_options, stream_options
 from lmerge.testing.generate import PLAIN, Shape, present, reference
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema

@@ -17,7 +17,7 @@ from spark_world import Feed, S, nobody, run_to_end
 from lmerge.errors import UsageError
 from lmerge.spark import publish
 
-pytestmark = pytest.mark.filterwarnings("ignore::lmerge.spark.lint.LintWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::lmerge.spark.plan.lint.LintWarning")
 
 
 class Case(NamedTuple):

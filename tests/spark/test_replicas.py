@@ -23,12 +23,12 @@ from client_world import ThreadedWorld, threaded_world
 from secure_world import SecureWorld
 from spark_world import MERGE, recorded, table
 
-from lmerge.cli.demo_judge import Judge
-from lmerge.cli.demo_spark import Spark, without_spark
 from lmerge.core.elements import INF, NEG_INF, Adjust, Event, Insert
+from lmerge.demo.judge import Judge
+from lmerge.demo.spark import Spark, without_spark
 from lmerge.errors import InvalidRow, UsageError
-from lmerge.spark.elements import RowPlan, turner_of
 from lmerge.spark.options import APPEND, RAW
+from lmerge.spark.sink.elements import RowPlan, turner_of
 from replicas.flights.flight import Flight, read_flights
 from replicas.flights.replay import ReplayClock, first_instant, read_clock, write_clock
 from replicas.flights.source import Days

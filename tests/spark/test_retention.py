@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lmerge.core.elements import INF
-from lmerge.spark.manifest import Manifest, Part
-from lmerge.spark.retention import Cut, cut_of
+from lmerge.spark.spool.manifest import Manifest, Part
+from lmerge.spark.spool.retention import Cut, cut_of
 
 
 def test_large_batches_of_inserts_go_one_by_one_without_being_read() -> None:

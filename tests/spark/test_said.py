@@ -27,11 +27,11 @@ from spool_world import (
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation, StoreDamaged
-from lmerge.spark import retention, said
-from lmerge.spark.elements import RowPlan
 from lmerge.spark.options import DROP
-from lmerge.spark.said import Said, forget_cached
-from lmerge.spark.spool import Part, Spool
+from lmerge.spark.sink.elements import RowPlan
+from lmerge.spark.spool import published_state, retention
+from lmerge.spark.spool.published_state import Said, forget_cached
+from lmerge.spark.spool.spool import Part, Spool
 
 DROPPING = RowPlan("update", UPDATES.schema, ve="ve", keys=("k",), late=DROP)
 
@@ -44,8 +44,8 @@ SETTINGS = settings(
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """States are written whole, and batches put together, as soon as may be."""
-    monkeypatch.setattr(said, "_CHANGED_MIN", 4)
-    monkeypatch.setattr(said, "_LOOK_BATCHES", 3)
+    monkeypatch.setattr(published_state, "_CHANGED_MIN", 4)
+    monkeypatch.setattr(published_state, "_LOOK_BATCHES", 3)
     monkeypatch.setattr(retention, "DROP_BATCHES_MIN", 2)
     monkeypatch.setattr(retention, "DEAD_ELEMENTS_MIN", 4)
     monkeypatch.setattr(retention, "DEAD_BATCHES_MIN", 1)
@@ -83,12 +83,12 @@ def test_a_batch_that_is_run_again_begins_with_the_version_before(tmp_path: Path
 def test_a_worker_catches_up_by_what_others_have_written(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     run(spool, 0, [[("a", 1, 10, 20)]])
-    mine = dict(said._cache)
+    mine = dict(published_state._cache)
     for batch in range(1, 4):
         forget_cached()
         run(spool, batch, [[("a", batch + 1, 10, 20), (f"k{batch}", 1, 10, 20)]])
     forget_cached()
-    said._cache.update(mine)
+    published_state._cache.update(mine)
     whole = tmp_path / (run(spool, 4, [[]]).parts[0].said or pytest.fail("no state")).name
     first = next(tmp_path.glob("said/0/0-*.whole"))
     good = first.read_bytes()
@@ -169,10 +169,10 @@ def test_a_quiet_partition_forgets_too(tmp_path: Path, eager: None) -> None:
 
 
 def test_a_worker_keeps_a_bounded_number_of_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(said, "CACHED_KEYS_MAX", 5)
+    monkeypatch.setattr(published_state, "CACHED_KEYS_MAX", 5)
     spool = Spool(str(tmp_path))
     run(spool, 0, [[(f"{p}{i}", 1, 10, 20) for i in range(3)] for p in range(4)])
-    assert [partition for _, partition in said._cache] == [3]
+    assert [partition for _, partition in published_state._cache] == [3]
     run(spool, 1, [[(f"{p}{i}", 2, 10, 20) for i in range(3)] for p in range(4)])
     assert len(events_of(spool.live_before(2))) == 12
 

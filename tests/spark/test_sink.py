@@ -19,11 +19,11 @@ import lmerge.spark
 from lmerge import clock
 from lmerge.core.elements import INF, Adjust, Insert, Stable
 from lmerge.errors import UsageError
-from lmerge.spark import agent
-from lmerge.spark.committer import seed_of
 from lmerge.spark.options import duration_us, moment_us, sink_options
-from lmerge.spark.spool import Spool
-from lmerge.spark.watermark import batch_watermark_us, query_id
+from lmerge.spark.sink import agent
+from lmerge.spark.sink.committer import seed_of
+from lmerge.spark.sink.watermark import batch_watermark_us, query_id
+from lmerge.spark.spool.spool import Spool
 
 HOUR = 1_700_002_800 * S
 SCHEMA = "ts long, name string, n long"
@@ -310,7 +310,7 @@ def test_an_agent_ends_with_its_owner(tmp_path: Path) -> None:
     owner = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     path = tmp_path / "socket"
     process = subprocess.Popen(
-        [sys.executable, "-m", "lmerge.spark.agent", str(path), str(owner.pid)], stdout=subprocess.PIPE)
+        [sys.executable, "-m", "lmerge.spark.sink.agent", str(path), str(owner.pid)], stdout=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.read(1) == b"+"
     owner.kill()

@@ -29,13 +29,16 @@ from lmerge.client import describe_merge
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.errors import UsageError
-from lmerge.spark import marks, said, skipped_until
-from lmerge.spark.committer import Commit, Committer, seed_of
-from lmerge.spark.elements import RowPlan
-from lmerge.spark.manifest import Manifest
+from lmerge.spark import skipped_until
 from lmerge.spark.options import SinkOptions, schema_text
-from lmerge.spark.said import Said
-from lmerge.spark.spool import Spool
+from lmerge.spark.sink import intervals
+from lmerge.spark.sink.committer import Commit, Committer, seed_of
+from lmerge.spark.sink.elements import RowPlan
+from lmerge.spark.sink.intervals import ABORT, END, START, VOID, WHOLE
+from lmerge.spark.spool import published_state
+from lmerge.spark.spool.manifest import Manifest
+from lmerge.spark.spool.published_state import Said
+from lmerge.spark.spool.spool import Spool
 
 # What a batch leaves out.
 
@@ -128,25 +131,25 @@ def key_of(key: str) -> bytes:
 
 
 MARKS = st.lists(
-    st.tuples(st.integers(0, 12), st.sampled_from([marks.END, marks.ABORT, marks.VOID, marks.WHOLE, marks.START]),
+    st.tuples(st.integers(0, 12), st.sampled_from([END, ABORT, VOID, WHOLE, START]),
               st.sampled_from([b"p", b"q"])), max_size=9)
 
 
 @settings(deadline=None)
-@example([(1, marks.START, b"p"), (5, marks.END, b""), (5, marks.START, b"q")], [], 6)
+@example([(1, START, b"p"), (5, END, b""), (5, START, b"q")], [], 6)
 @given(MARKS, MARKS, st.integers(0, 13))
 def test_a_payload_that_is_forgotten_was_of_an_interval_that_ends_before(
-    first: list[marks.Mark], more: list[marks.Mark], until: int
+    first: list[intervals.Mark], more: list[intervals.Mark], until: int
 ) -> None:
     """Whatever comes later: what ends at the point or behind it is the same, and so are the times of all."""
-    def sound(told: list[marks.Mark]) -> list[marks.Mark]:
-        return sorted({(t, kind, payload if kind >= marks.WHOLE else b"") for t, kind, payload in told})
+    def sound(told: list[intervals.Mark]) -> list[intervals.Mark]:
+        return sorted({(t, kind, payload if kind >= WHOLE else b"") for t, kind, payload in told})
 
     kept = sound(first)
-    emptied = marks.emptied(kept, until)
+    emptied = intervals.emptied(kept, until)
     assert list(emptied) == sorted(emptied)
-    before = marks.read_marks(sound([*kept, *more])).intervals
-    after = marks.read_marks(sound([*emptied, *more])).intervals
+    before = intervals.read_marks(sound([*kept, *more])).intervals
+    after = intervals.read_marks(sound([*emptied, *more])).intervals
     assert [interval[:2] for interval in after] == [interval[:2] for interval in before]
     assert [interval for interval in after if interval[1] >= until] == [
         interval for interval in before if interval[1] >= until]
@@ -392,7 +395,7 @@ def test_where_to_look_is_said_once(given: dict[str, str]) -> None:
 
 
 def test_a_state_that_is_large_is_looked_through_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(said, "_LOOK_KEYS_PER_BATCH", 4)
+    monkeypatch.setattr(published_state, "_LOOK_KEYS_PER_BATCH", 4)
     spool = Spool(str(tmp_path))
     run(spool, 0, [(f"k{at}", 1, 1, 5) for at in range(10)], 0, skipped=10, plan=UPDATES)
     sizes = []

@@ -17,8 +17,8 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Event, Insert, Stable
 from lmerge.errors import UsageError
 from lmerge.spark import explain, publish, skip_to, skipped_until
-from lmerge.spark.lint import lint
-from lmerge.spark.spool import Spool
+from lmerge.spark.plan.lint import lint
+from lmerge.spark.spool.spool import Spool
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema, parse_schema
 

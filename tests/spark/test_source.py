@@ -30,9 +30,9 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError, OutOfRange, ServerGone, UnknownMerge, UsageError
-from lmerge.spark.envelope_rows import ELEMENTS, FINAL, UPSERT, Range
-from lmerge.spark.read_options import stream_options
-from lmerge.spark.reading import Slice, slice_tables
+from lmerge.spark.source.envelope_rows import ELEMENTS, FINAL, UPSERT, Range
+from lmerge.spark.source.options import stream_options
+from lmerge.spark.source.slice_reader import Slice, slice_tables
 
 pytest.importorskip("pyspark", reason="the connector needs it")
 
@@ -65,7 +65,7 @@ def test_a_slice_is_the_same_from_each_server() -> None:
 
 
 def test_a_server_that_goes_in_the_middle_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmerge.spark.reading.ELEMENTS_AT_ONCE", 1)
+    monkeypatch.setattr("lmerge.spark.source.slice_reader.ELEMENTS_AT_ONCE", 1)
     events = tdb(2, 2000)
     with servers(2, batch_elements=16) as world:
         world.say(*revised(1, events))
@@ -79,7 +79,7 @@ def test_a_server_that_goes_in_the_middle_is_replaced_by_another(monkeypatch: py
 
 
 def test_a_server_that_stands_still_is_left_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmerge.spark.reading.STALL_S", 0.2)
+    monkeypatch.setattr("lmerge.spark.source.slice_reader.STALL_S", 0.2)
     with servers(2, progress_interval_s=0.05) as world:
         world.say(Stable(2), at=0)
         world.say(*A, at=1)
@@ -138,8 +138,8 @@ def test_rows_from_the_driver_and_from_servers_are_equal(
             end = latest(held, start, 120)
             rows = told(held, start, end)
             assert told(alone, start, end) == rows  # it follows nothing: tasks ask servers
-            monkeypatch.setattr("lmerge.spark.source.INLINE_BYTES", 1)
-            monkeypatch.setattr("lmerge.spark.source.ROWS_PER_SLICE", 20)
+            monkeypatch.setattr("lmerge.spark.source.readers.INLINE_BYTES", 1)
+            monkeypatch.setattr("lmerge.spark.source.readers.ROWS_PER_SLICE", 20)
             tasks = max(tasks, len(held.partitions(start, end)))
             assert told(held, start, end) == rows
             monkeypatch.undo()
@@ -206,18 +206,18 @@ def test_a_merge_that_does_not_exist_yet_is_waited_for(readers: Any) -> None:
 
 
 def test_a_merge_that_nobody_has_is_an_error_on_request(readers: Any) -> None:
-    from lmerge.spark import source
+    from lmerge.spark.source import readers
 
     with servers() as world:
         reader = readers(world.target, waitForMerge="false")
         with pytest.raises(UnknownMerge, match=f"cannot read merge 'flights' at {world.target}"):
             reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
         with pytest.raises(UnknownMerge, match=r"needs \.schema\(\.\.\.\), or payload=binary"):
-            source.schema({"servers": world.target, "merge": MERGE})
+            readers.schema({"servers": world.target, "merge": MERGE})
 
 
 def test_servers_that_are_away_end_the_query_after_a_while(readers: Any) -> None:
-    from lmerge.spark import source
+    from lmerge.spark.source import readers
 
     with servers() as world:
         world.stop()
@@ -228,7 +228,7 @@ def test_servers_that_are_away_end_the_query_after_a_while(readers: Any) -> None
         with pytest.raises(ServerGone, match="cannot be reached"):
             latest(reader, reader.initialOffset())
         with pytest.raises(ServerGone, match="cannot read merge 'flights'"):
-            source.schema({"servers": world.target, "merge": MERGE})
+            readers.schema({"servers": world.target, "merge": MERGE})
 
 
 def test_a_checkpoint_that_is_too_old_is_an_error(readers: Any) -> None:

@@ -26,16 +26,16 @@ from spool_world import (
     state_of,
 )
 
-from lmerge.client.outbox import Outbox
+from lmerge.client.publish.outbox import Outbox
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.errors import LimitExceeded, LmergeError, StoreDamaged, StoreFull, UsageError
-from lmerge.spark import retention
-from lmerge.spark.manifest import Base, Manifest, Part
-from lmerge.spark.retention import Cut, cut_of
-from lmerge.spark.said import forget_cached
-from lmerge.spark.spool import Spool
-from lmerge.spark.spool_files import SpoolFiles, file_system
+from lmerge.spark.spool import retention
+from lmerge.spark.spool.files import SpoolFiles, file_system
+from lmerge.spark.spool.manifest import Base, Manifest, Part
+from lmerge.spark.spool.published_state import forget_cached
+from lmerge.spark.spool.retention import Cut, cut_of
+from lmerge.spark.spool.spool import Spool
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def row_of(row: int | tuple[int, str]) -> dict[str, Any]:
 
 def last_stable(checkpoint: Path) -> int:
     """What the query has said last."""
-    from lmerge.spark.spool import Spool
+    from lmerge.spark.spool.spool import Spool
 
     batches = sorted(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
     stable = Spool(f"{checkpoint}/lmerge").last_stable(batches[-1] + 1)

@@ -7,7 +7,7 @@ import sys
 
 _TASKS = """
 import gc
-from lmerge.spark.workers import freeze_loaded
+from lmerge.spark.sink.workers import freeze_loaded
 
 kept = []
 for task in range(4):

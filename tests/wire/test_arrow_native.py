@@ -19,18 +19,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lmerge.core import engines
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, INSERT
+from lmerge.core.engines import selection
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.wire.arrow import arrow_schema, decode_inserts, decode_table, encode_table, in_zone, insert_columns
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Column, Schema, parse_schema
 
-pytestmark = pytest.mark.skipif(engines.native_problem() is not None, reason="the native core is not built")
+pytestmark = pytest.mark.skipif(selection.native_problem() is not None, reason="the native core is not built")
 
 SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-ENGINES = (engines.PYTHON, engines.NATIVE)
+ENGINES = (selection.PYTHON, selection.NATIVE)
 ZONES = ("UTC", "America/New_York", "+05:30", "Asia/Kolkata")
 DAY_MS = 86_400_000
 # A day from the ends of what Python's datetime can say: nearer to them the native core asks Python.
@@ -210,7 +210,7 @@ def test_payloads_are_the_same_on_both_engines_and_come_back(made: tuple[Schema,
     same_tables(*back)
     if not isinstance(back[0], str):
         assert back[1].schema == arrow_schema(schema)
-        assert encode_table(codec, back[1], engine=engines.NATIVE) == payloads
+        assert encode_table(codec, back[1], engine=selection.NATIVE) == payloads
 
 
 def same_tables(python: Any, native: Any) -> None:
@@ -336,7 +336,7 @@ def test_a_time_of_the_lifetime_stays_in_the_payload_if_the_schema_has_it() -> N
 def test_rows_of_a_batch_are_read_where_they_lie() -> None:
     for engine in ENGINES:
         batch = insert_columns(CODEC, ROWS, "from", "to", engine=engine)
-        expected = decode_table(CODEC, batch.payloads, engine=engines.PYTHON)
+        expected = decode_table(CODEC, batch.payloads, engine=selection.PYTHON)
         assert decode_inserts(CODEC, batch, engine=engine).equals(expected)
     with pytest.raises(InvalidRow, match="row 0"):
         decode_inserts(RowCodec({"a": "int"}), batch)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmerge.core import engines
 from lmerge.core.batch import Batch
 from lmerge.core.elements import Adjust, Element, Insert, Stable
+from lmerge.core.engines import selection
 from lmerge.errors import InvalidRow
 from lmerge.wire.fitting import Fitting
 from lmerge.wire.rows import RowCodec
@@ -63,10 +63,10 @@ def misfit_by_definition(given_elements: list[Element]) -> tuple[int, str] | Non
 
 
 ENGINES = [
-    engines.PYTHON,
+    selection.PYTHON,
     pytest.param(
-        engines.NATIVE,
-        marks=pytest.mark.skipif(engines.native_problem() is not None, reason="the native core is not built"),
+        selection.NATIVE,
+        marks=pytest.mark.skipif(selection.native_problem() is not None, reason="the native core is not built"),
     ),
 ]
 
@@ -79,7 +79,7 @@ def test_the_first_payload_that_does_not_decode_is_found(engine: str, given_elem
     assert (None if found is None else (found.at, str(found.problem))) == misfit_by_definition(given_elements)
 
 
-@pytest.mark.skipif(engines.native_problem() is not None, reason="the native core is not built")
+@pytest.mark.skipif(selection.native_problem() is not None, reason="the native core is not built")
 @settings(deadline=None)
 @given(payloads())
 def test_the_core_is_sure_of_every_payload_that_decodes(payload: bytes) -> None:

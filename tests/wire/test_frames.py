@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from wire_world import COLUMNS, batch_of, decode, own, per_engine, plain, shapes
 
-from lmerge.core import engines
 from lmerge.core.batch import EMPTY, AnyBatch, Batch
 from lmerge.core.elements import Adjust, Insert, Stable
+from lmerge.core.engines import selection
 from lmerge.errors import LimitExceeded, LmergeError
 from lmerge.wire.codec import encode_batch, payload_sizes, slice_batch
 from lmerge.wire.frames import PYTHON_FRAMES, Frames, frames_of, groups
@@ -68,7 +68,7 @@ def test_a_part_of_a_batch_is_written_like_a_batch_of_its_own(
 @per_engine
 @given(SEQUENCES, shapes)
 def test_what_one_engine_writes_the_other_reads(engine: str, sequence: int, batch: Batch) -> None:
-    for writer, reader in ((engine, engines.PYTHON), (engines.PYTHON, engine)):
+    for writer, reader in ((engine, selection.PYTHON), (selection.PYTHON, engine)):
         frames, mine = frames_of(writer), [own(writer, batch)]
         received: Any = frames_of(reader).read_publish(frames.encode_publish(sequence, mine))
         assert (received.sequence, plain(received.decode(BatchLimits()))) == (sequence, batch)

@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lmerge import AsyncPublisher, AsyncSubscriber
+from lmerge.client.publish.stage import Stager
 from lmerge.client.relay import Relay
-from lmerge.client.stage import Stager
 from lmerge.errors import UsageError
-from lmerge.service.access_file import entry_of
-from lmerge.service.durable import spoilt_by
+from lmerge.service.output.durable_merges import spoilt_by
+from lmerge.service.security.access_file import entry_of
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.names import NAME_BYTES, check_name, is_name

@@ -7,9 +7,9 @@ from typing import Final
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from lmerge.core import engines
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
+from lmerge.core.engines import selection
 from lmerge.wire.frames import ReceivedLists, frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import DEFAULT_LIMITS, BatchLimits
@@ -24,9 +24,9 @@ per_engine: Final = settings(
 
 def own(engine: str, batch: Batch) -> AnyBatch:
     """The batch as the engine keeps batches."""
-    if engine != engines.NATIVE:
+    if engine != selection.NATIVE:
         return batch
-    from lmerge.core.native import columns_of
+    from lmerge.core.engines.native_engine import columns_of
 
     return columns_of("a test", batch)
 
@@ -34,7 +34,7 @@ def own(engine: str, batch: Batch) -> AnyBatch:
 def decode(engine: str, message: pb.Batch, limits: BatchLimits = DEFAULT_LIMITS) -> AnyBatch:
     """The engine's batch that ``message`` holds."""
     received = frames_of(engine).read_subscribe(pb.SubscribeResponse(batch=message).SerializeToString())
-    assert isinstance(received, ReceivedLists) is (engine == engines.PYTHON), "the engine reads its own batches"
+    assert isinstance(received, ReceivedLists) is (engine == selection.PYTHON), "the engine reads its own batches"
     assert not isinstance(received, pb.SubscribeResponse)
     return received.decode(limits)
 

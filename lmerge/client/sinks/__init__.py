@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from lmerge.client.envelopes import AnySubscriber
-from lmerge.client.follower import SubscriptionGap
+from lmerge.client.subscribe.envelopes import AnySubscriber
+from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.wire.schema import Schema
 
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from lmerge.client.envelopes import Delivery, FinalEvent, Finals, deliveries
-from lmerge.client.follower import SubscriptionGap
 from lmerge.client.sinks import Progress, Source, Subscribe, nobody
-from lmerge.client.tabular import event_table, import_pyarrow
+from lmerge.client.subscribe.envelopes import Delivery, FinalEvent, Finals, deliveries
+from lmerge.client.subscribe.follower import SubscriptionGap
+from lmerge.client.views.arrow_tables import event_table, import_pyarrow
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.errors import UsageError
 from lmerge.files import PRIVATE_FILE, make_folder, sync_path

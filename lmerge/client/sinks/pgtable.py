@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from lmerge.client.envelopes import Upsert
 from lmerge.client.extras import extra
 from lmerge.client.sinks.rows import (
     IDENTIFIER_BYTES_MAX,
@@ -19,6 +18,7 @@ from lmerge.client.sinks.rows import (
     sql_values,
     table_columns,
 )
+from lmerge.client.subscribe.envelopes import Upsert
 from lmerge.core.elements import NEG_INF
 from lmerge.errors import InvalidRow, LmergeError, StaleIncarnation, UsageError
 from lmerge.wire.rows import RowCodec

@@ -18,11 +18,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from lmerge.client.backoff import Backoff
-from lmerge.client.envelopes import Delete, Delivery, Upsert, Upserts, deliveries
+from lmerge.client.connection.backoff import Backoff
 from lmerge.client.sinks import Progress, Source, Subscribe, nobody
 from lmerge.client.sinks.pgtable import PgTable, import_psycopg, in_words, is_passing
 from lmerge.client.sinks.rows import Key, Leftovers, key_of
+from lmerge.client.subscribe.envelopes import Delete, Delivery, Upsert, Upserts, deliveries
 from lmerge.core.elements import NEG_INF
 from lmerge.errors import Unavailable
 from lmerge.wire.token import format_token, parse_token

@@ -14,8 +14,8 @@ from decimal import Decimal
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from lmerge.client.envelopes import Delete, RowKey, Upsert
-from lmerge.client.follower import SubscriptionGap
+from lmerge.client.subscribe.envelopes import Delete, RowKey, Upsert
+from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.core.elements import NEG_INF
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.wire.rows import RowCodec

@@ -19,7 +19,7 @@ import grpc.aio
 
 from lmerge import clock
 from lmerge.loopback import host_of
-from lmerge.service import record
+from lmerge.service.output import session_recorder
 from lmerge.testing.sim import disk
 from lmerge.testing.sim.calls import Channel
 from lmerge.testing.sim.loop import PROCESS
@@ -55,7 +55,7 @@ def simulated(network: Network, random: Random, trace: Trace) -> Iterator[None]:
             stack.enter_context(replaced(module, "wall_us", wall_us))
         stack.enter_context(replaced(grpc.aio, "insecure_channel", channel))
         stack.enter_context(replaced(sqlite3, "connect", disk.connect))
-        stack.enter_context(replaced(record, "FileIO", disk.File))
+        stack.enter_context(replaced(session_recorder, "FileIO", disk.File))
         stack.enter_context(replaced(time, "sleep", _refusing(time.sleep)))
         stack.enter_context(_log_to(trace))
         clock.random.seed(random.getrandbits(64))
@@ -100,9 +100,9 @@ class _TraceHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         process = PROCESS.get()
-        words = record.getMessage()
-        if record.exc_info and record.exc_info[1] is not None:
-            words += f": {record.exc_info[1]!r}"
+        words = session_recorder.getMessage()
+        if session_recorder.exc_info and session_recorder.exc_info[1] is not None:
+            words += f": {session_recorder.exc_info[1]!r}"
         self.trace.say(process if process is not None else "-", words)
 
 

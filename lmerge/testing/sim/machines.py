@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from lmerge.errors import LmergeError
-from lmerge.service.hub import Hub
+from lmerge.service.merge.hub import Hub
 from lmerge.testing.sim.disk import Disk
 from lmerge.testing.sim.families import WRONG
 from lmerge.testing.sim.processes import RUNNING, Process

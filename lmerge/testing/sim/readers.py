@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from lmerge.client import AsyncSubscriber, streams
-from lmerge.client.follower import SubscriptionGap
+from lmerge.client import AsyncSubscriber
+from lmerge.client.connection import streams
+from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.errors import InputViolation, OutOfRange

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from lmerge.client import AsyncPublisher, streams
-from lmerge.client.fastforward import FastForward
+from lmerge.client import AsyncPublisher
+from lmerge.client.connection import streams
+from lmerge.client.publish.fast_forward import FastForward
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Insert, Stable
 from lmerge.core.inputs import ACTIVE

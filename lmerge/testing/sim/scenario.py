@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from lmerge.core.elements import Event
-from lmerge.core.engines import NATIVE, PYTHON, native_problem
+from lmerge.core.engines.selection import NATIVE, PYTHON, native_problem
 from lmerge.testing.generate import PLAIN, Shape, reference
 
 #: What inputs promise, by the case that follows from it.

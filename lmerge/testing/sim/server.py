@@ -15,12 +15,12 @@ import grpc
 from grpc.aio import EOF, AbortError, InternalError
 
 from lmerge.errors import LmergeError
-from lmerge.service import status
-from lmerge.service.codes import code_of
-from lmerge.service.publish import PublishSession
-from lmerge.service.registry import Registry
+from lmerge.service.admin import status
+from lmerge.service.calls.publish import PublishSession
+from lmerge.service.calls.status_codes import code_of
+from lmerge.service.calls.subscribe import serve_subscriber
+from lmerge.service.merge.registry import Registry
 from lmerge.service.settings import Settings
-from lmerge.service.subscribe import serve_subscriber
 from lmerge.testing.sim.network import END, Connection, Network
 from lmerge.testing.sim.processes import Process
 from lmerge.wire.generated import lmerge_pb2 as pb

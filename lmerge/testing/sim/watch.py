@@ -19,7 +19,7 @@ from lmerge.core.inputs import ACTIVE
 from lmerge.core.merge import Counts, Merge, Outcome
 from lmerge.core.policy import LAZY, Show
 from lmerge.core.tdb import Tdb
-from lmerge.service.hub import Hub
+from lmerge.service.merge.hub import Hub
 from lmerge.service.settings import Settings
 from lmerge.testing.sim.verdict import Checked, Contradiction, Doubt, Reference
 

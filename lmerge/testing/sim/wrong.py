@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from lmerge.client import AsyncPublisher
 from lmerge.core.batch import Batch
-from lmerge.core.digests import completed_at, interval_of
+from lmerge.core.divergence.digests import completed_at, interval_of
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Stable
 from lmerge.errors import LmergeError, PermissionDenied
 from lmerge.loopback import host_of
@@ -29,8 +29,8 @@ from lmerge.testing.sim.scenario import PROMISES
 from lmerge.testing.sim.verdict import Told
 
 if TYPE_CHECKING:
-    from lmerge.client.link import Link
-    from lmerge.service.hub import Hub
+    from lmerge.client.publish.link import Link
+    from lmerge.service.merge.hub import Hub
     from lmerge.testing.sim.machines import ServerMachine
     from lmerge.testing.sim.world import World
 

@@ -1,4 +1,4 @@
-//! Cleanse (VI.D, IV.G.2): makes an ordered, insert-only stream of any stream, by waiting: `lmerge/core/cleanse.py`.
+//! Cleanse (VI.D, IV.G.2): makes an ordered, insert-only stream of any stream, by waiting: `lmerge/core/comparison/cleanse.py`.
 //!
 //! One tree by (Vs, payload) holds everything that waits. A stable looks at its front only: what is fully frozen there can
 //! go; the first event that is not holds up everything behind it. So an event costs one look-up on its way in and nothing

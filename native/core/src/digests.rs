@@ -1,4 +1,4 @@
-//! What one input has said, in numbers that can be compared: `lmerge/core/digests.py` is the definition.
+//! What one input has said, in numbers that can be compared: `lmerge/core/divergence/digests.py` is the definition.
 //!
 //! For every interval of a grid of ends: how many events there are, and the sum mod 2^128 of their hashes. A sum does
 //! not depend on order, counts what is there twice, and lets an event be taken out again. A second grid, of starts, does

@@ -1,4 +1,4 @@
-//! R3- (VI.A): the simpler algorithm for case R3, kept for comparison: `lmerge/core/r3minus.py`.
+//! R3- (VI.A): the simpler algorithm for case R3, kept for comparison: `lmerge/core/comparison/r3minus.py`.
 //!
 //! An index per input and one for the output, each an ordered tree by (Vs, payload) that owns its copy of the payload. What
 //! that costs against in2t is the point, so nothing is shared here; but nothing is wasted either: a key is copied only to

@@ -1,6 +1,6 @@
 //! The temporal database of one stream (III.A): what a legal stream may say, and which of its events are alive.
 //!
-//! A publisher keeps one to know what it must say again when it connects again (`lmerge/client/live.py`), a subscriber one
+//! A publisher keeps one to know what it must say again when it connects again (`lmerge/client/publish/live_events.py`), a subscriber one
 //! to know what it has been told (`lmerge/core/tdb.py`). Events are a multiset; each remembers its place in the order of
 //! insertion, so that a stream that promises an order keeps it when it is said again.
 //!

@@ -1,4 +1,4 @@
-//! Cleanse for Python: `lmerge.core.cleanse.Cleanse` on columns, for comparison with merging directly.
+//! Cleanse for Python: `lmerge.core.comparison.cleanse.Cleanse` on columns, for comparison with merging directly.
 
 use lmerge_core::cleanse as core;
 use lmerge_core::violation::{Code, Violation};

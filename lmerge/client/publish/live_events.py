@@ -1,0 +1,177 @@
+"""A publisher's live events: what it must say again when it connects again, so that no log is needed.
+
+An event is kept until it is fully frozen twice: at the *merge's* stable point as last heard in an ack, for until then
+the merge may need it again, and at the publisher's own, for until then this replica may adjust it. The second matters
+to a replica that is behind the others:
+
+    a: insert(x, 1, 5)                        the end is a first guess
+    b: insert(x, 1, 30), stable(10)           the merge is at 10; what a said of x looks frozen, and is only wrong
+    a: (connects again) adjust(x, 1, 5, 30)   a new incarnation may say so only if it has inserted x again
+
+So memory is that of the events not frozen by the publisher's own stables; a stream without any keeps all. A publisher
+that reconnects attaches with join_at = the merge's stable point as last heard, which the server's can only be at or
+beyond, inserts its live events with their present ends, says its own last stable, and goes on.
+
+Events come back in the order in which they were first inserted, so a stream that promises an order keeps it. The class
+also checks what would be wrong on any server: it is the publisher's first reader.
+
+``LiveEvents`` is the definition, ``native_live.NativeLiveEvents`` does the same on the native core; ``live_events``
+chooses.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, Final
+
+from lmerge.core import violations
+from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
+from lmerge.core.calendar import Calendar, Node
+from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, show_time
+from lmerge.core.engines import selection
+
+if TYPE_CHECKING:
+    from lmerge.client.publish.native_live_events import NativeLiveEvents
+
+
+def live_events(name: str, engine: str = selection.AUTO) -> LiveEvents | NativeLiveEvents:
+    """The live events of the publisher ``name``, on an engine. Raises UsageError if it is not there."""
+    if selection.resolve(engine) == selection.PYTHON:
+        return LiveEvents(name)
+    from lmerge.client.publish.native_live_events import NativeLiveEvents
+
+    return NativeLiveEvents(name)
+
+
+class LiveEvents:
+    """Events by (vs, payload), each with its end and its place in the order of insertion."""
+
+    engine: Final = selection.PYTHON
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stable = NEG_INF  # the publisher's own stable point
+        self.trimmed = NEG_INF  # the merge's stable point, as last heard
+        self._nodes: dict[tuple[int, bytes], Node] = {}  # -> [due, vs, payload, sorted (ve, number)]
+        self._calendar = Calendar()
+        self._count = 0
+        self._inserted = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def at_most(self) -> int:
+        """No fewer than there are live events, in O(1)."""
+        return self._count
+
+    def say(self, row: Row, index: int = 0) -> None:
+        """Notice one element. Raises InputViolation, changing nothing, if no stream may say it here."""
+        kind, vs, ve, _, payload = row
+        if kind == INSERT:
+            if ve < vs:
+                raise violations.end_before_start(self.name, row, index)
+            if vs < self.stable:
+                raise violations.insert_below_stable(self.name, row, index, self.stable)
+            self._inserted += 1
+            self._add(vs, payload, ve, self._inserted)
+        elif kind == ADJUST:
+            self._adjust(row, index)
+        else:
+            if vs < self.stable:
+                raise violations.stable_backwards(self.name, row, index, self.stable)
+            self.stable = vs
+            self._forget()
+
+    def own(self, batch: AnyBatch) -> AnyBatch:
+        """The batch as this engine keeps batches."""
+        if isinstance(batch, Batch):
+            return batch
+        builder = BatchBuilder()
+        builder.extend(batch)
+        return builder.build()
+
+    def say_batch(self, batch: AnyBatch) -> None:
+        """Notice a batch. On InputViolation the elements before the offender, ``index``, have been noticed."""
+        for index, row in enumerate(batch.rows()):
+            self.say(row, index)
+
+    def trim(self, stable_point: int) -> None:
+        """The merge is stable at ``stable_point``."""
+        if stable_point > self.trimmed:
+            self.trimmed = stable_point
+            self._forget()
+
+    def prelude(self) -> Batch:
+        """What a new connection says first: the live events in order of insertion, then the own stable point."""
+        events = [
+            (number, vs, ve, payload)
+            for (vs, payload), node in self._nodes.items() for ve, number in node[3]
+        ]
+        builder = BatchBuilder()
+        for _, vs, ve, payload in sorted(events):
+            builder.insert(payload, vs, ve)
+        if self.stable > NEG_INF:
+            builder.stable(self.stable)
+        return builder.build()
+
+    def _adjust(self, row: Row, index: int) -> None:
+        _, vs, ve, vold, payload = row
+        if ve < vs:
+            raise violations.end_before_start(self.name, row, index)
+        if ve < self.stable or vold < self.stable:
+            raise violations.adjust_below_stable(self.name, row, index, self.stable)
+        node = self._nodes.get((vs, payload))
+        ends: list[tuple[int, int]] = node[3] if node is not None else []
+        at = bisect_left(ends, (vold, 0))
+        if node is None or at == len(ends) or ends[at][0] != vold:
+            raise violations.unknown_event(self.name, row, index, known([end for end, _ in ends]))
+        number = ends.pop(at)[1]
+        self._count -= 1
+        self._add(vs, payload, ve, number)
+        if not ends:
+            self._keep(node, vs, payload)
+
+    def _add(self, vs: int, payload: bytes, ve: int, number: int) -> None:
+        if ve == vs:
+            return
+        self._count += 1
+        node = self._nodes.get((vs, payload))
+        if node is None:
+            self._nodes[vs, payload] = node = [ve, vs, payload, [(ve, number)]]
+            if ve < INF:  # INF is never due; an entry there would outlive its node
+                self._calendar.add(node)
+            return
+        insort(node[3], (ve, number))
+        if ve < node[0]:
+            node[0] = ve
+            self._calendar.add(node)
+
+    def _forget(self) -> None:
+        """Forget what neither side can speak of any more. O(forgotten)."""
+        frozen_to = min(self.trimmed, self.stable)
+        if frozen_to <= self._calendar.now:
+            return
+        for node in self._calendar.pop_below(frozen_to):
+            due, vs, payload, ends = node
+            if due is None or due >= frozen_to:
+                continue
+            gone = bisect_left(ends, (frozen_to, 0))
+            self._count -= gone
+            del ends[:gone]
+            self._keep(node, vs, payload)
+
+    def _keep(self, node: Node, vs: int, payload: bytes) -> None:
+        """Enter the node again at its first end, or drop it if it has none."""
+        if node[3]:
+            node[0] = node[3][0][0]
+            if node[0] < INF:
+                self._calendar.add(node)
+        else:
+            node[0] = None
+            self._nodes.pop((vs, payload), None)
+
+
+def known(ends: list[int] | None) -> str:
+    """The words for what a publisher has instead of the event that an adjust speaks of."""
+    return f"ends {', '.join(map(show_time, ends))}" if ends else "no event"

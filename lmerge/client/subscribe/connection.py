@@ -1,0 +1,175 @@
+"""One subscriber's connection to one server: subscribe, read, and again after a loss.
+
+It feeds the follower, which says what the reader is told and where the next subscription must begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, Protocol
+
+import grpc
+import grpc.aio
+
+from lmerge.client.connection import streams
+from lmerge.client.connection.backoff import Backoff
+from lmerge.client.connection.streams import Connector
+from lmerge.client.subscribe.follower import BROKEN, Follower
+from lmerge.core.batch import AnyBatch
+from lmerge.core.elements import INSERT
+from lmerge.errors import MergeReset
+from lmerge.wire.frames import frames_of
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
+from lmerge.wire.limits import UNLIMITED
+
+# A server that has not answered for so long is taken to be away; the attempt goes on.
+ANSWER_S: Final = 3.0
+
+
+class Owner(Protocol):
+    """What a source asks of its subscriber, and tells it."""
+
+    @property
+    def is_open(self) -> bool: ...
+    def request(self, begin: int | None) -> pb.SubscribeRequest:
+        """What to ask a server for, that is to begin at ``begin``."""
+    def is_of(self, epoch: int, target: str) -> MergeReset | None:
+        """Why a server in this epoch of the merge cannot serve; None: it is the reader's, or the first one."""
+    def has_begun(self, schema: pb.Schema | None) -> None:
+        """A snapshot has begun."""
+    @property
+    def lacks_schema(self) -> bool: ...
+    def told(self) -> None:
+        """There may be something for the reader, or sources to be asked again."""
+    async def room(self) -> None:
+        """Wait until the reader has taken enough."""
+    def judge(self, source: SourceLink, problem: grpc.aio.AioRpcError | None) -> None:
+        """A connection has ended. Raises what ends the subscriber."""
+
+
+class SourceLink:
+    """The connection to ``target``. ``run`` ends when the stream is complete, and raises what ends the subscriber."""
+
+    def __init__(self, target: str, follower: Follower, connector: Connector, owner: Owner) -> None:
+        self.target = target
+        self.sessions = 0  # connections that have brought anything
+        self.has_answered = False  # the present one has
+        self.last_heard_s = asyncio.get_running_loop().time()  # or begun
+        self.refusal: Exception | None = None  # why the server did not serve; another one might
+        self._follower = follower
+        self._connector = connector
+        self._owner = owner
+        self._again = False
+        self._silence_broke: Exception | None = None
+        self._call: Any = None
+        self._asked_schema = False
+        self._read = frames_of(follower.engine).read_subscribe
+
+    def ask_again(self) -> None:
+        """Drop the present subscription and begin where the reader is now."""
+        self._again = True
+        if self._call is not None:
+            self._call.cancel()
+
+    async def run(self) -> None:
+        """Subscribe, and subscribe again, until the stream is complete."""
+        backoff = Backoff()
+        follower = self._follower
+        async with self._connector.channel(self.target) as channel:
+            while self._owner.is_open and not follower.is_complete:
+                await self._owner.room()  # who was cut off because nobody reads waits until somebody does
+                problem = await self._session(channel)
+                if follower.is_complete or follower.sources[self.target].state == BROKEN:
+                    return
+                if self._again:
+                    continue
+                if self.has_answered:
+                    backoff.reset()
+                    self.last_heard_s = asyncio.get_running_loop().time()
+                    follower.lost(self.target)
+                else:
+                    follower.failed(self.target)
+                self._owner.told()
+                self._owner.judge(self, problem)
+                self.has_answered = False
+                await asyncio.sleep(backoff.next_s())
+
+    async def _session(self, channel: Any) -> grpc.aio.AioRpcError | None:
+        """One subscription, until it ends; what the server or the network said then."""
+        self.has_answered = self._asked_schema = self._again = False
+        begin = self._follower.known_to
+        self._follower.asked(self.target, begin)
+        self._call = call = streams.subscribe(channel, self._owner.request(begin))
+        timer = asyncio.get_running_loop().call_later(ANSWER_S, self._is_silent)
+        try:
+            async for data in call:
+                timer.cancel()
+                if not await self._take(data, channel):
+                    return None
+                if self._again or self._follower.is_complete:
+                    return None
+                await self._owner.room()
+        except grpc.aio.AioRpcError as broken:
+            return broken
+        except asyncio.CancelledError:
+            if self._silence_broke is not None:
+                raise self._silence_broke from None
+            if not self._again or not self._owner.is_open:
+                raise
+        finally:
+            timer.cancel()
+            call.cancel()
+        return None
+
+    def _is_silent(self) -> None:
+        if not self._owner.is_open or self.has_answered:
+            return
+        try:
+            self._follower.failed(self.target)
+        except Exception as error:  # a gap that is not accepted: raised where the connection is waited for
+            self._silence_broke = error
+            self._call.cancel()
+        self._owner.told()
+
+    async def _take(self, data: bytes, channel: Any) -> bool:
+        """Whether to go on."""
+        response = self._read(data)
+        if not self.has_answered:
+            self.has_answered = True
+            self.refusal = None
+            self.sessions += 1
+        if not isinstance(response, pb.SubscribeResponse):
+            batch = response.decode(UNLIMITED)
+            if self._owner.lacks_schema and not self._asked_schema and INSERT in batch.kinds:
+                await self._ask_schema(channel)
+            self._hear(batch)
+            return True
+        kind = response.WhichOneof("message")
+        if kind == "snapshot_begin":
+            begin = response.snapshot_begin
+            self.refusal = self._owner.is_of(begin.epoch, self.target)
+            if self.refusal is not None:
+                self.has_answered = False  # not for this reader
+                return False
+            self._owner.has_begun(begin.schema if begin.HasField("schema") else None)
+            complete_from = begin.complete_from if begin.HasField("complete_from") else None
+            self._follower.begin(self.target, begin.stable_point, complete_from)
+        elif kind == "snapshot_end":
+            self._follower.end(self.target)
+            self._owner.told()
+        return True
+
+    def _hear(self, batch: AnyBatch) -> None:
+        if batch.count:
+            self._follower.take(self.target, batch)
+            self._owner.told()
+
+    async def _ask_schema(self, channel: Any) -> None:
+        """The snapshot of a merge without publishers had none; the first of them has declared it before it inserted."""
+        self._asked_schema = True
+        stub: Any = pb_grpc.LmergeStub(channel)
+        merge = self._owner.request(None).merge
+        described = await stub.DescribeMerge(pb.DescribeMergeRequest(merge=merge))
+        if described.HasField("schema"):
+            self._owner.has_begun(described.schema)

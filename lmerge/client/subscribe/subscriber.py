@@ -1,0 +1,366 @@
+"""A reader's side of Subscribe, for asyncio: one merged stream out of one server or several, across breaks.
+
+Each server has a connection of its own (``source``); the ``follower`` makes one stream of theirs, and the ``reader``
+knows how far that was read. docs/high-availability.md says who notices what after how long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+import grpc
+import grpc.aio
+
+from lmerge.client.connection.faults import error_of, is_retryable, naming
+from lmerge.client.connection.streams import Connector, connector_of, parse_targets
+from lmerge.client.subscribe.checkpoint import dump, parse_resume
+from lmerge.client.subscribe.connection import SourceLink
+from lmerge.client.subscribe.envelope_methods import AsyncEnvelopes
+from lmerge.client.subscribe.follower import AWAY, Follower, SubscriptionGap
+from lmerge.client.subscribe.reader import Known
+from lmerge.core.batch import AnyBatch
+from lmerge.core.elements import ADJUST, INSERT, NEG_INF, Element, show_time
+from lmerge.core.engines.selection import LiveTdb
+from lmerge.errors import MergeReset, OutOfRange, ServerGone, SubscriberTooSlow, UnknownMerge, UsageError
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.names import check_name
+from lmerge.wire.rows import RowCodec
+from lmerge.wire.schema import Schema
+from lmerge.wire.token import format_token
+
+# Batches that wait for the reader; then the servers' queues fill, and in the end they cut it off.
+READ_AHEAD_BATCHES: Final = 16
+
+ERROR: Final = "error"
+SNAPSHOT: Final = "snapshot"
+
+
+class RowChange(NamedTuple):
+    """An element with its payload decoded. ``op``: insert, adjust or stable; ``row`` None for a stable."""
+
+    op: str
+    row: dict[str, Any] | None
+    vs: int
+    ve: int
+    vold: int
+
+
+class SourceStatus(NamedTuple):
+    """One server of a subscriber. ``state``: connecting, joining, joined, away or broken; ``lag``: how far its stable
+    point is behind the reader's, in units of time; None: one of them is not known.
+    """
+
+    target: str
+    state: str
+    complete_from: int
+    stable_point: int
+    lag: int | None
+
+
+class AsyncSubscriber(AsyncEnvelopes):
+    """Reads the merged stream: ``async for element in subscriber``.
+
+    ``batches()`` is the fast way. ``targets``: a server, or several as ``"h1:7171,h2:7171"`` or a list; the stream goes
+    on as long as one of them does. ``wait_for_merge``: a merge that does not exist yet is waited for, as subscribers
+    are often started before the first replica; otherwise UnknownMerge. ``resync``: a subscriber that was cut off
+    because it read too slowly subscribes again (counted in ``resyncs``); otherwise SubscriberTooSlow.
+    ``give_up_after_s``: after so long without any server the iteration raises ServerGone; None: never. ``on_gap``:
+    called with each SubscriptionGap. ``policy``: how the local merge of several servers shows events; None: lazy.
+
+    ``epoch``: of the merge, once it is known: an administrator who resets a merge begins a new one, and what was read
+    before does not go on. Then MergeReset is raised, as soon as no server goes on with the epoch that was read.
+
+    ``resume``: a ``token`` (the reader knows every event that ends before; it is told those that were live then again)
+    or the bytes of a ``checkpoint()`` (it knows the live events too, and is told nothing twice). ``if_too_old``: no
+    server has what came since: ``"error"`` raises OutOfRange, ``"snapshot"`` goes on and reports the gap.
+    """
+
+    def __init__(
+        self, targets: str | Iterable[str], merge: str, *, name: str = "", wait_for_merge: bool = True,
+        resync: bool = True, give_up_after_s: float | None = None,
+        on_gap: Callable[[SubscriptionGap], None] | None = None, resume: str | bytes | None = None,
+        if_too_old: str = ERROR, policy: str | None = None, security: Connector | None = None,
+        read_ahead_batches: int = READ_AHEAD_BATCHES,
+    ) -> None:
+        self.targets = parse_targets(targets)
+        self.target = ",".join(self.targets)
+        self.merge, self.name = merge, name
+        self.wait_for_merge = wait_for_merge
+        self.resync = resync
+        if if_too_old not in (ERROR, SNAPSHOT):
+            raise UsageError(f"unknown if_too_old {if_too_old!r}; it is error or snapshot")
+        check_name("merge", merge)
+        if name:
+            check_name("subscriber", name)
+        self.schema: Schema | None = None
+        self.resumed = resume
+        self.resyncs = 0
+        known, self.epoch = (None, None) if resume is None else parse_resume(resume, merge)
+        self.follower = Follower(self.targets, policy=policy, known=known, on_gap=self._accept_gap)
+        self.links: list[SourceLink] = []
+        self._codec: RowCodec | None = None
+        self._give_up_after_s = give_up_after_s
+        self._on_gap = on_gap
+        self._refuses_gaps = resume is not None and if_too_old == ERROR  # until it has begun
+        self._connector = connector_of(security)
+        self._read_ahead_batches = read_ahead_batches
+        self._open = True
+        self._was_connected = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self._more = asyncio.Event()  # there may be something to hand over, or to end with
+        self._room = asyncio.Event()
+        self._failure: Exception | None = None
+        self._on_more: Callable[[], None] = self._more.set
+
+    # What is known.
+
+    @property
+    def tdb(self) -> LiveTdb:
+        """The live table as far as it was read: the events that are not fully frozen, and the stable point."""
+        return self.follower.reader.seen()
+
+    @property
+    def stable_point(self) -> int:
+        """The last stable that was read."""
+        return self.follower.reader.stable_point
+
+    @property
+    def token(self) -> str:
+        """Where a reader that keeps its own live events can go on, at any server: it has read every event that ends
+        before, for good.
+        """
+        return format_token(self.merge, max(self.follower.since, self.stable_point), self.epoch or 0)
+
+    def checkpoint(self) -> bytes:
+        """Where any reader can go on, at any server: the token and the live events as they were read."""
+        stable_point, events = self.follower.reader.position()
+        return dump(self.merge, Known(stable_point, self.follower.since, events), self.epoch or 0)
+
+    @property
+    def gaps(self) -> list[SubscriptionGap]:
+        """Stretches of time in which frozen events may be missing, oldest first; the very oldest as one (GAPS_MAX)."""
+        return self.follower.gaps
+
+    @property
+    def reconnects(self) -> int:
+        """Connections that were made again, to all servers together."""
+        return sum(max(0, link.sessions - 1) for link in self.links)
+
+    @property
+    def sources(self) -> list[SourceStatus]:
+        """The servers, and what each is good for at this moment."""
+        known_to = self.follower.known_to
+        return [
+            SourceStatus(s.name, s.state, s.complete_from, s.stable_point,
+                         None if known_to is None or NEG_INF in (known_to, s.stable_point)
+                         else max(0, known_to - s.stable_point))
+            for s in self.follower.sources.values()
+        ]
+
+    # Reading.
+
+    def batches(self) -> AsyncIterator[AnyBatch]:
+        """The stream in batches, until it is complete (stable(+inf)) or the subscriber is closed."""
+        return self._read(None)
+
+    def elements(self) -> AsyncIterator[Element]:
+        """The stream element by element."""
+        return self._read(lambda batch: batch.elements())
+
+    def __aiter__(self) -> AsyncIterator[Element]:
+        return self.elements()
+
+    def rows(self) -> AsyncIterator[RowChange]:
+        """The stream with payloads decoded by the schema that the publishers declared. Raises InvalidRow."""
+        return self._read(self.decoded)
+
+    def decoded(self, batch: AnyBatch) -> list[RowChange]:
+        """The elements of a batch as row changes."""
+        names = {INSERT: "insert", ADJUST: "adjust"}
+        return [
+            RowChange(names.get(kind, "stable"), self._decode(payload) if kind in names else None, vs, ve, vold)
+            for kind, vs, ve, vold, payload in batch.rows()
+        ]
+
+    def close(self) -> None:
+        """End the subscription; the iteration ends, also one that waits in another task."""
+        self._open = False
+        for task in self._tasks:
+            task.cancel()
+        self._on_more()
+
+    async def __aenter__(self) -> AsyncSubscriber:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # What the blocking subscriber uses as well.
+
+    def start(self, on_more: Callable[[], None] | None = None) -> None:
+        """Connect. ``on_more`` is called when there may be something to take, or the stream has ended."""
+        if self._tasks or not self._open:
+            return
+        if on_more is not None:
+            self._on_more = on_more
+        self.links = [SourceLink(target, self.follower, self._connector, self) for target in self.targets]
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._guarded(link), name=f"subscriber to {link.target}") for link in self.links
+        ]
+
+    def take(self, *, at_once: bool = True) -> AnyBatch | None:
+        """The next batch for the reader, None if there is none now. Any thread may call it."""
+        return self.follower.reader.take(at_once=at_once)
+
+    def made_room(self) -> None:
+        """The reader has taken a batch."""
+        self._room.set()
+
+    def has_ended(self) -> bool:
+        """Whether nothing more will come. Raises what ended the subscriber. Any thread may call it."""
+        failure = self._failure
+        ended = not self._open or self.follower.is_complete or all(task.done() for task in self._tasks)
+        if self.follower.reader.waiting:
+            return False  # looked at last: it may have come since the reader found nothing, and be the end itself
+        if failure is not None:
+            raise failure
+        return ended
+
+    # What the connections use: see ``source.Owner``.
+
+    @property
+    def is_open(self) -> bool:
+        return self._open
+
+    @property
+    def lacks_schema(self) -> bool:
+        return self.schema is None
+
+    def request(self, begin: int | None) -> pb.SubscribeRequest:
+        # A merge that was there before the connection broke is waited for: its server may have been restarted.
+        return pb.SubscribeRequest(
+            merge=self.merge, subscriber=self.name, wait_for_merge=self.wait_for_merge or self._was_connected,
+            resume_token="" if begin is None else format_token(self.merge, begin, self.epoch or 0),
+            snapshot_if_too_old=not self._refuses_gaps,
+        )
+
+    def is_of(self, epoch: int, target: str) -> MergeReset | None:
+        if self.epoch is None:
+            self.epoch = epoch
+        if self.epoch == epoch:
+            return None
+        return MergeReset(
+            f"merge {self.merge!r} is in epoch {epoch} at server {target}, and this reader in epoch {self.epoch}: all "
+            "servers of a merge are to be reset together"
+        )
+
+    def has_begun(self, schema: pb.Schema | None) -> None:
+        self._was_connected = True
+        if schema is not None:
+            self.schema, self._codec = Schema.from_message(schema), None
+
+    def told(self) -> None:
+        follower = self.follower
+        if follower.reader.waiting:
+            self._refuses_gaps = False
+        for name in follower.to_ask_again():
+            self.links[self.targets.index(name)].ask_again()
+        self._on_more()
+
+    async def room(self) -> None:
+        waiting = self.follower.reader.waiting
+        while len(waiting) >= self._read_ahead_batches:
+            self._room.clear()
+            await self._room.wait()
+
+    def judge(self, source: SourceLink, problem: grpc.aio.AioRpcError | None) -> None:
+        if problem is not None:
+            self._judge_status(source, problem)
+        others = [link for link in self.links if link.refusal is None and not self._is_away(link)]
+        if source.refusal is not None and not others:
+            raise source.refusal
+        if self._give_up_after_s is not None and not any(link.has_answered for link in self.links):
+            last_s = max(link.last_heard_s for link in self.links)
+            if asyncio.get_running_loop().time() - last_s >= self._give_up_after_s:
+                details = "it ended the stream" if problem is None else problem.details() or "no details"
+                raise ServerGone(f"the server at {source.target} cannot be reached: {details}")
+
+    # Tasks.
+
+    async def _guarded(self, link: SourceLink) -> None:
+        """Whatever ends one connection for good ends the subscriber, but for the end of the stream."""
+        try:
+            await link.run()
+        except Exception as error:
+            if self._failure is None:
+                self._failure = error
+        finally:
+            self._on_more()
+
+    async def _read(self, items_of: Callable[[AnyBatch], Iterable[Any]] | None) -> AsyncIterator[Any]:
+        """The batches, or the items of each, one by one."""
+        self.start()
+        reader = self.follower.reader
+        try:
+            while self._open:
+                batch = self.take(at_once=items_of is None)
+                if batch is None:
+                    self._more.clear()
+                    if self.has_ended():
+                        return
+                    await self._more.wait()
+                    continue
+                self.made_room()
+                if items_of is None:
+                    yield batch
+                    continue
+                for seen, item in enumerate(items_of(batch), 1):
+                    reader.see(seen)
+                    yield item
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Judging.
+
+    def _judge_status(self, source: SourceLink, problem: grpc.aio.AioRpcError) -> None:
+        """Count, note why the server did not serve, or raise."""
+        code, details = problem.code(), problem.details()
+        if code is grpc.StatusCode.RESOURCE_EXHAUSTED and source.has_answered:
+            # Cut off; before anything was heard it is another limit.
+            if not self.resync:
+                raise SubscriberTooSlow(f"{details or 'cut off'} (server {source.target})") from None
+            self.resyncs += 1
+            return
+        if is_retryable(code, was_let_in=source.has_answered):
+            return
+        error = naming(error_of(code, details, source.target, trailing=problem.trailing_metadata()), source.target)
+        if not isinstance(error, UnknownMerge | OutOfRange):
+            raise error from None
+        source.refusal = error
+
+    def _is_away(self, link: SourceLink) -> bool:
+        return self.follower.sources[link.target].state == AWAY
+
+    def _accept_gap(self, gap: SubscriptionGap) -> None:
+        if self._refuses_gaps:
+            raise OutOfRange(
+                f"cannot resume merge {self.merge!r} at {show_time(gap.start)}: no server has what ended before "
+                f"{show_time(gap.end)}"
+            )
+        if self._on_gap is not None:
+            self._on_gap(gap)
+
+    def _decode(self, payload: bytes) -> dict[str, Any] | None:
+        if self._codec is None and self.schema is not None:
+            self._codec = RowCodec(self.schema)
+        return {"payload": payload} if self._codec is None else self._codec.decode(payload)
+

@@ -1,0 +1,212 @@
+"""What one input has said, in numbers that can be compared with another's: counts and sums on a grid of time.
+
+For every interval of a fixed grid of Ve: how many events there are, and the sum mod 2^128 of their 128-bit hashes. An
+insert adds, an adjust takes the old end out and puts the new one in; an event with an empty lifetime is none. The sum
+does not depend on order, and counts what is there twice, so two inputs that mean the same have the same digest however
+differently they have said it. Once the input's stable point has reached the end of an interval no element can touch it.
+
+A second grid, asked for with ``starts``, does the same for (Vs, payload) on Vs: which events *exist* is frozen at
+the stable that passes their start, long before their end is (half frozen, III.C).
+
+The hash is not keyed: this finds accidents, not forgeries. Each engine has its own, so digests are comparable within
+one merge only.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from struct import Struct
+from typing import Final, NamedTuple, Protocol
+
+from lmerge.core.batch import AnyBatch
+from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF
+from lmerge.core.engines import selection
+
+# +inf has an interval of its own, of which no finite time is part.
+INF_INTERVAL: Final = INF
+# Above every interval: what an input has completed that has said stable(+inf).
+ALL: Final = INF + 1
+_MODULUS: Final = 2**128
+_TIMES: Final = Struct("<qq")  # Vs and Ve as they are hashed
+
+
+class Digest(NamedTuple):
+    """One interval of one input. ``starts`` and ``starts_sum`` are 0 where the second grid is not kept."""
+
+    events: int = 0
+    events_sum: int = 0
+    starts: int = 0
+    starts_sum: int = 0
+
+    def words(self, hash_name: str) -> str:
+        """As it is shown: the name of the hash, then 128 bits in hexadecimal for each grid that is kept."""
+        text = f"{hash_name}:{self.events_sum:032x}"
+        return f"{text}:{self.starts_sum:032x}" if self.starts or self.starts_sum else text
+
+
+ZERO: Final = Digest()
+
+
+class Heard(NamedTuple):
+    """``offender``: index of an element that the stream itself forbids; nothing from it on was heard. ``touched``: the
+    first and last interval that the elements touch, that of +inf aside; None if none."""
+
+    offender: int | None
+    touched: tuple[int, int] | None
+
+
+class Digests(Protocol):
+    """The open intervals of one input."""
+
+    @property
+    def hash_name(self) -> str: ...
+    @property
+    def stable_point(self) -> int:
+        """The last stable heard."""
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether there were too many open intervals at once; nothing is counted from then on."""
+
+    @property
+    def open(self) -> int:
+        """Number of open intervals that hold something."""
+
+    def add(self, batch: AnyBatch, stop: int) -> Heard:
+        """Hear the first ``stop`` elements of a batch."""
+
+    def take_below(self, bound: int) -> dict[int, Digest]:
+        """The intervals below ``bound`` that hold something, which are then forgotten here."""
+
+
+def interval_of(t: int, interval: int) -> int:
+    """The index of the interval in which an event that ends at ``t`` falls: floor(t / interval)."""
+    return INF_INTERVAL if t == INF else t // interval
+
+
+def completed_at(stable_point: int, interval: int) -> int:
+    """The first interval that a stream with this stable point can still touch; ALL: none."""
+    return ALL if stable_point == INF else stable_point // interval
+
+
+def first_from(t: int | None, interval: int) -> int:
+    """The first interval of which everything has Ve >= ``t``; None: from the beginning."""
+    if t is None or t == NEG_INF:
+        return NEG_INF
+    return INF_INTERVAL if t == INF else -(-t // interval)
+
+
+def bounds(index: int, interval: int) -> tuple[int, int]:
+    """[start, end) of an interval, cut off at what 64 bits hold; that of +inf is [+inf, +inf]."""
+    if index == INF_INTERVAL:
+        return INF, INF
+    return max(NEG_INF, index * interval), min(INF, (index + 1) * interval)
+
+
+def digests_of(engine: str, interval: int, *, starts: bool, open_max: int) -> Digests:
+    """For an input of a merge on ``engine`` (``python`` or ``native``)."""
+    if engine == selection.NATIVE:
+        from lmerge.core.divergence.native_digests import NativeDigests
+
+        return NativeDigests(interval, starts=starts, open_max=open_max)
+    return PythonDigests(interval, starts=starts, open_max=open_max)
+
+
+class PythonDigests:
+    """``Digests`` for batches of any kind; the definition of what the native ones do."""
+
+    hash_name: Final = "blake2b"
+
+    def __init__(self, interval: int, *, starts: bool, open_max: int) -> None:
+        self.stable_point = NEG_INF
+        self.overflowed = False
+        self._interval = interval
+        self._open_max = open_max
+        self._ends: dict[int, tuple[int, int]] = {}
+        self._starts: dict[int, tuple[int, int]] | None = {} if starts else None
+
+    @property
+    def open(self) -> int:
+        return max(len(self._ends), len(self._starts or ()))
+
+    def add(self, batch: AnyBatch, stop: int) -> Heard:
+        # The costliest loop of a merge in Python beside the merge itself (bench/divergence.py). Neighbours mostly fall
+        # into one interval, from ``start`` to before ``end``: it is kept at hand, and put back when another is met.
+        low, high, offender = INF, NEG_INF, None
+        stable_point, interval, counts = self.stable_point, self._interval, not self.overflowed
+        is_plain, pack, from_bytes = self._starts is None, _TIMES.pack, int.from_bytes
+        start, end, index, events, total = 0, 0, 0, 0, 0
+        for at, (kind, vs, ve, vold, payload) in enumerate(batch.rows()):
+            if at >= stop:
+                break
+            if kind not in (INSERT, ADJUST):
+                if vs < stable_point:
+                    offender = at
+                    break
+                stable_point = vs
+                continue
+            if ve < vs or (vs if kind == INSERT else min(ve, vold)) < stable_point:
+                offender = at
+                break
+            if not counts:
+                continue
+            if not (is_plain and kind == INSERT and vs < ve < INF):
+                times = (ve, *((vold,) if kind == ADJUST else ()), *(() if is_plain else (vs,)))
+                for t in times:
+                    if t < INF:
+                        low, high = min(low, t), max(high, t)
+                self._count(kind, vs, ve, vold, payload)
+                continue
+            if not start <= ve < end:
+                _add(self._ends, index, events, total)
+                index, events, total = ve // interval, 0, 0
+                start, end = index * interval, (index + 1) * interval
+            if ve < low:
+                low = ve
+            if ve > high:
+                high = ve
+            events += 1
+            total += from_bytes(blake2b(pack(vs, ve) + payload, digest_size=16).digest(), "little")
+        _add(self._ends, index, events, total)
+        self.stable_point = stable_point
+        if self.open > self._open_max:
+            self.overflowed = True
+            self._ends.clear()
+            (self._starts or {}).clear()
+        if low > high:
+            return Heard(offender, None)
+        return Heard(offender, (interval_of(low, interval), interval_of(high, interval)))
+
+    def take_below(self, bound: int) -> dict[int, Digest]:
+        taken = {index: Digest(*self._ends.pop(index)) for index in sorted(self._ends) if index < bound}
+        starts = self._starts or {}
+        for index in [index for index in sorted(starts) if index < bound]:
+            count, total = starts.pop(index)
+            taken[index] = taken.get(index, ZERO)._replace(starts=count, starts_sum=total)
+        return dict(sorted(taken.items()))
+
+    def _count(self, kind: int, vs: int, ve: int, vold: int, payload: bytes) -> None:
+        was, now = kind == ADJUST and vold > vs, ve > vs
+        if was and now and vold == ve:
+            return
+        if now:
+            _add(self._ends, interval_of(ve, self._interval), 1, _hash(vs, ve, payload))
+        if was:
+            _add(self._ends, interval_of(vold, self._interval), -1, -_hash(vs, vold, payload))
+        if self._starts is not None and was != now:
+            times = 1 if now else -1
+            _add(self._starts, interval_of(vs, self._interval), times, times * _hash(vs, vs, payload))
+
+
+def _hash(vs: int, ve: int, payload: bytes) -> int:
+    return int.from_bytes(blake2b(_TIMES.pack(vs, ve) + payload, digest_size=16).digest(), "little")
+
+
+def _add(sums: dict[int, tuple[int, int]], index: int, events: int, value: int) -> None:
+    """Add so many events, whose hashes come to ``value``, to an interval."""
+    count, total = sums.get(index, (0, 0))
+    now = (count + events, (total + value) % _MODULUS)
+    if now == (0, 0):
+        sums.pop(index, None)
+    else:
+        sums[index] = now

@@ -1,0 +1,105 @@
+"""What the machine can carry of `lmerge demo`: a measurement at the start, and the pace and the days that follow.
+
+Called by `demo`. The measurement merges three days of flights as one server of the demo does, from bytes to bytes, on
+one core, in about a second. Everything that the demo runs costs a multiple of that; the replay takes a part of what the
+cores can do, so that a process that starts again finds time. What is still too fast is slowed down by the clock
+(`demo_clock`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import date, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from lmerge.core.engines import selection
+from lmerge.core.merge import Merge
+from lmerge.wire.frames import frames_of
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.limits import DEFAULT_LIMITS
+from replicas.flights.source import Days
+from replicas.flights.stream import FlightStream
+from replicas.flights.style import STYLES
+from replicas.flights.timetable import Timetable
+
+SAMPLE = Days(date(2013, 1, 1), date(2013, 1, 3))
+# Two servers merge, three replicas make what the sample makes, two streams are read and merged once more; each process
+# has its part of gRPC and of Python's start. Measured: all processes together took so much, in units of the sample.
+WHOLE_PER_SAMPLE = 2.0
+LOAD = 0.6  # the part of the cores that the replay may take
+SPARK_CORES = 0.6  # what the JVM takes of a machine with more than one
+DAYS_MIN = 28  # fewer show nothing of a year
+
+
+class Capacity(NamedTuple):
+    """``days_per_s``: what the machine carries beside what else the demo does."""
+
+    days_per_s: float
+    cores: float
+    engine: str
+
+    def __str__(self) -> str:
+        cores = "one core" if self.cores == 1 else f"{self.cores:.3g} cores"
+        return f"this machine ({cores}, {self.engine} engine) carries {self.days_per_s:.1f} days a second"
+
+
+class Fit(NamedTuple):
+    """Which days are replayed, in how many seconds."""
+
+    days: Days
+    seconds: float
+
+
+def measure(*, has_spark: bool) -> Capacity:
+    """Merge some flights, and conclude from the time that it takes. Raises UsageError where there are no flights."""
+    cores = usable_cores()
+    engine = selection.best()
+    timetable = Timetable(SAMPLE)
+    began_s = time.monotonic()
+    _merge(timetable, engine)
+    sample_s = time.monotonic() - began_s
+    free = max(cores - (SPARK_CORES if has_spark else 0.0), cores / 2)
+    days = (SAMPLE.last - SAMPLE.first).days + 1
+    return Capacity(free * LOAD * days / (sample_s * WHOLE_PER_SAMPLE), cores, engine)
+
+
+def fitted(wanted: Days, seconds: float, days_per_s: float, *, may_shorten: bool) -> Fit:
+    """``wanted`` in ``seconds`` where the machine carries it. Otherwise fewer days, if they may be fewer and as long as
+    there are DAYS_MIN; and then more seconds.
+    """
+    count = (wanted.last - wanted.first).days + 1
+    if may_shorten and count > days_per_s * seconds:
+        count = min(count, max(DAYS_MIN, int(days_per_s * seconds)))
+    return Fit(Days(wanted.first, wanted.first + timedelta(days=count - 1)), max(seconds, count / days_per_s))
+
+
+def usable_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> float:
+    """The cores that this process may use: by its affinity, and by the quota of a container."""
+    cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    try:
+        limit, period = quota.read_text().split()
+        return cores if limit == "max" else min(cores, int(limit) / int(period))
+    except (OSError, ValueError):
+        return cores
+
+
+def _merge(timetable: Timetable, engine: str) -> None:
+    """Merge all flights of ``timetable`` in all styles, from messages to messages."""
+    frames = frames_of(engine)
+    merge = Merge(engine=engine)
+    streams = {name: FlightStream(timetable, style).steps() for name, style in STYLES.items()}
+    for name, style in STYLES.items():
+        merge.attach(name, style.properties)
+    sequence = 0
+    while streams:
+        for name in list(streams):
+            step = next(streams[name], None)
+            if step is None:
+                del streams[name]
+                continue
+            sequence += 1
+            received = frames.read_publish(frames.encode_publish(sequence, [step.batch]))
+            assert not isinstance(received, pb.PublishRequest)
+            frames.encode_subscribe([merge.apply(name, received.decode(DEFAULT_LIMITS)).batch])

@@ -1,0 +1,186 @@
+"""Cutover (II.5): one replica takes the place of another, and nobody who reads the merge notices.
+
+    waiting ---> joined ---> certifying ---> promoting ---> leaving ---> done
+       |            |            |              |
+       `------------`------------`--------------`---> rolled-back: nothing has changed
+
+`to` attaches, to observe or active; it is *certified* when it has said the same as `from` in so many intervals in a
+row; an observer is asked to attach again as active; when it counts, `from` is put out. A difference between the two in
+an interval that was not compared before the cutover began, the time-out, or the loss of either rolls back: `from` has
+never stopped, and `to` gets the role back that it had.
+
+`from` ends with a final error and its name is refused until it is released: whatever restarts it would otherwise put it
+back in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from lmerge.core.elements import show_time
+from lmerge.core.inputs import ACTIVE
+from lmerge.core.merge import InputStatus
+from lmerge.errors import UnknownInput, UsageError
+from lmerge.service.merge.divergence_policy import NONE, words_of
+from lmerge.service.merge.hub import Hub
+from lmerge.service.merge.lifecycle import JOINED, OBSERVING
+
+WAITING: Final = "waiting"
+JOINED_STAGE: Final = "joined"
+CERTIFYING: Final = "certifying"
+PROMOTING: Final = "promoting"
+LEAVING: Final = "leaving"
+DONE: Final = "done"
+ROLLED_BACK: Final = "rolled-back"
+
+
+class Progress(NamedTuple):
+    """One step, in words."""
+
+    stage: str
+    words: str
+    equal_intervals: int = 0
+
+
+Tell = Callable[[Progress], Awaitable[None]]
+
+
+class _RolledBack(UsageError):
+    """Why nothing has changed: the hub hands it on, as it does all errors that are not bugs."""
+
+
+class Cutover:
+    """One call of it. ``intervals``: equal ones in a row that certify ``to``."""
+
+    def __init__(self, hub: Hub, leaves: str, to: str, intervals: int, timeout_s: float) -> None:
+        """Raises UsageError, UnknownInput."""
+        if leaves == to:
+            raise UsageError(f"a cutover from {leaves!r} to itself changes nothing")
+        if hub.certifier.policy == NONE:
+            raise UsageError(f"merge {hub.name!r} compares nothing (divergence policy none): nothing can be certified")
+        if hub.attached(leaves) is None:
+            raise UnknownInput(f"cannot cut merge {hub.name!r} over from {leaves!r}: it is not attached")
+        if hub.certifier.cutover_to:
+            raise UsageError(f"merge {hub.name!r} is being cut over to {hub.certifier.cutover_to!r} already")
+        self._hub = hub
+        self._leaves, self._to = leaves, to
+        self._intervals = intervals
+        self._timeout_s = timeout_s
+        self._equal = 0
+        self._is_certified = False
+        self._since: int | None = None  # a difference in an interval from here on ends the attempt
+        self._role_before: str | None = None  # of ``to``, once it has been asked to change it
+
+    async def run(self, tell: Tell) -> None:
+        """Until it is done or rolled back, which the last progress says."""
+        certifier = self._hub.certifier
+        certifier.cutover_to = self._to
+        done = False
+        try:
+            await asyncio.wait_for(self._prepare(tell), self._timeout_s)
+            await self._hub.settled(self._put_out)
+            done = True
+            words = f"{self._to} has taken over from {self._leaves}, which is refused until it is released"
+            await self._say(tell, DONE, words)
+        except asyncio.TimeoutError:
+            await self._say(tell, ROLLED_BACK, f"not done within {self._timeout_s:g} s; nothing has changed")
+        except _RolledBack as reason:
+            await self._say(tell, ROLLED_BACK, f"{reason}; nothing has changed")
+        finally:
+            certifier.cutover_to = ""
+            if not done:
+                self._give_role_back()
+
+    async def _prepare(self, tell: Tell) -> None:
+        to, leaves = self._to, self._leaves
+        with self._hub.certifier.watching() as news:
+            await self._say(tell, WAITING, f"waiting for {to} to attach and join")
+            await self._until(news, lambda: self._state(to) in (JOINED, OBSERVING))
+            await self._say(tell, JOINED_STAGE, f"{to} is {self._state(to)}")
+            await self._certify(tell, news)
+            status = self._status(to)
+            if status is not None and status.role != ACTIVE:
+                await self._say(tell, PROMOTING, f"{to} attaches again as active")
+                self._promote(status.role)
+            await self._until(news, lambda: self._counts(to))
+            await self._say(tell, LEAVING, f"{to} counts; {leaves} leaves")
+
+    async def _certify(self, tell: Tell, news: asyncio.Event) -> None:
+        """Until the two have been equal in enough intervals in a row."""
+        told = None
+        while True:
+            news.clear()
+            self._look()
+            if self._state(self._to) is None:
+                raise _RolledBack(f"{self._to} has gone")
+            if self._equal != told:
+                told = self._equal
+                words = f"{self._to} equal to {self._leaves} over {self._equal} of {self._intervals} intervals"
+                await self._say(tell, CERTIFYING, words)
+            if self._equal >= self._intervals:
+                self._is_certified = True  # its next life counts from 0
+                return
+            await news.wait()
+
+    async def _until(self, news: asyncio.Event, claim: Callable[[], bool]) -> None:
+        while True:
+            news.clear()
+            self._look()
+            if claim():
+                return
+            await news.wait()
+
+    def _look(self) -> None:
+        """Compare the two as far as they have come. Raises _RolledBack."""
+        monitor = self._hub.certifier.monitor
+        assert monitor is not None
+        if self._hub.attached(self._leaves) is None:
+            raise _RolledBack(f"{self._leaves} has gone by itself")
+        why = self._hub.certifier.quarantined.get(self._to)
+        if why is not None:
+            raise _RolledBack(f"{self._to} is quarantined: {why}")
+        if self._since is None:
+            self._since = min(monitor.completed(self._leaves), monitor.completed(self._to))
+        equal, different = monitor.beside(self._to, self._leaves, self._since)
+        if not self._is_certified:
+            self._equal = equal
+        if different is not None:
+            divergence = next(d for d in monitor.divergent() if d.interval == different)
+            raise _RolledBack(f"{self._to} and {self._leaves} differ in {words_of(divergence, self._hub.schema)}")
+
+    def _promote(self, role: str) -> None:
+        attached = self._hub.attached(self._to)
+        if attached is None:
+            raise _RolledBack(f"{self._to} has gone")
+        self._role_before = role
+        attached.session.change_role(ACTIVE)
+
+    def _give_role_back(self) -> None:
+        attached = self._hub.attached(self._to)
+        if self._role_before is not None and attached is not None:
+            attached.session.change_role(self._role_before)
+
+    def _put_out(self) -> None:
+        """In a step of the hub, so what is looked at is what is changed."""
+        self._look()
+        if not self._counts(self._to):
+            raise _RolledBack(f"{self._to} does not count any more")
+        certifier = self._hub.certifier
+        stable_point = show_time(self._hub.merge.stable_point)
+        reason = certifier.quarantine(self._leaves, f"{self._to} has taken its place at {stable_point}")
+        self._hub.expel(self._leaves, reason)
+
+    def _status(self, name: str) -> InputStatus | None:
+        return next((status for status, _ in self._hub.lives if status.name == name), None)
+
+    def _state(self, name: str) -> str | None:
+        return next((life.state(status) for status, life in self._hub.lives if status.name == name), None)
+
+    def _counts(self, name: str) -> bool:
+        status = self._status(name)
+        return status is not None and status.role == ACTIVE and self._state(name) == JOINED
+
+    async def _say(self, tell: Tell, stage: str, words: str) -> None:
+        await tell(Progress(stage, words, self._equal))

@@ -1,0 +1,129 @@
+"""The connections of the HTTP port: few, bounded by peer, and none that waits for a request forever.
+
+A connection *waits* until it has brought a whole header, and between two requests; else it *works*. Where there is no
+room for a newcomer, the one that has waited longest is closed, of the same peer if that has as many as it may. So
+connections that say nothing, or one byte now and then, cost a probe nothing: they are the first to go, and without a
+whole header in ``header_timeout_s`` they go anyway.
+
+    peer p, limit 3     open: 1 waits, 2 waits, 3 works; p opens 4: 1 is closed
+    all work            the newcomer is closed
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from lmerge.service.security.quota import peer_key
+
+
+class Rooms:
+    """All open connections. ``closed``: how many were, by the word for why."""
+
+    def __init__(self, most: int, per_peer: int, header_timeout_s: float) -> None:
+        self.closed: Counter[str] = Counter()
+        self.header_timeout_s = header_timeout_s
+        self._most = most
+        self._per_peer = per_peer
+        self._open: dict[Connection, None] = {}  # the longest open first
+        self._peers: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def enter(self, connection: Connection) -> None:
+        """A newcomer; afterwards it may be closed, like any other."""
+        self._open[connection] = None
+        self._peers[connection.peer] += 1
+        if self._peers[connection.peer] > self._per_peer:
+            self._close_one([one for one in self._open if one.peer == connection.peer], connection)
+        elif len(self._open) > self._most:
+            self._close_one(list(self._open), connection)
+
+    def leave(self, connection: Connection) -> None:
+        if connection in self._open:
+            del self._open[connection]
+            self._peers[connection.peer] -= 1
+            if not self._peers[connection.peer]:
+                del self._peers[connection.peer]
+
+    def used(self, connection: Connection) -> None:
+        """It has brought a request: among those that wait it is now the newest."""
+        if connection in self._open:
+            del self._open[connection]
+            self._open[connection] = None
+
+    def _close_one(self, candidates: list[Connection], newcomer: Connection) -> None:
+        waiting = next((one for one in candidates if one.is_waiting and one is not newcomer), newcomer)
+        waiting.close("room")
+
+
+class Connection(asyncio.Protocol):
+    """Stands before the protocol that serves a connection, and hands everything on to it."""
+
+    def __init__(self, rooms: Rooms, inner: asyncio.Protocol) -> None:
+        self.peer = ""
+        self.is_waiting = True
+        self._rooms = rooms
+        self._inner = inner
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        address: Any = transport.get_extra_info("peername")
+        self.peer = peer_key(str(address[0])) if isinstance(address, tuple) and address else ""
+        self._inner.connection_made(transport)
+        self._rooms.enter(self)
+        self._expect_header()
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_waiting and self._timer is None:
+            self._expect_header()  # of a further request
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        self._stop_timer()
+        self._rooms.leave(self)
+        self._inner.connection_lost(problem)
+
+    # What the server calls.
+
+    def begin(self) -> None:
+        """A whole header has come: an answer is being made."""
+        self.is_waiting = False
+        self._stop_timer()
+
+    def end(self) -> None:
+        """The answer is made, if not yet read."""
+        self.is_waiting = True
+        self._rooms.used(self)
+
+    def close(self, why: str) -> None:
+        """At once, whatever it was about to bring."""
+        self._rooms.closed[why] += 1
+        self._rooms.leave(self)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _expect_header(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._rooms.header_timeout_s, self.close, "time")
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,54 @@
+"""Reset: a new epoch of a merge that is spoiled, or stands where nobody can take it back from.
+
+The merge begins again, empty: without events, schema, inputs, fenced incarnations and quarantined names. Its store is
+emptied in one transaction, which also holds the number of the new epoch; a store that could not be opened is deleted.
+
+    publishers     end with UNAVAILABLE, and attach anew by themselves, with their live events
+    subscribers    end with MergeReset: what they have read does not go on
+    tokens         of another epoch are refused with MergeReset, whatever else the request allows
+
+Epochs are numbers that only grow: by default the time in seconds, so that the servers of a merge, and one whose store
+was deleted, need not know an earlier one. An administrator who resets a merge on several servers gives all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from lmerge import clock
+from lmerge.errors import MergeReset, Unavailable, UsageError
+from lmerge.service import log
+from lmerge.wire.token import EPOCH_MAX
+
+if TYPE_CHECKING:
+    from lmerge.service.merge.hub import Hub
+
+_NO_REASON: Final = "asked for by an administrator"
+
+
+async def begin_epoch(hub: Hub, epoch: int, reason: str, caller: str) -> int:
+    """Reset the merge of ``hub``, for ``caller``; the number of the new epoch, once it is durable. ``epoch`` 0: by the
+    clock. Raises UsageError.
+    """
+    return await hub.settled(lambda: _reset(hub, epoch, reason or _NO_REASON, caller))
+
+
+def _reset(hub: Hub, epoch: int, reason: str, caller: str) -> int:
+    before = hub.epoch
+    epoch = epoch or max(clock.wall_us() // 1_000_000, before + 1)
+    if not before < epoch <= EPOCH_MAX:
+        raise UsageError(
+            f"merge {hub.name!r} cannot begin epoch {epoch}: it is in epoch {before}, and a new one is above that, "
+            f"up to {EPOCH_MAX}"
+        )
+    what = f"merge {hub.name!r} was reset ({reason}): epoch {epoch} of it has begun, empty"
+    log.event(
+        logging.WARNING, "merge reset", merge=hub.name, epoch=epoch, before=before, caller=caller, reason=reason,
+        stable_point=hub.merge.stable_point, inputs=len(hub.observed.inputs), subscribers=len(hub.subscribers),
+    )
+    hub.reset(
+        epoch, MergeReset(f"{what}; what was read before does not go on, so subscribe without a token"),
+        Unavailable(f"{what}; attach again"),
+    )
+    return epoch

@@ -1,0 +1,119 @@
+"""What a server says about itself and its merges: ListMerges, DescribeMerge, DescribeServer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from importlib.metadata import PackageNotFoundError, version
+
+from lmerge.core.elements import NEG_INF
+from lmerge.core.inputs import OBSERVE
+from lmerge.core.merge import Counts, InputStatus
+from lmerge.service.merge.hub import Hub
+from lmerge.service.merge.lifecycle import Life
+from lmerge.service.merge.registry import Registry
+from lmerge.service.settings import Settings
+from lmerge.wire.generated import lmerge_pb2 as pb
+
+
+def lmerge_version() -> str:
+    """Of the installed distribution; ``unknown`` if lmerge runs from a bare source tree."""
+    try:
+        return version("lmerge")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def describe_server(settings: Settings, started_at: float) -> pb.DescribeServerResponse:
+    """``started_at``: of the monotonic clock."""
+    return pb.DescribeServerResponse(
+        version=lmerge_version(), engine=settings.resolved_engine, limits=settings.limits_message(),
+        uptime_seconds=time.monotonic() - started_at,
+    )
+
+
+def list_merges(registry: Registry) -> pb.ListMergesResponse:
+    """In order of name."""
+    return pb.ListMergesResponse(merges=[_summary(registry.hubs[name]) for name in sorted(registry.hubs)])
+
+
+def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
+    """Everything about one merge."""
+    observed = hub.observed
+    now_s = asyncio.get_running_loop().time()
+    return pb.DescribeMergeResponse(
+        summary=_summary(hub),
+        algorithm_reason=observed.algorithm_reason,
+        policy=str(hub.merge.policy),
+        engine=hub.merge.engine,
+        inputs=[_input(hub, status, now_s) for status in observed.inputs],
+        emitted=_counts(observed.emitted),
+        live_events=observed.live_count,
+        survives_losses=hub.survives_losses,
+        refused=observed.refused,
+        detached=[
+            pb.DetachedInput(replica=gone.input, incarnation=gone.incarnation, reason=gone.reason)
+            for gone in hub.detached
+        ],
+        subscribers=[
+            pb.SubscriberStatus(
+                subscriber=s.name, peer=s.peer, queued_bytes=s.queued_bytes, sent_elements=s.sent_elements
+            )
+            for s in hub.subscribers.values()
+        ],
+        schema=hub.schema,
+        retained_from=_unless_beginning(hub.retained_from),
+        complete_from=_unless_beginning(hub.complete_from),
+        store=hub.store_words,
+        gaps=hub.gaps,
+        divergence_policy=hub.certifier.policy,
+        divergences=hub.certifier.divergences,
+        quarantined=sorted(hub.certifier.quarantined),
+        switches=hub.switches,
+        staged_commits=hub.staged_commits,
+        missed_commits=hub.missed_commits,
+        epoch=hub.epoch,
+        live_bytes=hub.weight.live_bytes + hub.queued_bytes,
+        lead_max=hub.merge.policy.lead_max,
+        disputed=hub.certifier.disputed,
+        recording=hub.recording_words,
+    )
+
+
+def _summary(hub: Hub) -> pb.MergeSummary:
+    observed = hub.observed
+    return pb.MergeSummary(
+        merge=hub.name, algorithm=observed.algorithm, stable_point=observed.stable_point, inputs=len(observed.inputs),
+        subscribers=len(hub.subscribers),
+    )
+
+
+def _input(hub: Hub, status: InputStatus, now_s: float) -> pb.InputStatus:
+    attached = hub.attached(status.name)
+    life = Life() if attached is None else attached.life
+    return pb.InputStatus(
+        replica=status.name,
+        incarnation=status.incarnation,
+        role=pb.ROLE_OBSERVE if status.role == OBSERVE else pb.ROLE_ACTIVE,
+        state=life.state(status),
+        properties=status.properties,
+        stable_point=status.stable_point,
+        join_at=status.join_at,
+        received=_counts(Counts(status.inserts, status.adjusts, status.stables)),
+        late=status.late,
+        won=status.won,
+        attached_seconds=now_s - attached.attached_at if attached is not None else 0.0,
+        skipped_until=life.skipped_until,
+        fast_forwarded_to=life.fast_forwarded_to,
+        equal_intervals=hub.certifier.equal_in_row(status.name),
+        live_bytes=hub.weight.share((status.name, status.incarnation)),
+        lacks=hub.redundancy.lacks(status, life, now_s),
+    )
+
+
+def _unless_beginning(t: int) -> int | None:
+    return None if t == NEG_INF else t
+
+
+def _counts(counts: Counts) -> pb.Counts:
+    return pb.Counts(inserts=counts.inserts, adjusts=counts.adjusts, stables=counts.stables)

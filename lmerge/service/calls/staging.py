@@ -1,0 +1,143 @@
+"""One call of Stage: a worker of a replica brings one part, for its publisher to commit (STAGE of the wire document).
+
+A part is checked as it comes, like what a publisher sends, and is kept in the form in which a merge takes it: what a
+commit takes from ``parts`` cannot be malformed any more. A call that ends early has brought nothing; as gRPC shows a
+worker that was killed as one that has half-closed, a part says how many batches it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+from grpc.aio import EOF
+
+from lmerge.core.batch import AnyBatch
+from lmerge.errors import InvalidBatch, LimitExceeded, Unavailable, Undecodable, UsageError
+from lmerge.service.calls.staged_parts import Arriving, Owner, PartKey
+from lmerge.service.merge.registry import Registry
+from lmerge.service.security.guard import staging
+from lmerge.service.settings import Settings
+from lmerge.wire.frames import Received, frames_of
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.limits import UNLIMITED
+from lmerge.wire.names import check_name
+
+# How a worker tells a payload that nobody could publish from a part that only cannot be kept here.
+LIMIT_KEY: Final = "lmerge-limit"
+PAYLOAD_LIMIT: Final = "payload"
+# What the server says when it takes batches: gRPC gives a call that was refused initial metadata too, empty ones.
+TAKES: Final = ("lmerge-takes", "batches")
+# Of a part that was refused so many messages are still read, as far as they go: a worker that is cut off in the middle
+# of a write would hear of that instead of the reason.
+_READ_ON_MESSAGES: Final = 8
+
+
+class StageCall:
+    """``run`` returns the answer, and raises the LmergeError that the call ends with otherwise."""
+
+    def __init__(self, context: Any, registry: Registry, settings: Settings) -> None:
+        self._context = context
+        self._registry = registry
+        self._settings = settings
+        self._frames = frames_of(settings.resolved_engine)
+        self._who = "a part"
+        self._refusal: UsageError | None = None
+
+    async def run(self) -> pb.StageResponse:
+        """Take the part, within the time that a call may last."""
+        limit_s = self._settings.stage_timeout_s
+        try:
+            return await asyncio.wait_for(self._receive(), limit_s)
+        except asyncio.TimeoutError:
+            late = Unavailable(f"{self._who} cannot be staged: it has not come within {limit_s:g} s")
+            raise self._refusal or late from None
+
+    async def _receive(self) -> pb.StageResponse:
+        opened = await self._read_open()
+        owner = Owner(opened.merge, opened.replica)
+        for what, name in (("merge", opened.merge), ("replica", opened.replica), ("query", opened.query)):
+            check_name(what, name)
+        key = PartKey(opened.query, opened.batch, opened.partition, opened.attempt)
+        self._who = f"{key} of {owner}"
+        loop = asyncio.get_running_loop()
+        with staging(*owner):
+            staged = self._registry.staging_for(opened.merge)
+            try:
+                with staged.arriving(owner, key, loop.time()) as arriving:
+                    await self._context.send_initial_metadata((TAKES,))
+                    await self._read_batches(arriving, opened.batches)
+                    self._registry.staging_for(opened.merge)  # it may have begun to drain
+                    part = arriving.finish(loop.time())
+            except UsageError as error:
+                self._refusal = error
+                await self._read_on()
+                raise
+        return pb.StageResponse(elements=part.elements, bytes=part.bytes, limits=self._settings.limits_message())
+
+    async def _read_open(self) -> pb.StageRequest.Open:
+        data = await self._read()
+        if data is None:
+            raise UsageError("nothing can be staged: the stream ended before an open came")
+        try:
+            request = pb.StageRequest.FromString(data)
+        except DecodeError:
+            raise Undecodable(f"{self._who}: a message of {len(data)} bytes is not a StageRequest") from None
+        if request.WhichOneof("message") != "open":
+            came = request.WhichOneof("message") or "nothing known"
+            raise UsageError(f"nothing can be staged: {came} came where open was due")
+        return request.open
+
+    async def _read_batches(self, arriving: Arriving, batches: int) -> None:
+        expected = 1
+        while (data := await self._read()) is not None:
+            if expected > batches:
+                raise InvalidBatch(f"{self._who}: a message came behind its last batch, which was to be {batches}")
+            try:
+                received = self._frames.read_publish(data)  # the same field in both requests
+            except DecodeError:
+                raise Undecodable(f"{self._who}: a message of {len(data)} bytes is not a StageRequest") from None
+            if isinstance(received, pb.PublishRequest):
+                raise InvalidBatch(f"{self._who}: a message came that is no batch, where batch {expected} was due")
+            if received.sequence != expected:
+                raise InvalidBatch(f"{self._who}: batch {received.sequence} came where batch {expected} was due")
+            arriving.add(self._decoded(received), len(data))
+            expected += 1
+        if expected <= batches:
+            raise InvalidBatch(f"{self._who}: it ended after {expected - 1} of {batches} batches")
+
+    async def _read_on(self) -> None:
+        for _ in range(_READ_ON_MESSAGES):
+            if await self._context.read() is EOF:
+                return
+
+    async def _read(self) -> bytes | None:
+        """One message; None at the end."""
+        data = await self._context.read()
+        if data is EOF:
+            return None
+        if len(data) > self._settings.message_bytes:
+            raise LimitExceeded(
+                f"{self._who}: a message of {len(data)} bytes is above the limit of {self._settings.message_bytes}"
+            )
+        return bytes(data)
+
+    def _decoded(self, received: Received) -> AnyBatch:
+        limits = self._settings.batch_limits
+        try:
+            return received.decode(limits)
+        except UsageError as error:
+            if isinstance(error, LimitExceeded) and _has_large_payload(received, limits.elements):
+                self._context.set_trailing_metadata(((LIMIT_KEY, PAYLOAD_LIMIT),))
+            raise type(error)(f"{self._who}, batch {received.sequence}: {error}") from None
+
+
+def _has_large_payload(received: Received, elements_max: int) -> bool:
+    """Of a batch that is above a limit: whether the number of its elements is not what is wrong."""
+    try:
+        received.decode(replace(UNLIMITED, elements=elements_max))
+    except UsageError:
+        return False
+    return True

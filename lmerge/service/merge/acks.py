@@ -1,0 +1,79 @@
+"""What the inputs of one merge are told of its progress: acks, stable points that others have moved, fast-forwards.
+
+Publishers forget events by the stable point of an ack, so it is always the one that was released: a restart of a
+durable server cannot take it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from lmerge.core.merge import InputStatus
+from lmerge.service.merge.attachments import Attached
+from lmerge.service.merge.lifecycle import Life, to_fast_forward
+from lmerge.service.output.release_queue import Release
+from lmerge.service.settings import Settings
+
+
+class Acks:
+    """``inputs``: the hub's own table. ``lives``: see ``Hub.lives``."""
+
+    def __init__(
+        self, inputs: Mapping[str, Attached], lives: Callable[[], list[tuple[InputStatus, Life]]], settings: Settings
+    ) -> None:
+        self._inputs = inputs
+        self._lives = lives
+        self._settings = settings
+        self._stable_timer: asyncio.TimerHandle | None = None
+        self._feedback_timer: asyncio.TimerHandle | None = None
+
+    def hand_over(self, release: Release) -> None:
+        """At the end of a turn: an ack for every input of which something was merged, or that has joined."""
+        for inp in self._inputs.values():
+            if inp.unacked:
+                self.ack(inp, release)
+
+    def ack(self, inp: Attached, release: Release) -> None:
+        """Ack what has been merged up to this point of the turn."""
+        inp.unacked = False
+        release.then(partial(self._acked, inp, inp.merged, inp.joined, release))
+
+    def released(self, release: Release) -> None:
+        """After a turn was released: inputs that were quiet hear soon how far others have moved the merge."""
+        # An input that comes to a merge which stands still can be behind it, too.
+        if self._settings.feedback_lag is not None and self._feedback_timer is None:
+            loop = asyncio.get_running_loop()
+            self._feedback_timer = loop.call_later(self._settings.feedback_interval_s, self._send_feedback, release)
+        if all(inp.acked_stable == release.stable_point for inp in self._inputs.values()):
+            return
+        if self._stable_timer is None:
+            loop = asyncio.get_running_loop()
+            self._stable_timer = loop.call_later(self._settings.stable_ack_interval_s, self._send_stable, release)
+
+    def close(self) -> None:
+        """Nobody is told anything any more."""
+        for timer in (self._stable_timer, self._feedback_timer):
+            if timer is not None:
+                timer.cancel()
+
+    def _acked(self, inp: Attached, sequence: int, joined: bool, release: Release) -> None:
+        inp.acked, inp.acked_stable = sequence, release.stable_point
+        inp.session.acknowledge(sequence, release.stable_point, joined)
+
+    def _send_stable(self, release: Release) -> None:
+        self._stable_timer = None
+        for inp in self._inputs.values():
+            if inp.acked_stable != release.stable_point:
+                self._acked(inp, inp.acked, inp.joined, release)
+
+    def _send_feedback(self, release: Release) -> None:
+        """V.D."""
+        self._feedback_timer = None
+        lag, stable_point = self._settings.feedback_lag, release.stable_point
+        assert lag is not None
+        for name in to_fast_forward(self._lives(), stable_point, lag):
+            inp = self._inputs[name]
+            inp.life.fast_forwarded_to = stable_point
+            inp.session.fast_forward(stable_point)

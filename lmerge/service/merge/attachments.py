@@ -1,0 +1,113 @@
+"""What a hub and the session of a publisher tell each other, and what the hub remembers of an attached input."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from lmerge.core.batch import AnyBatch
+from lmerge.core.merge import InputDetached, Outcome
+from lmerge.errors import InputViolation, LmergeError, StaleIncarnation, UsageError
+from lmerge.service.merge.inbox import Session, Work
+from lmerge.service.merge.lifecycle import Life
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.schema import Schema
+
+
+class AttachRequest(NamedTuple):
+    """What a replica asks for. ``incarnation`` None: the next one."""
+
+    name: str
+    incarnation: int | None
+    properties: frozenset[str]
+    join_at: int | None
+    role: str
+    schema: pb.Schema | None
+
+
+class Accepted(NamedTuple):
+    """What it gets."""
+
+    incarnation: int
+    stable_point: int
+    joined: bool
+    algorithm: str
+    algorithm_reason: str
+
+
+class Attached:
+    """The hub's record of one attached input. ``attached_at``: of the loop's clock."""
+
+    __slots__ = (
+        "acked", "acked_stable", "attached_at", "has_schema", "incarnation", "joined", "life", "merged", "name", "role",
+        "session", "unacked",
+    )
+
+    def __init__(
+        self, name: str, incarnation: int, session: Session, request: AttachRequest, joined: bool, stable_point: int
+    ) -> None:
+        self.name = name
+        self.role = request.role
+        self.has_schema = request.schema is not None
+        self.incarnation = incarnation
+        self.session = session
+        self.joined = joined
+        self.merged = 0  # the last sequence merged
+        self.acked = 0  # the last sequence acked
+        self.unacked = False
+        self.acked_stable = stable_point
+        self.attached_at = asyncio.get_running_loop().time()
+        self.life = Life()
+
+
+def told(outcome: Outcome, name: str, batch: AnyBatch) -> int:
+    """How many elements of ``batch`` the merge looked at: all, or up to the one that broke a promise."""
+    for gone in outcome.detached:
+        if gone.input == name and gone.violation is not None:
+            return min(gone.violation.index + 1, batch.count)
+    return batch.count
+
+
+def columns_of(schema: pb.Schema) -> str:
+    """For people, with all that two schemas can differ in. The schema was checked when it came."""
+    return str(Schema.from_message(schema))
+
+
+def detached_message(violation: InputViolation, sequence: int, index_base: int) -> pb.PublishResponse.Detached:
+    """What a publisher is told last. ``index_base``: of the piece of the batch in which the violation is."""
+    return pb.PublishResponse.Detached(
+        code=violation.code, message=str(violation), sequence=sequence, index=index_base + violation.index
+    )
+
+
+def too_large(error: LmergeError) -> pb.PublishResponse.Detached:
+    """What the publisher of an input is told last that fills a merge beyond its limit."""
+    return pb.PublishResponse.Detached(code="limit-exceeded", message=str(error))
+
+
+def ending(
+    merge: str, gone: InputDetached, inp: Attached, work: Work | None
+) -> tuple[LmergeError, pb.PublishResponse.Detached | None] | None:
+    """How the stream of an input ends that broke a promise by ``work``, or was replaced; None: neither."""
+    if gone.violation is not None:
+        is_own = work is not None and work.session is inp.session
+        number, base = (work.number, work.index_base) if work is not None and is_own else (inp.merged, 0)
+        return gone.violation, detached_message(gone.violation, number, base)
+    if gone.reason.startswith("replaced"):
+        return StaleIncarnation(
+            f"input {gone.input!r} of merge {merge!r} is fenced: incarnation {gone.incarnation} was {gone.reason}"
+        ), None
+    return None
+
+
+def check_schema(merge: str, request: AttachRequest, schema: pb.Schema | None, *, has_bare_events: bool) -> None:
+    """Raises UsageError if the input declares other columns than the merge has. ``has_bare_events``: events were merged
+    whose input declared no columns.
+    """
+    if request.schema is None or request.schema == schema or (schema is None and not has_bare_events):
+        return
+    has = "events without columns" if schema is None else columns_of(schema)
+    raise UsageError(
+        f"input {request.name!r} cannot attach to merge {merge!r}: it declares columns {columns_of(request.schema)}, "
+        f"but the merge has {has}"
+    )

@@ -1,0 +1,395 @@
+"""Do the inputs of one merge agree, and what follows if not: the policies none, alarm, majority, hold, quarantine.
+
+The hub asks at every point where it touches its merge; ``core.divergence.monitor`` compares,
+``stable_gate`` withholds stables. What has to happen to inputs is given back as words, and the hub does it.
+
+========== ============================================== ====================================================
+policy     when inputs differ                             when too few are left to compare
+========== ============================================== ====================================================
+alarm      log, metric, report                            goes on
+quarantine as alarm; who differs from more than half of   goes on; with two inputs there is no majority: alarm
+           the active inputs that count is put out; the
+           output's stable waits for that, but for an
+           input that is late only ``compare_wait_s``
+majority   as quarantine, and waits without a bound until one input is its own majority: goes on unchecked
+           more than half say the same
+hold       as alarm, and the stable waits until all agree goes on unchecked, but not past an interval in which
+                                                          inputs differed: see ``_disputed``
+========== ============================================== ====================================================
+
+**Disputed.** Under hold an interval in which two inputs that count differ is not decided by the death of one of them.
+It stays closed until two inputs agree on it, until one of those that differed breaks a promise or is put out, or until
+an administrator lets the survivor win (``release``); with ``hold_survivor_wins`` it does so at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+from lmerge.core.batch import AnyBatch
+from lmerge.core.divergence.digests import bounds, interval_of
+from lmerge.core.divergence.monitor import Divergence, DivergenceMonitor, Report, Verdict
+from lmerge.core.elements import show_time
+from lmerge.core.inputs import ACTIVE
+from lmerge.core.merge import InputDetached, InputStatus, Merge, Outcome
+from lmerge.errors import LmergeError, Quarantined, StaleIncarnation, UsageError
+from lmerge.service import log
+from lmerge.service.merge.lifecycle import HELD, JOINED, Life
+from lmerge.service.merge.stable_gate import Gate, is_gated
+from lmerge.service.merge.stalled_merge import Patience
+from lmerge.service.settings import Settings
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.rows import row_words
+from lmerge.wire.shown import escaped_line
+
+NONE: Final = "none"
+ALARM: Final = "alarm"
+MAJORITY: Final = "majority"
+HOLD: Final = "hold"
+QUARANTINE: Final = "quarantine"
+
+# The first words of the reasons for which inputs end here.
+QUARANTINED: Final = "quarantined: "
+DETACHED: Final = "detached: "
+# Names that may be put out at a time: the list is shown and stored. One more is ended, but may come back.
+QUARANTINED_MAX: Final = 1024
+_DIFFERENCES_TOLD: Final = 3
+# Disputed intervals in a status: the first ones say enough.
+DISPUTED_TOLD: Final = 16
+# What outlives the server, by name.
+QUARANTINED_NAMES: Final = "quarantined"
+DISPUTED: Final = "disputed"
+# R0-R2 show at once what one input says, and cannot take it back.
+LACKS: Final = "keeps no events that inputs could agree on before they are frozen"
+
+
+class Certifier:
+    """Of one merge. ``kept``: what ``save`` was given before a restart, by name; ``save`` None: there is no store.
+    ``again``: runs a step after which the hub settles once more. ``schema``: of the rows, as far as it is declared.
+    """
+
+    def __init__(
+        self, name: str, merge: Merge, settings: Settings, kept: Mapping[str, str] | None = None,
+        save: Callable[[str, str], None] | None = None, again: Callable[[Callable[[], None]], None] | None = None,
+        schema: Callable[[], pb.Schema | None] = lambda: None,
+    ) -> None:
+        kept = kept or {}
+        self._schema = schema
+        self.policy = settings.divergence
+        self.quarantined: dict[str, str] = dict(json.loads(kept.get(QUARANTINED_NAMES, "{}")))  # name -> why
+        self._again = again
+        self._patience = Patience(settings.compare_wait_s, self._excuse_late)
+        self._name = name
+        self._save = save
+        self._settings = settings
+        self.cutover_to = ""  # while one goes on
+        self._changed = True  # whether who counts may have changed since the last ``settle``
+        self._watchers: set[asyncio.Event] = set()
+        self.begin_anew(merge)
+        self._disputed |= {interval_of(t, settings.certify_interval) for t in json.loads(kept.get(DISPUTED, "[]"))}
+
+    def begin_anew(self, merge: Merge) -> None:
+        """``merge`` is fresh, and has no inputs: nothing that was heard before is compared with what they will say."""
+        settings = self._settings
+        self._merge = merge
+        self._disputed: set[int] = set()  # under hold: intervals that one input alone cannot decide on
+        self._is_decided = False  # whether one of those that differed was put out since the last ``settle``
+        self._late: list[str] = []  # under quarantine: inputs that the stable waits for
+        self._excused: set[str] = set()  # and those that it does not wait for any more
+        gated = self.policy in (MAJORITY, HOLD, QUARANTINE)
+        self.monitor: DivergenceMonitor | None = None
+        if self.policy != NONE:
+            self.monitor = DivergenceMonitor(
+                merge.engine, settings.certify_interval, starts=gated, evidence_bytes=settings.evidence_bytes,
+                open_max=settings.certify_open_max,
+            )
+        self.gate: Gate | None = None
+        if gated and self.monitor is not None:
+            merge.require_index(LACKS)
+            self.gate = Gate(merge, self.monitor)
+        self.notice()
+
+    # What inputs do.
+
+    def check(self, name: str) -> None:
+        """Raises Quarantined if this name may not attach."""
+        why = self.quarantined.get(name)
+        if why is not None:
+            raise Quarantined(
+                f"input {name!r} cannot attach to merge {self._name!r}: it was put out ({why}); "
+                f"an administrator can let it in again: lmerge release {self._name} {name}"
+            )
+
+    def attached(self, name: str, incarnation: int, role: str, join_at: int | None) -> None:
+        """``join_at``: as the input has said it."""
+        self.notice()
+        if self.monitor is not None:
+            self.monitor.attach(name, incarnation, role, join_at)
+        if self.gate is not None and is_gated(role):
+            self.gate.attached(name)
+
+    def gone(self, gone: InputDetached) -> None:
+        """An input has ended. What one has said that broke a promise, or was put out, is not compared any more."""
+        self.notice()
+        is_disowned = gone.violation is not None or gone.reason.startswith(QUARANTINED)
+        self._is_decided = self._is_decided or is_disowned or gone.reason.startswith(DETACHED)
+        self._excused.discard(gone.input)
+        if self.monitor is not None:
+            self.monitor.detach(gone.input, forget=is_disowned)
+        if self.gate is not None:
+            self.gate.gone(gone.input)
+
+    def skipped(self, name: str, until: int) -> None:
+        self.notice()
+        if self.monitor is not None:
+            self.monitor.skipped(name, until)
+
+    def apply(self, name: str, batch: AnyBatch, incarnation: int) -> Outcome:
+        """Merge a batch, and hear it; in whichever thread the merge is at work."""
+        if self.gate is not None and self.gate.holds(name):
+            outcome = self.gate.apply(name, batch, incarnation)
+        else:
+            outcome = self._merge.apply(name, batch, incarnation)
+            if self.monitor is not None and not outcome.refused:
+                self.monitor.heard(name, batch, _merged(outcome, name, batch))
+        if outcome.joined or outcome.detached:
+            self._changed = True
+        return outcome
+
+    def ending(self, gone: InputDetached) -> LmergeError | None:
+        """The error with which the publisher of an input ends that was put out; None: it ended otherwise."""
+        if gone.reason.startswith(QUARANTINED):
+            return Quarantined(f"input {gone.input!r} of merge {self._name!r} was {gone.reason}")
+        if gone.reason.startswith(DETACHED):
+            return StaleIncarnation(
+                f"input {gone.input!r} of merge {self._name!r}, incarnation {gone.incarnation}, was {gone.reason}; "
+                "a new process may take its place"
+            )
+        return None
+
+    # What follows.
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is anything to settle."""
+        return self.monitor is not None and (self._changed or self.monitor.is_due)
+
+    def settle(self, lives: Callable[[], Iterable[tuple[InputStatus, Life]]]) -> list[tuple[str, str]]:
+        """Compare; the inputs that have to be put out, each with the reason, which ``ending`` understands."""
+        monitor = self.monitor
+        self.notice()
+        self._changed = False
+        if monitor is None:
+            return []
+        counting = _counting(lives())
+        for divergence in monitor.settle(counting):
+            self._tell(divergence)
+        self._note_disputed(counting)
+        if self.policy not in (QUARANTINE, MAJORITY):
+            return []
+        expelled = []
+        for name, divergence in monitor.outvoted(counting).items():
+            why = f"differs from more than half of the inputs in {words_of(divergence, self._schema())}"
+            expelled.append((name, self.quarantine(name, why)))
+        return expelled
+
+    def releases(self, lives: Callable[[], Iterable[tuple[InputStatus, Life]]]) -> list[Callable[[], Outcome]]:
+        """Under a policy with a gate: what gives the merge each stable that has been agreed on, and may take long.
+
+        After ``settle``; again if an input has joined by one of them, since it counts from there on.
+        """
+        if self.gate is None:
+            return []
+        statuses = list(lives())
+        incarnations = {status.name: status.incarnation for status, _ in statuses}
+        given = self.gate.releases(_counting(statuses), self._verdict())
+        return [partial(self.gate.give, name, t, incarnations[name]) for name, t in given if name in incarnations]
+
+    def wait_for_late(self, lives: Callable[[], Iterable[tuple[InputStatus, Life]]]) -> None:
+        """Under quarantine: inputs that are late for the interval in question are waited for, not without end. After
+        the last ``releases``.
+        """
+        if self.policy != QUARANTINE or self.gate is None or self.monitor is None:
+            return
+        until, counting = self.gate.agreed_until, _counting(lives())
+        self._excused = {name for name in self._excused if self.monitor.completed(name) < until}
+        self._late = [name for name in self.monitor.late_for(until, counting) if name not in self._excused]
+        self._patience.look(until if self._late else None)
+
+    def _verdict(self) -> Verdict:
+        if self.policy == HOLD:
+            return Verdict(all_of_them=True, disputed=self._disputed)
+        return Verdict(excused=self._excused if self.policy == QUARANTINE else None)
+
+    def _note_disputed(self, counting: list[str]) -> None:
+        """Under hold: what cannot be decided by survival from here on, and what is decided."""
+        if self.policy != HOLD or self._settings.hold_survivor_wins or self.gate is None or self.monitor is None:
+            return
+        start, before = self.gate.agreed_until, self._disputed
+        differing = set(self.monitor.differing_from(start, counting))
+        left = set() if self._is_decided else {index for index in before if index >= start}
+        self._is_decided = False
+        self._disputed = left | differing
+        if self._disputed != before:
+            self._store()
+
+    def _excuse_late(self) -> None:
+        def excuse() -> None:
+            log.event(logging.WARNING, "late inputs not waited for", merge=self._name, inputs=self._late)
+            self._excused.update(self._late)
+            self.notice()
+
+        if self._again is not None:
+            self._again(excuse)
+
+    def close(self) -> None:
+        """Wait no more."""
+        self._patience.look(None)
+
+    # What administrators do.
+
+    def quarantine(self, name: str, why: str) -> str:
+        """Refuse this name from now on; the reason with which its input ends."""
+        if name not in self.quarantined and len(self.quarantined) >= QUARANTINED_MAX:
+            log.event(logging.ERROR, "too many quarantined names", merge=self._name, limit=QUARANTINED_MAX, input=name)
+            return DETACHED + why
+        self.quarantined[name] = why
+        self._store()
+        log.event(logging.WARNING, "input quarantined", merge=self._name, input=name, reason=why)
+        return QUARANTINED + why
+
+    def release(self, name: str) -> None:
+        """Let it attach again. Raises UsageError if it was not put out."""
+        if name not in self.quarantined:
+            raise UsageError(f"input {name!r} of merge {self._name!r} cannot be released: it is not quarantined")
+        del self.quarantined[name]
+        self._store()
+        log.event(logging.INFO, "input released", merge=self._name, input=name)
+
+    def believe(self, name: str) -> bool:
+        """Under hold: let what this input delivered win the disputes that are left. False: there are none.
+
+        Raises UsageError if another input that is attached still differs from it.
+        """
+        if not self._disputed or name in self.quarantined or self.monitor is None or self.monitor.report(name) is None:
+            return False
+        attached = [report.name for report in self.monitor.reports()]
+        if name not in attached:
+            return False
+        if any(self.monitor.differing(index, attached) for index in self._disputed):
+            raise UsageError(
+                f"input {name!r} of merge {self._name!r} cannot be believed: another one that is attached differs from "
+                f"it; put that one out first: lmerge detach {self._name} REPLICA"
+            )
+        self._disputed = set()
+        self._store()
+        self.notice()
+        log.event(logging.WARNING, "disputed intervals released", merge=self._name, input=name)
+        return True
+
+    # What can be asked.
+
+    @property
+    def disputed(self) -> list[str]:
+        """The intervals that nobody has decided on, for people; the first ``DISPUTED_TOLD``."""
+        spans = [bounds(index, self._settings.certify_interval) for index in sorted(self._disputed)[:DISPUTED_TOLD]]
+        return [f"[{show_time(start)}, {show_time(end)})" for start, end in spans]
+
+    @property
+    def divergences(self) -> int:
+        """Intervals in which inputs differed."""
+        return 0 if self.monitor is None else self.monitor.divergences
+
+    def equal_in_row(self, name: str) -> int:
+        report = None if self.monitor is None else self.monitor.report(name)
+        return 0 if report is None else report.in_row
+
+    @contextmanager
+    def watching(self) -> Iterator[asyncio.Event]:
+        """An event that is set whenever an input came or went, or intervals were compared."""
+        news = asyncio.Event()
+        self._watchers.add(news)
+        try:
+            yield news
+        finally:
+            self._watchers.discard(news)
+
+    def notice(self) -> None:
+        """An input came, went, or counts from now on."""
+        self._changed = True
+        for news in self._watchers:
+            news.set()
+
+    def _store(self) -> None:
+        if self._save is not None:
+            interval = self._settings.certify_interval
+            self._save(QUARANTINED_NAMES, json.dumps(self.quarantined))
+            self._save(DISPUTED, json.dumps([bounds(index, interval)[0] for index in sorted(self._disputed)]))
+
+    def _tell(self, divergence: Divergence) -> None:
+        log.event(
+            logging.WARNING, "inputs differ", merge=self._name, interval=_interval(divergence),
+            digests={name: digest.events for name, digest in divergence.digests.items()},
+            outvoted=list(divergence.outvoted), differences=words_of(divergence, self._schema()),
+        )
+
+
+def words_of(divergence: Divergence, declared: pb.Schema | None) -> str:
+    """The interval and the first events that differ, for people: the columns of rows that fit the schema."""
+    words = row_words(declared)
+    told = [
+        f"{escaped_line(words(d.event.payload))} [{show_time(d.event.vs)}, {show_time(d.event.ve)}): "
+        f"{_has(d.present)}, {', '.join(d.absent) or 'nobody'} without it"
+        for d in divergence.findings.differences[:_DIFFERENCES_TOLD]
+    ]
+    rest = len(divergence.findings.differences) - len(told)
+    if rest > 0:
+        told.append(f"{rest} more")
+    if divergence.findings.missing:
+        told.append(divergence.findings.missing)
+    return f"{_interval(divergence)}: {'; '.join(told)}"
+
+
+def report_words(report: Report) -> str:
+    """``v2 equal over 12 intervals``, for people."""
+    if report.problem:
+        return f"{report.name} is not compared: {report.problem}"
+    if not report.compared:
+        return f"{report.name} has not been compared yet"
+    intervals = "1 interval" if report.in_row == 1 else f"{report.in_row} intervals"
+    if report.in_row == report.compared:
+        return f"{report.name} equal over {intervals}"
+    differs = report.compared - report.equal
+    return f"{report.name} equal over the last {intervals}, different in {differs} of {report.compared}"
+
+
+def counted(present: Mapping[str, int]) -> list[str]:
+    """The inputs that have an event, and how often if not once."""
+    return [name if times == 1 else f"{name} ({times} times)" for name, times in present.items()]
+
+
+def _has(present: Mapping[str, int]) -> str:
+    return f"{', '.join(counted(present)) or 'nobody'} with it"
+
+
+def _interval(divergence: Divergence) -> str:
+    return f"[{show_time(divergence.start)}, {show_time(divergence.end)})"
+
+
+def _counting(lives: Iterable[tuple[InputStatus, Life]]) -> list[str]:
+    """The active inputs that are redundant to one another."""
+    return [status.name for status, life in lives if status.role == ACTIVE and life.state(status) in (JOINED, HELD)]
+
+
+def _merged(outcome: Outcome, name: str, batch: AnyBatch) -> int:
+    """How many elements the merge took."""
+    for gone in outcome.detached:
+        if gone.input == name and gone.violation is not None:
+            return min(gone.violation.index, batch.count)
+    return batch.count

@@ -1,0 +1,61 @@
+"""An input whose stable is held by the bound of the lead: shown, alarmed, and not waited for without end.
+
+The core decides by stable points alone (``core.lead``). What it cannot know is how long the inputs that have delivered
+nothing yet will go on so: before the output's first stable they are awaited, for ``lead_wait_s``, and then excused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from lmerge.core.elements import NEG_INF, show_time
+from lmerge.core.inputs import ACTIVE
+from lmerge.core.merge import InputStatus
+from lmerge.service import log
+from lmerge.service.merge.stalled_merge import Patience
+
+
+class Leading:
+    """Of the merge ``merge``. ``end_wait``: a step that excuses those whom ``mute`` names."""
+
+    def __init__(self, merge: str, wait_s: float, end_wait: Callable[[], None]) -> None:
+        self.held: dict[str, int] = {}  # the stable points, by input
+        self.alarms = 0
+        self._merge = merge
+        self._patience = Patience(wait_s, end_wait)
+
+    def look(self, inputs: Iterable[InputStatus]) -> None:
+        """Once a turn: alarm what is newly held, and begin or end the wait for mute inputs."""
+        inputs = list(inputs)
+        now = {status.name: status.stable_point for status in inputs if status.held}
+        for name in now.keys() - self.held.keys():
+            self.alarms += 1
+            log.event(
+                logging.ERROR, "stable held", merge=self._merge, input=name, stable_point=show_time(now[name]),
+                reason="it is further ahead of the other inputs than lead_max allows",
+            )
+        for name in self.held.keys() - now.keys():
+            log.event(logging.WARNING, "stable no longer held", merge=self._merge, input=name)
+        self.held = now
+        self._patience.look("mute" if now and mute(inputs) else None)
+
+    def close(self) -> None:
+        """Wait no more."""
+        self._patience.look(None)
+
+
+def mute(inputs: Iterable[InputStatus]) -> list[str]:
+    """The inputs for which others wait though they have delivered no stable."""
+    return [i.name for i in inputs if _takes_part(i) and i.stable_point == NEG_INF]
+
+
+def behind(inputs: Iterable[InputStatus], name: str) -> list[str]:
+    """The inputs by which the lead of ``name`` is measured, or could be."""
+    inputs = list(inputs)
+    point = next(i.stable_point for i in inputs if i.name == name)
+    return [i.name for i in inputs if _takes_part(i) and i.name != name and i.stable_point < point]
+
+
+def _takes_part(status: InputStatus) -> bool:
+    return status.role == ACTIVE and status.state == "joined" and not status.excused

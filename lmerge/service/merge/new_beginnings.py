@@ -1,0 +1,97 @@
+"""Where a merge begins although nobody who has joined goes on: admitted early, after a gap, or reset.
+
+Parts of the hub's steps; ``Hub`` makes what they work on.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from lmerge.core.elements import NEG_INF
+from lmerge.core.merge import InputDetached as Gone
+from lmerge.core.merge import InputStatus, Merge, Outcome, earliest_joining
+from lmerge.errors import MergeReset, Unavailable
+from lmerge.service import log
+from lmerge.service.merge.divergence_policy import Certifier
+from lmerge.service.merge.hub_queries import Asked
+from lmerge.service.merge.payload_limit import Weight
+from lmerge.service.merge.redundancy import Redundancy
+from lmerge.service.merge.stalled_merge import Standstill, gap_error
+from lmerge.service.settings import Settings
+
+
+class Anew(Asked):
+    """The steps; what a call of the merge caused is for the hub to ``_absorb``."""
+
+    name: str
+    certifier: Certifier
+    weight: Weight
+    detached: deque[Gone]
+    detached_counts: dict[str, int]
+    _settings: Settings
+    _standstill: Standstill
+
+    @abstractmethod
+    def _absorb(self, outcome: Outcome) -> None: ...
+
+    @abstractmethod
+    def _new_weight(self) -> Weight: ...
+
+    def _admit_if_stuck(self) -> None:
+        """A merge that has said no stable and has only joining inputs would wait for ever for its first one.
+
+        So it is when the first replica comes back to a server that has started anew, and when that one goes again
+        before its first stable. Nothing has been said that could be contradicted: the input that knows the earliest
+        time begins, and the output is right from there on. A merge that has said a stable waits for somebody who knows
+        more (``Standstill``).
+        """
+        first = earliest_joining(self.merge.inputs())
+        if first is not None and self.merge.stable_point == NEG_INF:
+            self._admit(first)
+            first = None
+        self._standstill.look(first is not None)
+
+    def _admit(self, first: InputStatus) -> None:
+        assert first.join_at is not None
+        log.event(logging.WARNING, "input admitted early", merge=self.name, input=first.name, join_at=first.join_at)
+        self._output.flush()
+        if self._recorder is not None:
+            self._recorder.admitted(first.name)
+        self._absorb(self.merge.admit(first.name))
+        self._output.begin_from(first.join_at)
+
+    def _end_standstill(self) -> None:
+        """Accept a gap: see ``standstill``."""
+        first = earliest_joining(self.merge.inputs())
+        if first is None or first.join_at is None:
+            return
+        error = gap_error(self.name, self.merge.stable_point, first.join_at)
+        merge = self._settings.new_merge()
+        merge.keep_fence(self.merge)
+        self._begin_anew("gap", merge, error, partial(self._output.begin_anew, merge, first.join_at, error))
+
+    def reset(self, epoch: int, told: MergeReset, again: Unavailable) -> None:
+        """In a step: begin a new epoch. Subscribers are ``told``, and publishers end with ``again``."""
+        merge = self._settings.new_merge()
+        self._standstill.close()
+        self.certifier.quarantined.clear()
+        self._begin_anew("reset", merge, again, partial(self._output.reset, merge, epoch, told))
+
+    def _begin_anew(self, word: str, merge: Merge, error: Unavailable, put: Callable[[], None]) -> None:
+        """``merge`` takes the place of the present one, whose inputs end with ``error``; ``put``: into the output."""
+        for name, inp in self._inputs.items():
+            self.detached.appendleft(Gone(name, inp.incarnation, str(error)))
+            self._output.then(partial(inp.session.end, error))
+        self.detached_counts[word] = self.detached_counts.get(word, 0) + len(self._inputs)
+        self._inputs.clear()
+        put()
+        self.certifier.begin_anew(merge)
+        self.merge = merge
+        self.weight = self._new_weight()
+        self.redundancy = Redundancy(self._settings.redundancy_lag_s)
+        if self._recorder is not None:
+            self._recorder.begin_anew()

@@ -1,0 +1,175 @@
+"""The merges of one server, by name: made when declared or first published to, awaited by early subscribers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from lmerge.errors import Draining, LimitExceeded, UnknownMerge, UsageError
+from lmerge.service import log
+from lmerge.service.admin.reset import begin_epoch
+from lmerge.service.calls.staged_parts import Staging
+from lmerge.service.merge.hub import Hub
+from lmerge.service.output.durable_merges import Durable, Folder, Recovered
+from lmerge.service.output.session_recorder import Recorder, record_file
+from lmerge.service.settings import Settings
+
+
+class Registry:
+    """All hubs. Single-threaded: belongs to the server's loop."""
+
+    def __init__(self, settings: Settings, on_crash: Callable[[BaseException], None]) -> None:
+        self.hubs: dict[str, Hub] = {}
+        self.draining = False
+        self.staging = Staging(settings)
+        self._settings = settings
+        self._on_crash = on_crash
+        self._pool = ThreadPoolExecutor(settings.merge_threads, "merge")  # starts its threads when they are needed
+        self._folder: Folder | None = None
+        self._disk = ThreadPoolExecutor(settings.store_threads, "store")
+        self._awaited: dict[str, list[asyncio.Future[Hub]]] = {}
+
+    def declare(self) -> None:
+        """Make the merges that the store has, and the declared ones. Raises UsageError, StoreInUse."""
+        if self._settings.store is not None:
+            self._folder = Folder(self._settings)
+            for recovered, store in self._folder.recover():
+                self._start(recovered.name, Durable(store, recovered.name, self._disk, self._settings), recovered)
+        for name in self._settings.merges:
+            if name not in self.hubs and not self._is_damaged(name):
+                self._create(name)
+
+    def get(self, name: str) -> Hub:
+        """Raises UnknownMerge, StoreDamaged."""
+        self._check_damage(name)
+        hub = self.hubs.get(name)
+        if hub is None or (not hub.attached_ever and name not in self._settings.merges):
+            raise UnknownMerge(f"there is no merge {name!r} on this server")
+        return hub
+
+    def for_publisher(self, name: str) -> Hub:
+        """The merge, made if need be. Raises UnknownMerge, LimitExceeded, UsageError, Draining."""
+        if self.draining:
+            raise Draining(Draining.WORDS)
+        hub = self.hubs.get(name)
+        if hub is not None:
+            return hub
+        if not self._settings.allow_create:
+            raise UnknownMerge(f"there is no merge {name!r} on this server, and publishers cannot make one here")
+        return self._create(name)
+
+    def staging_for(self, name: str) -> Staging:
+        """Where parts for a merge are staged, which may be still to be made. Raises UnknownMerge, Draining."""
+        if self.draining:
+            raise Draining(Draining.WORDS)
+        if name not in self.hubs and not self._settings.allow_create:
+            raise UnknownMerge(f"there is no merge {name!r} on this server, and publishers cannot make one here")
+        return self.staging
+
+    def settle(self, hub: Hub) -> None:
+        """After a publisher's attempt to attach: the merge exists for all, or, if nobody got in, is dropped."""
+        if hub.attached_ever:
+            for waiter in self._awaited.pop(hub.name, ()):
+                if not waiter.done():
+                    waiter.set_result(hub)
+        elif hub.is_unused and hub.name not in self._settings.merges and self.hubs.get(hub.name) is hub:
+            del self.hubs[hub.name]
+            hub.abandon()
+
+    async def reset(self, name: str, epoch: int, reason: str, caller: str) -> int:
+        """Begin a new epoch of a merge, also of one whose store could not be opened, or that has failed; its number.
+
+        Raises UnknownMerge, UsageError, Draining, StoreFull.
+        """
+        if self.draining:
+            raise Draining(Draining.WORDS)
+        hub = self.hubs.get(name)
+        is_damaged = self._is_damaged(name)
+        if hub is not None and not hub.is_alive:
+            del self.hubs[name]
+            await hub.close()
+            hub, is_damaged = None, True
+        if is_damaged:
+            if self._folder is not None:
+                self._folder.remove(name)
+            hub = self._create(name)
+            hub.attached_ever = True  # it was there, and is
+        return await begin_epoch(self.get(name) if hub is None else hub, epoch, reason, caller)
+
+    async def wait_for(self, name: str) -> Hub:
+        """The merge, once it exists. Raises LimitExceeded, Draining."""
+        if self.draining:
+            raise Draining(Draining.WORDS)
+        try:
+            return self.get(name)
+        except UnknownMerge:
+            pass
+        if sum(map(len, self._awaited.values())) >= self._settings.waiting_subscribers:
+            raise LimitExceeded(f"{self._settings.waiting_subscribers} subscribers wait for merges already, the limit")
+        waiter: asyncio.Future[Hub] = asyncio.get_running_loop().create_future()
+        waiters = self._awaited.setdefault(name, [])
+        waiters.append(waiter)
+        try:
+            return await waiter
+        finally:
+            if waiter in waiters:
+                waiters.remove(waiter)
+            if not waiters and self._awaited.get(name) is waiters:
+                del self._awaited[name]
+
+    async def drain(self) -> None:
+        """Nothing new; what was received is merged and sent."""
+        self.draining = True
+        for waiters in self._awaited.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(Draining(Draining.WORDS))
+        await asyncio.gather(*(hub.drain() for hub in self.hubs.values()))
+
+    async def close(self) -> None:
+        await asyncio.gather(*(hub.close() for hub in self.hubs.values()))
+        self._pool.shutdown(wait=False)
+        self._disk.shutdown(wait=False)
+        if self._folder is not None:
+            self._folder.close()
+
+    def _check_damage(self, name: str) -> None:
+        if self._folder is not None:
+            self._folder.check(name)
+
+    def _is_damaged(self, name: str) -> bool:
+        return self._folder is not None and self._folder.path_of(name) in self._folder.damaged
+
+    def _create(self, name: str) -> Hub:
+        settings = self._settings
+        self._check_damage(name)
+        if len(self.hubs) >= settings.merges_max:
+            raise LimitExceeded(f"merge {name!r} cannot be made: there are {len(self.hubs)} merges, the limit")
+        durable = None
+        if self._folder is not None:
+            durable = Durable(self._folder.store_of(name), name, self._disk, settings)
+        hub = self._start(name, durable)
+        log.event(logging.INFO, "merge made", merge=name)
+        return hub
+
+    def _start(self, name: str, durable: Durable | None, recovered: Recovered | None = None) -> Hub:
+        hub = Hub(name, self._settings, self._recorder(name), self._pool, durable, recovered)
+        hub.start(self._on_crash)
+        self.hubs[name] = hub
+        if recovered is not None:
+            log.event(logging.INFO, "merge recovered", merge=name, stable_point=hub.merge.stable_point,
+                      live_events=hub.merge.live_count, retained_from=hub.retained_from)
+        return hub
+
+    def _recorder(self, name: str) -> Recorder | None:
+        path = self._settings.record_path
+        if path is None:
+            return None
+        if self.hubs and "{merge}" not in path:
+            raise UsageError(
+                f"merge {name!r} cannot be made: the server records merge {next(iter(self.hubs))!r} to "
+                f'{path!r}; a record path with "{{merge}}" in it takes several'
+            )
+        return Recorder(record_file(path, name))

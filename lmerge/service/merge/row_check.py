@@ -1,0 +1,78 @@
+"""Refuses what is no row of the merge's schema before it is merged.
+
+Readers decode every event by the schema of the merge. One payload that does not fit would end them all, again and
+again, as it stays in the output: so no input that counts may bring one in, whether it declares the schema or not (a
+client of another make may declare it and encode something else). Observers are exempt: nothing of theirs is emitted.
+
+Called by the hub for each turn's batches, in a thread where they are large. While the merge has no schema, nothing is
+looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from lmerge.core.batch import payload_bytes
+from lmerge.core.elements import show_time
+from lmerge.core.engines.selection import NATIVE, PYTHON, best
+from lmerge.core.inputs import ACTIVE
+from lmerge.errors import InvalidRow
+from lmerge.service.merge.attachments import Attached, columns_of
+from lmerge.service.merge.inbox import Session, Work
+from lmerge.wire.fitting import Fitting, Misfit
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.schema import Schema
+
+# So many bytes of payloads are checked within about 20 ms, however many values are in them: up to one a byte.
+LOOP_BYTES_MAX: Final = {PYTHON: 64 * 2**10, NATIVE: 2 * 2**20}
+
+
+class Sifted(NamedTuple):
+    """The work that may be merged, and the sessions to end, each with its reason."""
+
+    fitting: list[tuple[Work, Attached]]
+    misfits: list[tuple[Session, InvalidRow]]
+
+
+class RowCheck:
+    """Of one merge."""
+
+    def __init__(self, merge: str) -> None:
+        self._merge = merge
+        self._engine = best()  # whatever engine merges: it is some 100 times as fast, and takes the same rows
+        self._schema: pb.Schema | None = None  # of the fitting
+        self._fitting: Fitting | None = None
+
+    def takes_long(self, schema: pb.Schema | None, works: list[tuple[Work, Attached]]) -> bool:
+        """Whether the check belongs in a thread."""
+        if schema is None:
+            return False
+        return sum(payload_bytes(work.batch) for work, _ in works) > LOOP_BYTES_MAX[self._engine]
+
+    def sift(self, schema: pb.Schema | None, works: list[tuple[Work, Attached]]) -> Sifted:
+        """Of a batch, or piece of one, with a misfit nothing may be merged, nor what its input delivered behind it."""
+        if schema is None:
+            return Sifted(works, [])
+        if self._fitting is None or self._schema is not schema:
+            self._schema, self._fitting = schema, Fitting(Schema.from_message(schema), self._engine)
+        fitting: list[tuple[Work, Attached]] = []
+        misfits: dict[str, tuple[Session, InvalidRow]] = {}
+        for work, inp in works:
+            if inp.name in misfits:
+                continue
+            misfit = self._fitting.misfit(work.batch, work.index_base) if inp.role == ACTIVE else None
+            if misfit is None:
+                fitting.append((work, inp))
+            else:
+                misfits[inp.name] = work.session, self._error(schema, work, inp, misfit)
+        return Sifted(fitting, list(misfits.values()))
+
+    def _error(self, schema: pb.Schema, work: Work, inp: Attached, misfit: Misfit) -> InvalidRow:
+        advice = "encode the rows by the schema that it declares"
+        if not inp.has_schema:
+            advice = "it declares no schema: declare the merge's and deliver rows of it"
+        return InvalidRow(
+            f"input {inp.name!r} of merge {self._merge!r}: batch {work.number}, element {work.index_base + misfit.at} "
+            f"(Vs {show_time(misfit.vs)}, Ve {show_time(misfit.ve)}) is no row of the merge's columns "
+            f"({columns_of(schema)}): {misfit.problem}; {advice}, or begin the merge anew with lmerge reset"
+        )

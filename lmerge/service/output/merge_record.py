@@ -1,0 +1,86 @@
+"""What a durable merge must remember beside its output: who it is, what ran, from where on it is right, its schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Protocol
+
+from lmerge.core.elements import NEG_INF
+from lmerge.core.merge import Merge
+from lmerge.service.output.transaction import Changes
+from lmerge.wire.generated import lmerge_pb2 as pb
+
+
+class Remembered(Protocol):
+    """The part of a hub that is remembered."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def merge(self) -> Merge: ...
+
+    complete_from: int
+    epoch: int
+    gaps: int
+    schema: pb.Schema | None
+    has_bare_events: bool
+
+
+class Facts:
+    """What the store has been told, and what others asked to keep."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, str] = {}
+        self._told: dict[str, object] = {}
+
+    @property
+    def kept(self) -> Mapping[str, str]:
+        return self._kept
+
+    def keep(self, name: str, text: str) -> None:
+        """Remember ``text`` from the end of this turn on."""
+        self._kept = self._kept | {name: text}
+
+    def forget(self) -> None:
+        """A new epoch: nothing that was kept counts any more, and everything is to be noted."""
+        self._kept, self._told = {}, {}
+
+    def note(self, changes: Changes, hub: Remembered) -> None:
+        """At the end of a turn: what has changed."""
+        merge = hub.merge
+        now: dict[str, object] = {
+            "name": hub.name, "algorithm": merge.algorithm, "policy": merge.policy, "complete_from": hub.complete_from,
+            "gaps": hub.gaps, "schema": hub.schema, "kept": self._kept, "epoch": hub.epoch,
+            "bare_events": hub.has_bare_events or None,
+        }
+        for name, value in now.items():
+            if name not in self._told or (self._told[name] is not value and self._told[name] != value):
+                changes.facts[name] = _dump(value)
+        self._told = now
+
+    def load(self, facts: Mapping[str, bytes], hub: Remembered) -> None:
+        """Put back what was noted."""
+        hub.complete_from = complete_from(facts)
+        hub.gaps = int(facts.get("gaps", b"0"))
+        hub.epoch = int(facts.get("epoch", b"0"))
+        schema = facts.get("schema", b"")
+        hub.schema = pb.Schema.FromString(schema[1:]) if schema else None
+        noted = facts.get("bare_events")
+        if noted is None:  # written by an older version: what there is tells
+            noted = _dump(hub.merge.stable_point > NEG_INF or hub.merge.live_count > 0 or None)
+        hub.has_bare_events = hub.schema is None and bool(noted)
+        self._kept = json.loads(facts.get("kept", b"{}"))
+
+
+def complete_from(facts: Mapping[str, bytes]) -> int:
+    """From where on the output is right that these facts are about."""
+    return int(facts.get("complete_from", b"%d" % NEG_INF))
+
+
+def _dump(value: object) -> bytes:
+    if value is None:
+        return b""
+    if isinstance(value, pb.Schema):
+        return b"=" + value.SerializeToString()  # a schema without columns is one, too
+    return json.dumps(value).encode() if isinstance(value, dict) else str(value).encode()

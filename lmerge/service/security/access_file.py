@@ -1,0 +1,217 @@
+"""The access file: who holds which token or certificate, and what they may do. Read by the server, written by ``lmerge
+token``.
+
+    {"entries": [
+      {"name": "a", "id": "3f9a2c11", "sha256": "9f86...", "roles": ["publish"], "merges": ["flights"],
+       "replicas": ["a"], "expires": "2027-01-01T00:00:00Z", "enabled": true},
+      {"name": "board", "certificate": "dns:board.example", "roles": ["subscribe", "status"], "merges": ["*"]}]}
+
+A token is ``lmt_ID_SECRET``; the file holds its SHA-256, never the token: whoever reads the file cannot use it. The
+secret has 256 random bits, so no slow hash is needed. ``replicas``, where it is left out, is the entry's own name. A
+field that is not known is an error: a misspelled limit must not be no limit.
+
+The file is read again when it changes. One that cannot be read then leaves the last good one in force.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Final
+
+from lmerge import clock
+from lmerge.errors import LmergeError, Unauthenticated, UsageError
+from lmerge.service import log
+from lmerge.service.security.auth import ROLES, Certificate, Identity, Rights
+from lmerge.service.security.reloaded_files import read_bounded, stamp_of
+from lmerge.wire.names import check_name
+
+_TOKEN: Final = re.compile(r"lmt_([0-9a-f]{8})_[0-9a-f]{64}")
+_TOKENS: Final = re.compile(r"(lmt_[0-9a-f]{8}_)[0-9a-f]+")
+_FIELDS: Final = {"name", "id", "sha256", "certificate", "roles", "merges", "replicas", "expires", "enabled"}
+_UNKNOWN: Final = "the token is not one that this server knows"
+_NO_DIGEST: Final = "0" * 64  # compared with where there is no such entry, so that its absence takes no less time
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the file. Exactly one of ``sha256`` (with ``id``) and ``certificate`` is set."""
+
+    name: str
+    rights: Rights
+    id: str = ""
+    sha256: str = ""
+    certificate: str = ""
+    expires_us: int | None = None
+    enabled: bool = True
+
+    @property
+    def identity(self) -> Identity:
+        what = f"token {self.name!r} ({self.id})" if self.id else f"certificate {self.name!r} ({self.certificate})"
+        return Identity(what, (self.rights,))
+
+    def must_be_valid(self, now_us: int) -> None:
+        """Raises Unauthenticated if it has expired or was revoked."""
+        if not self.enabled:
+            raise Unauthenticated(f"{self.identity.name} has been revoked")
+        if self.expires_us is not None and now_us >= self.expires_us:
+            raise Unauthenticated(f"{self.identity.name} expired at {show_expiry(self.expires_us)}")
+
+
+class AccessFile:
+    """The entries of one file, as they are now. ``problem``: why what it says now is not in force, if it is not."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises UsageError if it cannot be read, or says what cannot be."""
+        self.problem: str | None = None
+        self._path = path
+        self._seen = stamp_of(path)
+        self._take(read_entries(path))
+
+    def refresh(self) -> bool:
+        """Read the file again if it has changed. Whether other entries are in force now."""
+        stamp = stamp_of(self._path)
+        if stamp == self._seen:
+            return False
+        self._seen = stamp
+        try:
+            self._take(read_entries(self._path))
+        except LmergeError as error:
+            self.problem = str(error)
+            log.event(logging.ERROR, "access file not taken", problem=self.problem)
+            return False
+        self.problem = None
+        log.event(logging.INFO, "access file read", entries=len(self._by_id) + len(self._by_certificate))
+        return True
+
+    def by_token(self, token: str) -> Identity:
+        """Raises Unauthenticated: forged, expired, revoked."""
+        match = _TOKEN.fullmatch(token)
+        entry = self._by_id.get(match[1]) if match is not None else None
+        is_right = hmac.compare_digest(digest_of(token), entry.sha256 if entry is not None else _NO_DIGEST)
+        if entry is None or not is_right:
+            raise Unauthenticated(_UNKNOWN)
+        entry.must_be_valid(clock.wall_us())
+        return entry.identity
+
+    def by_certificate(self, certificate: Certificate) -> Identity | None:
+        """What the file says of it; None: nothing. Raises Unauthenticated if it expired or was revoked."""
+        found = [self._by_certificate[name] for name in sorted(certificate.names) if name in self._by_certificate]
+        for entry in found:
+            entry.must_be_valid(clock.wall_us())
+        if not found:
+            return None
+        return Identity(found[0].identity.name, tuple(entry.rights for entry in found))
+
+    def _take(self, entries: list[Entry]) -> None:
+        self._by_id = {entry.id: entry for entry in entries if entry.id}
+        self._by_certificate = {entry.certificate: entry for entry in entries if entry.certificate}
+
+
+def digest_of(token: str) -> str:
+    """What the file holds of a token."""
+    return hashlib.sha256(token.encode(errors="replace")).hexdigest()
+
+
+def show_expiry(expires_us: int) -> str:
+    """As the file writes it."""
+    return datetime.fromtimestamp(expires_us / 1e6, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def read_items(path: Path) -> list[dict[str, Any]]:
+    """The entries as they stand in the file. Raises UsageError."""
+    data = read_bounded("access file", path)
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as problem:
+        where = f": {problem}" if isinstance(problem, json.JSONDecodeError) else ""
+        raise UsageError(f"access file {str(path)!r} is not JSON{where}") from None
+    items = document.get("entries") if isinstance(document, dict) else None
+    if not isinstance(items, list) or set(document) != {"entries"}:
+        raise UsageError(f'access file {str(path)!r} must be one object with "entries", a list, and nothing else')
+    return items
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """The entries, checked. Raises UsageError that says which one is wrong."""
+    entries: list[Entry] = []
+    for number, item in enumerate(read_items(path), 1):
+        try:
+            entries.append(entry_of(item))
+        except (UsageError, ValueError) as problem:
+            words = _TOKENS.sub(r"\1...", str(problem))  # somebody may have put one where it does not belong
+            raise UsageError(f"access file {str(path)!r}, entry {number}: {words}") from None
+    keys = [entry.id or entry.certificate for entry in entries]
+    twice = sorted({key for key in keys if keys.count(key) > 1}) if len(set(keys)) < len(keys) else []
+    if twice:
+        raise UsageError(f"access file {str(path)!r}: {twice[0]!r} stands there twice")
+    return entries
+
+
+def entry_of(item: Any) -> Entry:
+    """Raises UsageError: what is wrong with it, without its digest."""
+    if not isinstance(item, dict):
+        raise UsageError("it must be an object")
+    unknown = sorted(set(item) - _FIELDS)
+    if unknown:
+        raise UsageError(f"unknown field {unknown[0]!r}; there are {', '.join(sorted(_FIELDS))}")
+    name = _text(item, "name")
+    check_name("token's owner", name)
+    is_token = "sha256" in item
+    if is_token == ("certificate" in item) or is_token != ("id" in item):
+        raise UsageError(f'{name!r} needs either "id" and "sha256", or "certificate"')
+    if is_token and not (re.fullmatch("[0-9a-f]{8}", _text(item, "id"))
+                         and re.fullmatch("[0-9a-f]{64}", _text(item, "sha256"))):
+        raise UsageError(f'{name!r}: "id" must be 8 hexadecimal digits and "sha256" 64')
+    certificate = "" if is_token else _text(item, "certificate")
+    if certificate and not re.match("(uri|dns|cn):.", certificate):
+        raise UsageError(f'{name!r}: "certificate" must begin with uri:, dns: or cn:, not be {certificate!r}')
+    enabled = item.get("enabled", True)
+    if not isinstance(enabled, bool):
+        raise UsageError(f'{name!r}: "enabled" must be true or false')
+    return Entry(
+        name, _rights(item, name), item.get("id", ""), item.get("sha256", ""), certificate,
+        None if item.get("expires") is None else parse_expiry(_text(item, "expires")), enabled,
+    )
+
+
+def parse_expiry(text: str) -> int:
+    """``2027-01-01T00:00:00Z`` in microseconds. Raises UsageError; a time without a zone could be anybody's."""
+    try:
+        when = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise UsageError(f"{text!r} is no time such as 2027-01-01T00:00:00Z") from None
+    if when.tzinfo is None:
+        raise UsageError(f"the time {text!r} has no zone: write it as {text}Z if it is UTC")
+    return int(when.timestamp() * 1_000_000)
+
+
+def _rights(item: Mapping[str, Any], name: str) -> Rights:
+    roles = _texts(item, "roles", name)
+    for role in roles:
+        if role not in ROLES:
+            raise UsageError(f"{name!r}: unknown role {role!r}; there are {', '.join(ROLES)}")
+    own = (re.sub(r"([*?[])", r"[\1]", name),)  # the name itself, not what it would match as a pattern
+    replicas = _texts(item, "replicas", name) if "replicas" in item else own
+    return Rights(frozenset(roles), _texts(item, "merges", name), replicas)
+
+
+def _text(item: Mapping[str, Any], field: str) -> str:
+    value = item.get(field)
+    if not isinstance(value, str) or not value:
+        raise UsageError(f'"{field}" must be a text, and not empty')
+    return value
+
+
+def _texts(item: Mapping[str, Any], field: str, name: str) -> tuple[str, ...]:
+    value = item.get(field)
+    if not isinstance(value, list) or not value or not all(isinstance(text, str) and text for text in value):
+        raise UsageError(f'{name!r}: "{field}" must be a list of texts, and not empty')
+    return tuple(value)

@@ -1,0 +1,291 @@
+"""One shard of a merge in Spark: a ``core.merge.Merge`` that outlives its process, batch by batch.
+
+A merge is a pure function of the calls made to it. So its state is a snapshot (the *base*) and the calls since (the
+*log*), both in Spark's state store: a batch writes what came in it and no more, and a new base is written when the log
+has grown as long as the last one. What is written for an element is thus bounded, however many events are alive.
+
+A worker that still holds the merge, as it was when the store's version was written, goes on with it; any other restores
+the base and repeats the log. The store's ``token`` says which: each attempt at a batch writes one of its own, so what
+an attempt that failed has left in a process is never taken for the truth.
+
+Nothing here knows Spark: ``Store`` is what ``merging_processor`` has of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Protocol
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lmerge.core.elements import NEG_INF, STABLE
+from lmerge.core.engines.selection import AUTO
+from lmerge.core.merge import Merge, Outcome, earliest_joining
+from lmerge.errors import UsageError
+from lmerge.spark.merging import packs
+
+# A longer log is not worth a new base yet: to repeat it takes a few milliseconds.
+LOG_BYTES_MIN: Final = 2**20
+# One entry of the state: well under what Spark's pipe to Python and RocksDB like to have in one piece.
+CHUNK_BYTES: Final = 4 * 2**20
+# Merges that a worker holds for batches to come. Those of queries that have ended are the first to go.
+HELD_MAX: Final = 64
+
+
+@dataclass(frozen=True)
+class InputPlan:
+    """One input of the merge. ``join_at``: see ``Merge.attach``."""
+
+    name: str
+    properties: tuple[str, ...] = ()
+    join_at: int | None = None
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """What all shards are made with. ``has_order``: the inputs have a column of order. ``engine``: of the core."""
+
+    inputs: tuple[InputPlan, ...]
+    algorithm: str
+    shards: int
+    policy: str = "lazy"
+    closing: str = "all"
+    has_order: bool = True
+    engine: str = AUTO
+
+    def settings(self) -> dict[str, Any]:
+        """What must not change while a checkpoint lives."""
+        given = asdict(self)
+        del given["engine"]  # both say the same
+        settings: dict[str, Any] = json.loads(json.dumps(given))
+        return settings
+
+    def fresh(self) -> Merge:
+        """The merge before anything is said. Raises UsageError if the settings do not go together."""
+        merge = Merge(self.algorithm, self.policy, self.closing, track_live=False, engine=self.engine)
+        for one in self.inputs:
+            merge.attach(one.name, one.properties, join_at=one.join_at)
+        _admit_if_stuck(merge)
+        return merge
+
+
+class Store(Protocol):
+    """The state of one shard: a text, and chunks of bytes by number."""
+
+    def head(self) -> str | None: ...
+    def put_head(self, text: str) -> None: ...
+    def chunk(self, number: int) -> bytes: ...
+    def put_chunk(self, number: int, data: bytes) -> None: ...
+    def drop_chunk(self, number: int) -> None: ...
+
+
+@dataclass
+class Head:
+    """What is in the store. ``base`` and ``log`` are ranges of chunks; ``orders``: the last order of each input;
+    ``reported``: the stable point that was last reported.
+    """
+
+    lineage: str
+    settings: dict[str, Any]
+    token: str = ""
+    base: tuple[int, int] = (0, 0)
+    log: tuple[int, int] = (0, 0)
+    base_bytes: int = 0
+    log_bytes: int = 0
+    orders: dict[str, int] = field(default_factory=dict)
+    reported: int = NEG_INF
+
+    @classmethod
+    def of(cls, text: str) -> Head:
+        head = cls(**json.loads(text))
+        head.base, head.log = (head.base[0], head.base[1]), (head.log[0], head.log[1])
+        return head
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a batch caused. ``tables``: elements without stables, in order. ``before``, ``stable``: the stable point
+    that was reported last, and that of now. ``ended``: why inputs have ended.
+    """
+
+    tables: list[Any]
+    before: int
+    stable: int
+    ended: list[str]
+
+
+@dataclass
+class _Held:
+    token: str
+    merge: Merge
+
+
+_held: OrderedDict[str, _Held] = OrderedDict()
+
+
+class Shard:
+    """One shard, in one batch. Raises UsageError if its state was made with other settings."""
+
+    def __init__(self, plan: MergePlan, number: int, store: Store) -> None:
+        self._plan, self._number, self._store = plan, number, store
+        self._head, self._merge = self._load()
+
+    def step(self, said: Iterable[tuple[int, bytes]], first_order: int, *, reports: bool) -> Said:
+        """Merge packs (input, bytes of a table) of one batch, input by input; what comes out counts from
+        ``first_order`` on. ``reports``: all shards tell their stable points in this batch.
+        """
+        by_input: dict[int, list[Any]] = {}
+        for number, data in said:
+            by_input.setdefault(number, []).append(packs.from_bytes(data))
+        tables: list[Any] = []
+        ended: list[str] = []
+        for number in sorted(by_input):
+            table = packs.joined(by_input[number], self._plan.has_order)
+            for piece in _pieces(self._in_order(number, table)):
+                self._note(number, piece)
+                for outcome in apply(self._merge, self._plan.inputs[number], piece):
+                    ended += [_reason(one.input, one.reason) for one in outcome.detached if _is_fault(one)]
+                    if outcome.batch.count:
+                        tables.append(packs.table_of(outcome.batch, first_order))
+                        first_order += outcome.batch.count
+        before, stable = self._head.reported, self._merge.stable_point
+        if reports:
+            self._head.reported = stable
+        self._save()
+        return Said([table for table in tables if table.num_rows], before, stable, ended)
+
+    def _in_order(self, number: int, table: Any) -> Any:
+        """The table, if its order goes on from the last batch; otherwise what ends the input."""
+        if not self._plan.has_order or not table.num_rows:
+            return table
+        name = self._plan.inputs[number].name
+        orders = table.column("order").filter(pc.not_equal(table.column("kind"), packs.MALFORMED))
+        if not len(orders):
+            return table
+        first, newest = orders[0].as_py(), orders[len(orders) - 1].as_py()
+        last = self._head.orders.get(name)
+        if last is not None and first < last:
+            reason = f"its order goes back: {first} came in a later batch than {last}"
+            return pa.table([[0], [packs.MALFORMED], [0], [0], [0], [reason.encode()]], schema=packs.TABLE)
+        self._head.orders[name] = newest
+        return table
+
+    # The state.
+
+    def _load(self) -> tuple[Head, Merge]:
+        text = self._store.head()
+        if text is None:
+            return Head(uuid4().hex, self._plan.settings()), self._plan.fresh()
+        head = Head.of(text)
+        self._check(head.settings)
+        # Taken out for as long as the batch lasts: what fails in the middle must not be found again.
+        held = _held.pop(head.lineage, None)
+        return head, held.merge if held is not None and held.token == head.token else self._restored(head)
+
+    def _check(self, before: Mapping[str, Any]) -> None:
+        now = self._plan.settings()
+        changed = sorted(name for name in now.keys() | before.keys() if now.get(name) != before.get(name))
+        if changed:
+            name = changed[0]
+            raise UsageError(
+                f"shard {self._number} of the merge cannot go on: {name} is {now.get(name)!r}, and the query's "
+                f"checkpoint was made with {before.get(name)!r}; begin with a new checkpoint"
+            )
+
+    def _restored(self, head: Head) -> Merge:
+        merge = self._plan.fresh()
+        if head.base[0] < head.base[1]:
+            merge = Merge.restore(b"".join(map(self._store.chunk, range(*head.base))), engine=self._plan.engine)
+        for at in range(*head.log):
+            table = packs.from_bytes(self._store.chunk(at))
+            for _ in apply(merge, self._plan.inputs[int(table.schema.metadata[b"input"])], table):
+                pass  # it was said when it came
+        return merge
+
+    def _note(self, number: int, table: Any) -> None:
+        """Write a call into the log."""
+        data = packs.to_bytes(table.replace_schema_metadata({"input": str(number)}))
+        start, stop = self._head.log
+        self._store.put_chunk(stop, data)
+        self._head.log = (start, stop + 1)
+        self._head.log_bytes += len(data)
+
+    def _save(self) -> None:
+        head = self._head
+        if head.log_bytes > max(head.base_bytes, LOG_BYTES_MIN):
+            self._rebase()
+        head.token = uuid4().hex
+        self._store.put_head(json.dumps(asdict(head)))
+        _held[head.lineage] = _Held(head.token, self._merge)
+        while len(_held) > HELD_MAX:
+            _held.popitem(last=False)
+
+    def _rebase(self) -> None:
+        """Write a base, and drop what led to it."""
+        head = self._head
+        snapshot = self._merge.snapshot()
+        for at in (*range(*head.base), *range(*head.log)):
+            self._store.drop_chunk(at)
+        first = head.log[1]
+        pieces = [snapshot[at : at + CHUNK_BYTES] for at in range(0, len(snapshot), CHUNK_BYTES)]
+        for at, piece in enumerate(pieces, first):
+            self._store.put_chunk(at, piece)
+        end = first + len(pieces)
+        head.base, head.log = (first, end), (end, end)
+        head.base_bytes, head.log_bytes = len(snapshot), 0
+
+
+def apply(merge: Merge, one: InputPlan, table: Any) -> list[Outcome]:
+    """Say a table of one input to the merge. The same table does the same to equal merges."""
+    controls = pc.indices_nonzero(pc.greater(table.column("kind"), STABLE)).to_pylist()
+    outcomes, start = [], 0
+    for at in (*controls, table.num_rows):
+        if start < at:
+            outcomes.append(merge.apply(one.name, packs.batch_of(table.slice(start, at - start))))
+        if at < table.num_rows:
+            kind, vs, has_vs, payload = (table.column(name)[at].as_py() for name in ("kind", "vs", "ve", "payload"))
+            outcomes += _control(merge, one, kind, vs, has_vs, payload)
+        start = at + 1
+    return outcomes + _admit_if_stuck(merge)
+
+
+def _admit_if_stuck(merge: Merge) -> list[Outcome]:
+    """Without a stable so far and with joining inputs only, the merge begins with the one that knows the earliest time,
+    as a server does: it would wait for ever. What it says is right from there on.
+    """
+    first = earliest_joining(merge.inputs()) if merge.stable_point == NEG_INF else None
+    return [] if first is None else [merge.admit(first.name)]
+
+
+def _control(merge: Merge, one: InputPlan, kind: int, vs: int, has_vs: int, payload: bytes) -> list[Outcome]:
+    """The coming and going of an input."""
+    is_attached = merge.is_attached(one.name)
+    if kind == packs.ATTACH:
+        incarnation = merge.status(one.name).incarnation + 1 if is_attached else None
+        join_at = vs if has_vs else None
+        return [merge.attach(one.name, one.properties, join_at=join_at, incarnation=incarnation)]
+    if not is_attached:
+        return []
+    reason = "left" if kind == packs.DETACH else f"it said what no input can: {payload.decode()}"
+    return [merge.detach(one.name, reason)]
+
+
+def _is_fault(detached: Any) -> bool:
+    return detached.violation is not None or detached.reason.startswith("it said")
+
+
+def _reason(name: str, reason: str) -> str:
+    return reason if repr(name) in reason else f"input {name!r} has ended: {reason}"
+
+
+def _pieces(table: Any) -> list[Any]:
+    """The table in pieces that fit a chunk of the state."""
+    if not table.num_rows:
+        return []
+    rows = max(1, int(table.num_rows * CHUNK_BYTES / max(table.nbytes, 1)))
+    return [table.slice(at, rows) for at in range(0, table.num_rows, rows)]

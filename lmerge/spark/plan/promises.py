@@ -1,0 +1,274 @@
+"""What a streaming DataFrame may promise as a replica, derived from its own plan (IV.G) and told in words.
+
+Three things follow from the plan: the properties of III.C that the published stream has, how far its stable point must
+stay behind the watermark (``lateness``), and what in it would come out differently on another replica (``lint``).
+
+**Why hardly anything is ordered.** Partitions are written in parallel and rows in a batch lie as they lie, so neither
+Vs nor ties have an order, whatever the query. That leaves insert-only and key: R3 with a key, R4 without.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lmerge.core import properties as props
+from lmerge.core.properties import INSERT_ONLY, KEY, PROPERTY_WORDS, Properties, choose, parse_properties
+from lmerge.errors import UsageError
+from lmerge.spark.options import APPEND, INTERVALS, UPDATE
+from lmerge.spark.plan.bounds import NEVER, Bound, Unknown, duration, weakest
+from lmerge.spark.plan.keys import Key, carriers, key_of, lie_together
+from lmerge.spark.plan.lateness import flow_of, is_stateful
+from lmerge.spark.plan.lint import Finding, LintWarning, lint_plan
+from lmerge.spark.plan.lint_rules import CODES, ERROR, UNREAD, WARNING, is_skip
+from lmerge.spark.plan.tree import Node, is_connect, read_plan, refuse_connect
+
+# Names under which the lifetime is looked at, where it is an expression and no column.
+_VS: Final = "lmerge_vs"
+_VE: Final = "lmerge_ve"
+
+
+@dataclass(frozen=True)
+class StableRule:
+    """How far the stable point stays behind the watermark that a batch ran with.
+
+    ``exact``: Spark itself drops, or refuses, rows below it, so one that comes is a defect; else such rows can come and
+    are dropped. ``strict``: rows come out strictly above, so a microsecond more could be said.
+    """
+
+    lag_us: int
+    exact: bool
+    words: str
+    strict: bool = False
+
+    def stable_us(self, watermark_ms: int) -> int | None:
+        """The largest stable after a batch that ran with this watermark. None at 0, which is Spark's word for none."""
+        if watermark_ms <= 0:
+            return None
+        return watermark_ms * 1_000 - self.lag_us + (1 if self.strict else 0)
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """What a plan may promise, each with its reason. ``stable`` None: cannot be derived, and ``stable_why`` says why.
+
+    ``keys``: columns that tell rows apart (None: nothing does); what an update replaces. ``skips``: it leaves out what
+    servers do not want any more (``skip_to``). ``gathered``: rows that agree in ``keys`` come out of one partition.
+    """
+
+    mode: str
+    properties: Properties
+    reasons: tuple[str, ...]
+    stable: StableRule | None
+    stable_why: str
+    keys: tuple[str, ...] | None
+    stateful: bool
+    findings: tuple[Finding, ...] = ()
+    skips: bool = False
+    gathered: bool = False
+
+    def explain(self) -> str:
+        """All of it, for people."""
+        said = [word for word in PROPERTY_WORDS if word in self.properties]
+        choice = choose({"this query": self.properties})
+        lines = [f"Published in mode {self.mode}, this query promises: {', '.join(said) or 'nothing'}"]
+        lines += [f"  {reason}" for reason in self.reasons]
+        lines += [f"  so the merge can run {choice.case.word} ({choice.reason})", ""]
+        lines += ["The stable point"]
+        if self.stable is None:
+            lines += ["  cannot be derived: declare it with stable_lag=", f"  {self.stable_why}"]
+        else:
+            how = "Spark lets no row out below it" if self.stable.exact else "a row below it is dropped and counted"
+            behind = f", less {duration(self.stable.lag_us)}" if self.stable.lag_us else ""
+            lines += [f"  after each batch: the watermark that it ran with{behind}; {how}", f"  {self.stable.words}"]
+        if self.stateful:
+            lines.append(
+                "  rows later than the watermark are dropped by each replica at batch ends of its own: give the "
+                "watermark a delay that hardly any row exceeds"
+            )
+        if self.skips:
+            lines += ["", "When it is behind and servers say so, it leaves out what they no longer want (skip_to)"]
+        lines += ["", f"What may differ between replicas: {len(self.findings) or 'nothing was found'}"]
+        return "\n".join(lines + [f"  {finding}" for finding in self.findings])
+
+
+def explain_plan(
+    df: Any, vs: Any, ve: Any = None, mode: str = APPEND, *, keys: Sequence[str] | None = None,
+    payload: Sequence[str] | None = None, round_digits: int | Collection[str] | None = None,
+    stable_lag_us: int | None = None, properties: Iterable[str] | None = None,
+) -> PlanFacts:
+    """What ``df`` may promise when it is published in ``mode`` with these ``vs`` and ``ve`` (columns, or expressions).
+
+    ``payload``: its columns, by default all but those of vs and ve. ``stable_lag_us`` and ``properties``: declared by
+    the user, which goes before what is derived. Raises UsageError where the plan cannot be read and they are missing.
+    """
+    if mode not in (APPEND, UPDATE, INTERVALS):
+        raise UsageError(f"explaining a plan: mode is {mode!r:.40}; it is append, update or intervals")
+    declared = None if properties is None else props.closure(parse_properties(properties))
+    rule = None if stable_lag_us is None else StableRule(stable_lag_us, False, "as declared by stable_lag")
+    if is_connect(df):
+        return _declared(mode, declared, rule, keys)
+    df, vs_name, ve_name = _with_times(df, vs, ve)
+    root = read_plan(df)
+    names = _payload(root, payload, (vs_name, ve_name))
+    found = lint_plan(root, mode, round_digits=_rounded(root, round_digits), keys=keys or ())
+    key = key_of(root)
+    promised, reasons = _promises(root, key, mode, vs_name, names, keys)
+    if declared is not None:
+        promised, reasons = declared, ["as declared by properties="]
+    derived = _stable_rule(root, vs_name, ve_name, mode)
+    why = derived.why if isinstance(derived, Unknown) else ""
+    if rule is None and isinstance(derived, StableRule):
+        rule = derived
+    if rule is None:
+        instead = "stable_lag=, how far below the watermark a row can still come out"
+        found.insert(0, Finding(ERROR, "stable", why, vs_name, "the published columns", instead))
+    stateful = any(is_stateful(node) for node in root.walk())
+    told = tuple(keys) if keys is not None else _told_apart(root, key, (*names, vs_name, ve_name))
+    skips = any(is_skip(part) for node in root.walk() for e in node.all_exprs() for part in e.walk())
+    by_name = {column.name: column.expr_id for column in root.output}
+    by_name |= {str(given): by_name[name] for given, name in ((vs, vs_name), (ve, ve_name)) if name is not None}
+    gathered = lie_together(root, [by_name[name] for name in told or () if name in by_name])
+    return PlanFacts(mode, promised, tuple(reasons), rule, why, told, stateful, tuple(found), skips, gathered)
+
+
+def explain(df: Any, vs: Any, ve: Any = None, mode: str = APPEND, **declared: Any) -> str:
+    """What publishing ``df`` would promise, why, and what in it may differ between replicas. As ``explain_plan``."""
+    return explain_plan(df, vs, ve, mode, **declared).explain()
+
+
+def check(
+    df: Any, vs: Any, ve: Any = None, mode: str = APPEND, *, allow: Collection[str] = (), **declared: Any,
+) -> PlanFacts:
+    """``explain_plan`` for a query that is about to start. Errors of the lint raise UsageError, the rest are Python
+    warnings (LintWarning). ``allow``: codes that are accepted knowingly."""
+    unknown = [code for code in allow if code not in CODES]
+    if unknown:
+        raise UsageError(f"checking a plan: allow has {unknown[0]!r}; the codes are {', '.join(CODES)}")
+    if "stable" in allow:
+        raise UsageError(
+            "checking a plan: allow has 'stable', and a stream without a stable point never becomes final, so its "
+            "subscribers wait for ever: declare stable_lag=, how far below the watermark a row can still come out"
+        )
+    facts = explain_plan(df, vs, ve, mode, **declared)
+    found = [finding for finding in facts.findings if finding.code not in allow]
+    errors = [finding for finding in found if finding.severity == ERROR]
+    if errors:
+        lines = "\n".join(f"  {finding}" for finding in errors)
+        codes = ", ".join(dict.fromkeys(f'"{finding.code}"' for finding in errors if finding.code != "stable"))
+        accepted = f"\nWhat is meant to be like that can be accepted: allow=({codes},)" if codes else ""
+        raise UsageError(
+            f"this query would not come out the same on every replica ({len(errors)} found):\n{lines}{accepted}"
+        )
+    for finding in found:
+        warnings.warn(str(finding), LintWarning, stacklevel=3)
+    return facts
+
+
+def _declared(
+    mode: str, promised: Properties | None, rule: StableRule | None, keys: Sequence[str] | None
+) -> PlanFacts:
+    """What was said by hand, where the plan cannot be read. Raises UsageError naming what was not."""
+    said = {"properties": promised, "stable_lag": rule, **({} if mode == APPEND else {"keys": keys})}
+    missing = [name for name, value in said.items() if value is None]
+    if promised is None or rule is None or missing:
+        refuse_connect(missing)
+    instead = f'lmerge.spark.explain() of the same query in a session that is not remote, or allow=("{UNREAD}",)'
+    unread = Finding(WARNING, UNREAD, "stays at the server and was not looked into", where="the plan", instead=instead)
+    by_hand = None if keys is None else tuple(keys)
+    return PlanFacts(mode, promised, ("as declared by properties=",), rule, "", by_hand, stateful=False,
+                     findings=(unread,))
+
+
+def _with_times(df: Any, vs: Any, ve: Any) -> tuple[Any, str, str | None]:
+    """``df`` with vs and ve as columns of their own, if they are not, and their names."""
+    from pyspark.sql import functions
+
+    named: list[str | None] = []
+    for name, given in ((_VS, vs), (_VE, ve)):
+        if given is None or (isinstance(given, str) and given in df.columns):
+            named.append(given)
+            continue
+        df = df.select("*", (functions.expr(given) if isinstance(given, str) else given).alias(name))
+        named.append(name)
+    assert named[0] is not None
+    return df, named[0], named[1]
+
+
+def _payload(root: Node, payload: Sequence[str] | None, times: Collection[str | None]) -> list[str]:
+    names = [column.name for column in root.output]
+    if payload is None:
+        return [name for name in names if name not in times]
+    missing = [name for name in payload if name not in names]
+    if missing:
+        raise UsageError(f"explaining a plan: payload has {missing[0]!r}; the columns are {', '.join(names)}")
+    return list(payload)
+
+
+def _rounded(root: Node, round_digits: int | Collection[str] | None) -> Collection[str]:
+    if isinstance(round_digits, int):
+        return [column.name for column in root.output]
+    return round_digits or ()
+
+
+def _told_apart(root: Node, key: Key, names: Sequence[str | None]) -> tuple[str, ...] | None:
+    """The columns that tell rows apart, those of the payload before vs and ve."""
+    by_name = {column.name: column.expr_id for column in root.output}
+    order = {by_name[name]: name for name in reversed(names) if name is not None}
+    found = carriers(key, [by_name[name] for name in names if name is not None])
+    return None if found is None else tuple(dict.fromkeys(order[i] for i in found))
+
+
+def _promises(
+    root: Node, key: Key, mode: str, vs: str, payload: Sequence[str], keys: Sequence[str] | None,
+) -> tuple[Properties, list[str]]:
+    promised, reasons = set(), []
+    if mode == APPEND:
+        promised.add(INSERT_ONLY)
+        reasons.append("insert-only: append mode gives out a row once and never revises it")
+    elif mode == UPDATE:
+        reasons.append("not insert-only: update mode revises rows; the old one is taken back and the new one inserted")
+    else:
+        reasons.append("not insert-only: an open event gets its end later, or is taken back")
+    reasons.append("not ordered: partitions are written in parallel, and rows of a batch lie in no order")
+    ids = {column.expr_id for column in root.output if column.name in payload or column.name == vs}
+    if mode != APPEND and keys is not None:
+        if set(keys) <= {*payload, vs}:
+            promised.add(KEY)
+            reasons.append(f"key: one event at a time for each ({', '.join(keys)}), all in the payload or in vs")
+        else:
+            reasons.append(f"not key: not all of ({', '.join(keys)}) is in the payload or in vs")
+    elif carriers(key, ids) is not None:
+        promised.add(KEY)
+        reasons.append(f"key: {key.words}, and all of it is in the payload or in vs")
+    else:
+        missing = [part.name for part in key.parts or () if not part.ids & ids]
+        lost = f"{key.words}, but not all of it is in the payload or in vs: {', '.join(missing)}"
+        reasons.append(f"not key: {lost if missing else key.words}")
+    return frozenset(promised), reasons
+
+
+def _stable_rule(root: Node, vs: str, ve: str | None, mode: str) -> StableRule | Unknown:
+    flow = flow_of(root)
+    by_name = {column.name: column.expr_id for column in root.output}
+
+    def known(name: str) -> Bound | Unknown:
+        missing = Unknown(f"{name} is no event time that a watermark follows")
+        return flow.bounds.get(by_name[name], missing)
+
+    # A row of intervals brings a start, which Vs >= Vc asks for, or an end, for which Ve >= Vc.
+    both = mode == INTERVALS and ve is not None
+    bound = weakest([known(vs), known(ve)]) if both and ve is not None else known(vs)
+    if isinstance(bound, Unknown):
+        return bound
+    if bound is NEVER:
+        return Unknown(f"{vs} is never anything but null")
+    words = bound.words if bound.exact else (
+        f"{bound.words}; nothing in the plan drops late rows, so one below the stable point can still come"
+    )
+    if both:
+        words += "; an event that is taken back after its start is below the stable point comes too late for that"
+    # Vs can be later than the event time; the stable point is not taken beyond the watermark for that.
+    return StableRule(max(0, bound.lag_us), bound.exact, words, bound.strict and bound.exact)

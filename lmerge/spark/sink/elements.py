@@ -1,0 +1,409 @@
+"""From the rows of a DataFrame, as Arrow record batches, to elements: what an executor does with its partition.
+
+=============  =======================================================================================================
+mode           what a row is
+=============  =======================================================================================================
+``append``     an event: insert(p, Vs, Ve)
+``update``     what its key is now: adjust(old, Ve -> Vs) and insert(new) if a key's row has changed; adjust(p, Ve) if
+               only the end has; nothing if it is the same. One row a key and batch; of several the last counts
+``intervals``  a start, an end or an abort, as ``marks`` says; of the three a column ``kind`` tells which, or else a
+               null in ``vs`` (an end) or in ``ve`` (a start)
+``elements``   an element: columns kind (insert, adjust, stable), payload, vs, ve, vold. A stable has its Vc in vs; it
+               is not said here, but at the end of the whole batch
+=============  =======================================================================================================
+
+A null in ``ve`` (and in ``vold``) is +inf. Rows that no legal stream can say any more, because the stable point has
+passed, are *late*: with ``fail`` they raise InputViolation that names the first of them, with ``drop`` they are left
+out and counted. What is late for an insert is Vs < S, for an adjust an old or new end < S, where S is the stable
+point said before the batch: a stable of this batch is said after all of it.
+
+A change of a key is refused as a whole if either half is late, so what was said of the key stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lmerge.core.batch import EMPTY, AnyBatch, BatchBuilder, Row
+from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE, show_time
+from lmerge.errors import InputViolation, InvalidRow, UsageError
+from lmerge.spark.options import APPEND, ELEMENTS, FAIL, KEYED, MODES, UPDATE
+from lmerge.spark.sink import columns, intervals
+from lmerge.spark.spool.published_state import Said
+from lmerge.wire.arrow import encode_table, insert_columns, schema_of
+from lmerge.wire.rows import RowCodec, row_words
+from lmerge.wire.schema import Schema
+
+KIND_WORDS: Final = ("insert", "adjust", "stable")  # in the order of their numbers
+MARK_WORDS: Final = ("start", "end", "abort")
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """How rows become elements. ``schema``: of the payload (not for mode ``elements``). ``vs``, ``ve``, ``kind``: names
+    of columns. ``keys``: the columns of the key. ``name``: the stream's, for messages. ``raw``: the column that is the
+    payload as it is, where there is no schema.
+    """
+
+    mode: str
+    schema: Schema | None = None
+    vs: str = "vs"
+    ve: str | None = None
+    keys: tuple[str, ...] = ()
+    kind: str | None = None
+    late: str = FAIL
+    name: str = "stream"
+    raw: str | None = None
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether what was said decides what is said."""
+        return self.mode in KEYED
+
+
+@dataclass
+class Tally:
+    """Rows that came, and what became of those that said nothing. ``unmatched``: ends whose start never came.
+    ``unwanted``: events that nobody wants to hear of.
+    """
+
+    rows: int = 0
+    late: int = 0
+    first_late: str = ""
+    unmatched: int = 0
+    unwanted: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Count the other's as well."""
+        self.rows += other.rows
+        self.late += other.late
+        self.first_late = self.first_late or other.first_late
+        self.unmatched += other.unmatched
+        self.unwanted += other.unwanted
+
+
+class Turner(Protocol):
+    """Turns rows into elements. ``stable``: the largest among the rows; None: none."""
+
+    tally: Tally
+    stable: int | None
+
+    def take(self, rows: Any) -> AnyBatch:
+        """The elements of a record batch. Raises InvalidRow, InputViolation (a late row)."""
+
+    def kept(self, value: Any) -> Any:
+        """Of a key's entry: what can still change; None: nothing."""
+
+
+def turner_of(plan: RowPlan, stable: int, said: Said | None = None, skipped: int = NEG_INF) -> Turner:
+    """What turns the rows of a partition; ``stable``: said before the batch; ``skipped``: events that end before are
+    left out. Raises UsageError.
+    """
+    if plan.mode not in MODES:
+        raise UsageError(f"unknown mode {plan.mode!r:.40}; it is {', '.join(MODES)}")
+    if plan.mode != ELEMENTS and plan.schema is None and plan.raw is None:
+        raise UsageError(f"mode {plan.mode} needs the schema of the payload")
+    if plan.is_keyed and (not plan.keys or said is None):
+        raise UsageError(f"mode {plan.mode} needs keys, and what was said of them")
+    if plan.mode == APPEND:
+        return Appending(plan, stable, skipped)
+    if plan.mode == ELEMENTS:
+        return Saying(plan, stable)
+    assert said is not None
+    keyed = Updating if plan.mode == UPDATE else Marking
+    return keyed(plan, stable, said, skipped)
+
+
+class _Turner:
+    """What all of them share: the stable point, and what becomes of late and of unwanted rows."""
+
+    def __init__(self, plan: RowPlan, stable: int, skipped: int = NEG_INF) -> None:
+        self.plan = plan
+        self._skipped = skipped
+        self.tally = Tally()
+        self.stable: int | None = None
+        self._said_stable = stable
+        self._codec = None if plan.schema is None else RowCodec(plan.schema)
+
+    def kept(self, value: Any) -> Any:
+        """Nothing is kept where there are no keys."""
+        return None
+
+    def _wanted(self, rows: Any, vs: Any, ve: Any) -> tuple[Any, Any, Any]:
+        """Those of the rows that somebody wants to hear of: an end is final where rows are whole events."""
+        if self._skipped == NEG_INF:
+            return rows, vs, ve
+        wanted = pc.greater_equal(ve, self._skipped)
+        rows, vs, ve, before = rows.filter(wanted), vs.filter(wanted), ve.filter(wanted), rows.num_rows
+        self.tally.unwanted += before - rows.num_rows
+        return rows, vs, ve
+
+    def _is_late(self, row: Row, count: int) -> None:
+        """``count`` rows are late, ``row`` is the first. Raises InputViolation if that is not allowed."""
+        if not self.tally.late:
+            self.tally.first_late = self._shown(row)
+        self.tally.late += count
+        if self.plan.late == FAIL:
+            raise self._late(row, count)
+
+    def _late(self, row: Row, count: int) -> InputViolation:
+        stable = show_time(self._said_stable)
+        others = f", and {count - 1} of the next rows as well" if count > 1 else ""
+        return InputViolation(
+            "late-row", self.plan.name, self._shown(row), f"nothing below its own stable({stable})",
+            f"this row came after it{others}; a larger stable_lag lets it in, and late='drop' leaves it out",
+        )
+
+    def _shown(self, row: Row) -> str:
+        """A row as an element, for messages: with its columns by name where there is a schema."""
+        kind, vs, ve, vold, payload = row
+        words = row_words(None if self.plan.schema is None else self.plan.schema.to_message())(payload)
+        times = (vs, ve) if kind == INSERT else (vs, vold, ve)
+        return f"{KIND_WORDS[kind]}({', '.join([words, *map(show_time, times)])})"
+
+    def _payloads(self, rows: Any) -> list[bytes]:
+        if self._codec is None:
+            payloads: list[bytes] = self._raw(rows).to_pylist()
+            return payloads
+        return encode_table(self._codec, rows.select(self._codec.schema.names))
+
+    def _raw(self, rows: Any) -> Any:
+        """The column that is the payload as it is. Raises InvalidRow."""
+        assert self.plan.raw is not None
+        name = self.plan.raw
+        return columns.binary(columns.without_nulls(columns.column_of(rows, name), name))
+
+
+class Appending(_Turner):
+    """Mode ``append``."""
+
+    def take(self, rows: Any) -> AnyBatch:
+        """See ``Turner``."""
+        self.tally.rows += rows.num_rows
+        vs = columns.without_nulls(columns.times_of(rows, self.plan.vs), self.plan.vs)
+        ve = columns.ends_of(rows, self.plan.ve)
+        columns.check_order(vs, ve)
+        rows, vs, ve = self._wanted(rows, vs, ve)
+        if self._said_stable > NEG_INF:
+            late = pc.less(vs, self._said_stable)
+            first = columns.first_true(late)
+            if first is not None:
+                row = (INSERT, vs[first].as_py(), ve[first].as_py(), 0, self._payloads(rows.slice(first, 1))[0])
+                self._is_late(row, pc.sum(late).as_py())
+                on_time = pc.invert(late)
+                rows, vs, ve = rows.filter(on_time), vs.filter(on_time), ve.filter(on_time)
+        if not rows.num_rows:
+            return EMPTY
+        return self._inserts(rows, vs, ve)
+
+    def _inserts(self, rows: Any, vs: Any, ve: Any) -> AnyBatch:
+        """An insert for each row, from columns to columns. Raises InvalidRow."""
+        if self._codec is None:
+            return columns.batch_of(bytes([INSERT]) * rows.num_rows, vs, ve, None, self._raw(rows))
+        names = self._codec.schema.names
+        timed = rows.select(names)
+        start, end = (columns.unlike(name, names) for name in ("vs", "ve"))
+        for name, times in ((start, vs), (end, ve)):
+            timed = timed.append_column(name, times)
+        return insert_columns(self._codec, timed, start, end)
+
+
+class Saying(_Turner):
+    """Mode ``elements``."""
+
+    def take(self, rows: Any) -> AnyBatch:
+        """See ``Turner``."""
+        self.tally.rows += rows.num_rows
+        if not rows.num_rows:
+            return EMPTY
+        kinds = self._kinds(rows)
+        vs = columns.without_nulls(columns.times_of(rows, "vs"), "vs")
+        is_stable = pc.equal(kinds, STABLE)
+        stable = pc.max(vs.filter(is_stable)).as_py()
+        if stable is not None:
+            self.stable = stable if self.stable is None else max(self.stable, stable)
+            is_event = pc.invert(is_stable)
+            rows, kinds, vs = rows.filter(is_event), kinds.filter(is_event), vs.filter(is_event)
+        if not rows.num_rows:
+            return EMPTY
+        ve = columns.ends_of(rows, "ve")
+        columns.check_order(vs, ve)
+        vold = self._old_ends(rows, kinds)
+        payloads = columns.binary(columns.without_nulls(columns.column_of(rows, "payload"), "payload"))
+        late = self._late_mask(kinds, vs, ve, vold)
+        first = None if late is None else columns.first_true(late)
+        if first is not None:
+            row = tuple(column[first].as_py() for column in (kinds, vs, ve, vold, payloads))
+            self._is_late(row, pc.sum(late).as_py())
+            on_time = pc.invert(late)
+            kinds, vs, ve, vold, payloads = (c.filter(on_time) for c in (kinds, vs, ve, vold, payloads))
+        data = columns.bytes_of(kinds)
+        return columns.batch_of(data, vs, ve, vold if ADJUST in data else None, payloads)
+
+    def _kinds(self, rows: Any) -> Any:
+        return columns.numbered(rows, "kind", KIND_WORDS)
+
+    def _old_ends(self, rows: Any, kinds: Any) -> Any:
+        """The column of old ends: +inf where an adjust has none, 0 for inserts."""
+        if "vold" not in rows.schema.names and not pc.any(pc.equal(kinds, ADJUST)).as_py():
+            return columns.constant(0, rows.num_rows)
+        return pc.if_else(pc.equal(kinds, ADJUST), columns.ends_of(rows, "vold"), 0)
+
+    def _late_mask(self, kinds: Any, vs: Any, ve: Any, vold: Any) -> Any | None:
+        stable = self._said_stable
+        if stable == NEG_INF:
+            return None
+        adjust = pc.or_(pc.less(ve, stable), pc.less(vold, stable))
+        return pc.if_else(pc.equal(kinds, INSERT), pc.less(vs, stable), adjust)
+
+
+class _Keyed(_Turner):
+    """Modes with a state."""
+
+    def __init__(self, plan: RowPlan, stable: int, said: Said, skipped: int = NEG_INF) -> None:
+        super().__init__(plan, stable, skipped)
+        self._said = said
+        self._key_codec: RowCodec | None = None
+
+    def _keys(self, rows: Any) -> list[bytes]:
+        """The keys of the rows, in the bytes that the canonical form gives them."""
+        names = list(self.plan.keys)
+        if self._key_codec is None:
+            declared = {column.name: column for column in self.plan.schema.columns} if self.plan.schema else {}
+            fields = [declared[name] if name in declared else _inferred(rows, name) for name in names]
+            self._key_codec = RowCodec(Schema(tuple(fields)))
+        return encode_table(self._key_codec, rows.select(names))
+
+
+class Updating(_Keyed):
+    """Mode ``update``. An entry is (Vs, Ve, payload) of the event that was said."""
+
+    def take(self, rows: Any) -> AnyBatch:
+        """See ``Turner``."""
+        self.tally.rows += rows.num_rows
+        if not rows.num_rows:
+            return EMPTY
+        starts = columns.without_nulls(columns.times_of(rows, self.plan.vs), self.plan.vs)
+        ends = columns.ends_of(rows, self.plan.ve)
+        columns.check_order(starts, ends)
+        rows, starts, ends = self._wanted(rows, starts, ends)
+        told = zip(self._keys(rows), columns.ints(starts), columns.ints(ends), self._payloads(rows))
+        builder = BatchBuilder()
+        say, stable = builder.rows.append, self._said_stable
+        entries, changes = self._said.entries, self._said.changes
+        for key, vs, ve, payload in told:
+            old = changes[key] if key in changes else entries.get(key)
+            if old is None or old[1] < stable:  # nothing was said, or nothing can be said of it any more
+                if vs < stable:
+                    self._is_late((INSERT, vs, ve, 0, payload), 1)
+                elif ve > vs:
+                    say((INSERT, vs, ve, 0, payload))
+                    changes[key] = (vs, ve, payload)
+                continue
+            old_vs, old_ve, old_payload = old
+            if vs == old_vs and payload == old_payload:
+                if ve == old_ve:
+                    continue
+                if ve < stable:
+                    self._is_late((ADJUST, vs, ve, old_ve, payload), 1)
+                    continue
+                say((ADJUST, vs, ve, old_ve, payload))
+            elif vs < stable:
+                self._is_late((INSERT, vs, ve, 0, payload), 1)
+                continue
+            elif old_vs < stable:
+                self._is_late((ADJUST, old_vs, old_vs, old_ve, old_payload), 1)
+                continue
+            else:
+                say((ADJUST, old_vs, old_vs, old_ve, old_payload))
+                if ve > vs:
+                    say((INSERT, vs, ve, 0, payload))
+            changes[key] = (vs, ve, payload) if ve > vs else None
+        return builder.build()
+
+    def kept(self, value: Any) -> Any:
+        """An event that is not fully frozen, and that somebody wants to hear of."""
+        return value if value[1] >= max(self._said_stable, self._skipped) else None
+
+
+class Marking(_Keyed):
+    """Mode ``intervals``. An entry is the key's marks, in order."""
+
+    def take(self, rows: Any) -> AnyBatch:
+        """See ``Turner``."""
+        self.tally.rows += rows.num_rows
+        if not rows.num_rows:
+            return EMPTY
+        stable, entries, changes = self._said_stable, self._said.entries, self._said.changes
+        touched: dict[bytes, Sequence[intervals.Mark]] = {}
+        for key, told in zip(self._keys(rows), self._marks(rows)):
+            known = touched.get(key)
+            if known is None:
+                known = (changes[key] if key in changes else entries.get(key)) or ()
+            both = intervals.with_marks(known, told, stable)
+            if both is None:
+                self._is_late(_row_of(told), 1)
+            elif both is not known:
+                touched[key] = both
+        builder = BatchBuilder()
+        for key, both in touched.items():
+            known = (changes[key] if key in changes else entries.get(key)) or ()
+            after, cut, unmatched = intervals.read_marks(both, stable)
+            before = intervals.read_marks(known)[0] if known else []
+            builder.rows += filter(self._is_wanted, intervals.changes(before, after))
+            self.tally.unmatched += unmatched
+            changes[key] = tuple(intervals.emptied(both[cut:], self._skipped)) or None
+        return builder.build()
+
+    def kept(self, value: Any) -> Any:
+        """Marks that still matter."""
+        _, cut, unmatched = intervals.read_marks(value, self._said_stable)
+        self.tally.unmatched += unmatched
+        return tuple(intervals.emptied(value[cut:], self._skipped)) or None
+
+    def _is_wanted(self, row: Row) -> bool:
+        """An event that has ended is never longer again, so what ends before the point is of no interest for good."""
+        kind, _, ve, vold, _ = row
+        wanted = (ve if kind == INSERT else max(ve, vold)) >= self._skipped
+        self.tally.unwanted += not wanted
+        return wanted
+
+    def _marks(self, rows: Any) -> list[list[intervals.Mark]]:
+        """What each row marks."""
+        plan = self.plan
+        starts = columns.times_of(rows, plan.vs)
+        ends = columns.constant_nulls(rows.num_rows) if plan.ve is None else columns.times_of(rows, plan.ve)
+        is_abort = [False] * rows.num_rows
+        if plan.kind is not None:
+            kinds = columns.numbered(rows, plan.kind, MARK_WORDS)
+            is_start, nothing = pc.equal(kinds, 0), pa.scalar(None, pa.int64())
+            is_abort = pc.equal(kinds, 2).to_pylist()
+            starts, ends = pc.if_else(is_start, starts, nothing), pc.if_else(is_start, nothing, ends)
+        missing = columns.first_true(pc.and_(pc.is_null(starts), pc.is_null(ends)))
+        if missing is not None:
+            raise InvalidRow(f"row {missing}: it has neither a start in {plan.vs!r} nor an end in {plan.ve!r}")
+        columns.check_order(starts, ends)
+        begins = pc.is_valid(starts)
+        payloads = iter(self._payloads(rows.filter(begins)))
+        return [
+            intervals.marks_of(vs, ve, b"" if vs is None else next(payloads), aborts=aborts)
+            for vs, ve, aborts in zip(starts.to_pylist(), ends.to_pylist(), is_abort)
+        ]
+
+
+def _row_of(told: Sequence[intervals.Mark]) -> Row:
+    """A row's marks as an element, for messages."""
+    first, last = told[0], told[-1]
+    if first[1] < intervals.VOID:
+        return (ADJUST, first[0], first[0], INF, b"")
+    return (INSERT, first[0], last[0] if last is not first else INF, 0, first[2])
+
+
+def _inferred(rows: Any, name: str) -> Any:
+    columns.column_of(rows, name)
+    return schema_of([rows.schema.field(name)]).columns[0]

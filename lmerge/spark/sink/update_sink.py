@@ -1,0 +1,116 @@
+"""Publishing in output mode ``update``: the same sink, behind ``foreachBatch``.
+
+Spark lets no data source that is written in Python take part in update mode ("does not support Update mode"), and an
+aggregate's revisions come in no other. ``foreachBatch`` takes every mode, and gives the same guarantees: a batch that
+failed comes again with the same rows and the same number. So the writer that ``publish`` returns in this mode writes
+every batch with the batch half of the data source, which does what the streaming half does:
+
+    stream thread of the JVM -> the process of the query: df.write.format("lmerge") -> executors: write -> commit
+
+What a user says on the writer (``checkpointLocation``) is remembered, because ``foreachBatch`` is not told of options.
+
+With Spark Connect that process is one of the server's, made for each run of the query, and what it writes is a job like
+any other: Spark's properties do not tell the tasks of whom it is. So the options of the batch do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from lmerge.errors import UsageError
+from lmerge.spark.options import BATCH, QUERY, RUN, sink_options
+from lmerge.spark.plan.tree import is_connect
+from lmerge.spark.session import end_if_replaced, ends_itself
+from lmerge.spark.sink.watermark import query_id
+from lmerge.spark.spool.files import token
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+# What ``start`` takes besides options.
+_STARTS: Final = ("path", "format", "outputMode", "partitionBy", "queryName")
+
+
+_RUN: Final = "spark.jobGroup.id"
+# How often, and for how long, a batch that was the last one looks whether its query has begun to stop.
+_LOOK_S: Final = 0.02
+_STOP_LOOKS: Final = 500
+
+
+class UpdateSink:
+    """What ``foreachBatch`` calls."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = dict(options)
+        self._whose: dict[str, str] | None = None
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        """Write and commit one batch. Raises what they raise."""
+        if self._whose is None:
+            self._whose = self._owner() if is_connect(rows) else {}
+        given = {**self._options, **self._whose, BATCH: str(batch)}
+        writer = rows.write.format("lmerge").mode("append").options(**given)
+        if is_connect(rows):
+            writer.save()
+            return
+        spark: Any = rows.sparkSession
+        query, run = (spark.sparkContext.getLocalProperty(name) for name in ("sql.streaming.queryId", _RUN))
+        if run:
+            ends_itself(run)
+        writer.save()
+        if query and run:
+            self._end_if_replaced(query, run)
+
+    def _end_if_replaced(self, query: str, run: str) -> None:
+        """Here no batch is under way, so a query that ends does so without a word of Spark's."""
+        ending: Any = end_if_replaced(query, run, at_once=True)
+        pause = threading.Event()
+        for _ in range(_STOP_LOOKS if ending is not None else 0):
+            if not ending.isActive:
+                return
+            pause.wait(_LOOK_S)
+
+    def _owner(self) -> dict[str, str]:
+        """The query, and a word for this run of it: in a process that serves no other. Raises UsageError."""
+        return {QUERY: query_id(sink_options(self._options).checkpoint), RUN: token()}
+
+
+def publishing_writer(prepared: DataFrame, output_mode: str) -> DataStreamWriter:
+    """A writer of ``prepared`` that publishes what its options say when it is started: by the sink of
+    ``format("lmerge")``, or, in output mode ``update``, by ``foreachBatch``. What is wrong with the options, ``start``
+    raises as UsageError, before there is a query.
+    """
+    writer = prepared.writeStream.outputMode(output_mode)
+    if output_mode != "update":
+        writer = writer.format("lmerge")
+    kind: Any = type(writer)
+
+    class PublishingWriter(kind):  # type: ignore[misc]  # Spark's class, or that of Spark Connect
+        """Remembers its options, for the sink."""
+
+        given: dict[str, str]
+
+        def option(self, key: str, value: Any) -> Any:
+            self.given[key] = str(value).lower() if isinstance(value, bool) else str(value)
+            return super().option(key, value)
+
+        def options(self, **options: Any) -> Any:
+            for name, value in options.items():
+                self.option(name, value)
+            return self
+
+        def start(self, *positional: Any, **named: Any) -> Any:
+            self.options(**{name: named.pop(name) for name in list(named) if name not in _STARTS})
+            if positional or named.get("path") or named.get("format"):
+                raise UsageError("cannot publish: start() of a writer that publishes takes no path and no format")
+            sink_options(self.given)  # what is wrong with them is told at once
+            if output_mode == "update":
+                self.foreachBatch(UpdateSink(self.given))
+            return super().start(**named)
+
+    writer.__class__ = PublishingWriter
+    vars(writer)["given"] = {}
+    return writer

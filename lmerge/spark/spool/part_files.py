@@ -1,0 +1,106 @@
+"""Elements in files of a spool: the messages that servers take, as frames. Called by ``spool``.
+
+A message is what a publisher sends (``batch`` of PublishRequest), so nothing is encoded again on the way to a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from lmerge.core.batch import AnyBatch
+from lmerge.core.elements import INF, NEG_INF
+from lmerge.core.engines import selection
+from lmerge.errors import InvalidBatch, LimitExceeded, UsageError
+from lmerge.spark.spool.files import SpoolFiles
+from lmerge.spark.spool.manifest import sample
+from lmerge.wire.codec import payload_sizes
+from lmerge.wire.frames import frames_of, groups
+from lmerge.wire.generated import lmerge_pb2 as pb
+from lmerge.wire.limits import UNLIMITED, BatchLimits
+
+# As a publisher's own messages: large enough to amortise gRPC, small enough for a server's turns.
+MESSAGE_LIMITS: Final = BatchLimits(elements=8192)
+# So much is collected before it is written, so that small Arrow batches make whole messages.
+COLLECTED_BYTES: Final = 4 * 2**20
+# Ends that stand for all of a part: they say within some per cent how many are before a time.
+ENDS_MAX: Final = 32
+_ENDS_PER_MESSAGE: Final = 16
+
+
+class Facts:
+    """What is noticed of elements while they are written."""
+
+    def __init__(self) -> None:
+        self.messages = self.elements = self.adjusts = 0
+        self.largest_end = NEG_INF
+        self.smallest_vold = INF
+        self._ends: list[int] = []
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Some of the inserts' ends, in order."""
+        return sample(sorted(self._ends), ENDS_MAX)
+
+    def see(self, batches: Sequence[AnyBatch]) -> None:
+        """These become one message. Raises UsageError if a stable is among them."""
+        self.messages += 1
+        for batch in batches:
+            inserts, adjusts, stables = batch.counts(batch.count)
+            if stables:
+                raise UsageError("a part of a batch holds a stable, which only the whole batch can say, at its end")
+            ends = batch.ve
+            self.elements += batch.count
+            self.adjusts += adjusts
+            self.largest_end = max(self.largest_end, max(ends, default=NEG_INF))
+            if adjusts:
+                kinds = batch.kinds  # 1 is an adjust, 0 an insert
+                old = list(compress(batch.vold, kinds))
+                self.largest_end = max(self.largest_end, *old)
+                self.smallest_vold = min(self.smallest_vold, *old)
+                ends = [end for end, kind in zip(ends, kinds) if not kind]
+            if inserts:
+                self._ends += sample(ends, _ENDS_PER_MESSAGE)
+
+
+def messages_of(batches: Iterable[AnyBatch], facts: Facts) -> Iterator[bytes]:
+    """The messages that say ``batches``, as they come. Raises UsageError, LimitExceeded, InvalidBatch."""
+    encode = frames_of(selection.best()).encode_publish
+    for collected in _collected(batches):
+        for group in groups(collected, MESSAGE_LIMITS):
+            facts.see(group)
+            yield encode(facts.messages, group)
+
+
+def read_elements(files: SpoolFiles, name: str, messages: Sequence[bytes]) -> list[AnyBatch]:
+    """The batches in the messages of a file. Raises StoreDamaged."""
+    read = frames_of(selection.best()).read_publish
+    batches = []
+    for number, message in enumerate(messages):
+        try:
+            received: Any = read(message)
+            if isinstance(received, pb.PublishRequest):
+                raise InvalidBatch("the message holds no elements")
+            batches.append(received.decode(UNLIMITED))
+        except (DecodeError, InvalidBatch, LimitExceeded) as problem:
+            raise files.damaged(name, f"message {number}: {problem}") from problem
+    return batches
+
+
+def _collected(batches: Iterable[AnyBatch]) -> Iterator[list[AnyBatch]]:
+    collected: list[AnyBatch] = []
+    elements = used = 0
+    for batch in batches:
+        if not batch.count:
+            continue
+        collected.append(batch)
+        elements += batch.count
+        used += payload_sizes(batch)[0]
+        if elements >= MESSAGE_LIMITS.elements or used >= COLLECTED_BYTES:
+            yield collected
+            collected, elements, used = [], 0, 0
+    if collected:
+        yield collected
