@@ -112,7 +112,7 @@ DEFECTS = (
     Defect(
         "a header may take for ever",
         "lmerge/service/admin/http_connections.py",
-        '        self._timer = loop.call_later(self._rooms.header_timeout_s, self.close, "time")\n',
+        '        self._timer = loop.call_later(self._connections.header_timeout_s, self.close, "time")\n',
         '        self._timer = loop.call_later(3600.0, self.close, "time")\n',
         f"{HTTP}::test_a_header_that_does_not_come_ends_its_connection",
     ),

@@ -69,8 +69,8 @@ DEFECTS = (
     Defect(
         "a method without a rule is open",
         GUARD,
-        "        if door is None:\n            raise PermissionDenied(",
-        "        if door is None:\n            return Access(self, Shown((), None), (), peer)\n"
+        "        if rule is None:\n            raise PermissionDenied(",
+        "        if rule is None:\n            return CallAccess(self, ShownCredentials((), None), (), peer)\n"
         "            raise PermissionDenied(",
         f"{DOORS_TEST}::test_a_method_without_a_rule_is_closed_to_everyone",
     ),

@@ -39,7 +39,7 @@ DEFECTS = (
     Defect(
         "an event that differs is told as the payload came",
         "lmerge/service/merge/divergence_policy.py",
-        "escaped_line(words(d.event.payload))",
+        "escaped_line(payload_text(d.event.payload))",
         "d.event.payload.decode(errors='replace')",
         "tests/service/test_certify.py::test_rows_that_differ_are_told_by_their_columns_in_reasons_and_in_the_log",
     ),

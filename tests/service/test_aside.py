@@ -19,7 +19,7 @@ from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.engines.selection import NATIVE
 from lmerge.service.merge import offload, row_check
 from lmerge.service.merge.hub import Hub
-from lmerge.service.output.fanout import Subscriber
+from lmerge.service.output.fanout import SubscriberQueue
 from lmerge.service.output.journal import Journal
 from lmerge.testing.generate import present, reference
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -79,7 +79,7 @@ async def test_a_subscriber_that_leaves_while_its_snapshot_is_taken_takes_no_pla
         a = await world.publisher("a")
         await a.merged(*live())
         gate = Gate(hub_of(world), "live_events")
-        subscriber = Subscriber("gone", "here", 2**20)
+        subscriber = SubscriberQueue("gone", "here", 2**20)
         subscribing = asyncio.create_task(hub_of(world).subscribe(subscriber))
         await gate.entered.wait()
         subscribing.cancel()

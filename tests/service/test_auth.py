@@ -26,8 +26,8 @@ from lmerge.service.security.auth import (
     ROLES,
     STATUS,
     SUBSCRIBE,
+    CallerIdentity,
     Certificate,
-    Identity,
     Rights,
     rights_of_uri,
 )
@@ -61,21 +61,21 @@ def test_no_role_includes_another(role: str) -> None:
 
 
 def test_what_is_denied_names_the_caller_and_what_was_attempted() -> None:
-    identity = Identity("token 'a' (3f9a2c11)", (Rights(frozenset({PUBLISH}), ("m",), ("a",)),))
+    identity = CallerIdentity("token 'a' (3f9a2c11)", (Rights(frozenset({PUBLISH}), ("m",), ("a",)),))
     with pytest.raises(PermissionDenied, match=r"^token 'a' \(3f9a2c11\) may not subscribe to merge 'x'$"):
         identity.must((SUBSCRIBE,), "subscribe to merge 'x'", "x")
 
 
 def test_what_shows_all_merges_needs_a_right_to_all() -> None:
     for merges, is_enough in ((("*",), True), (("a", "*"), True), (("?*",), False), (("a",), False)):
-        identity = Identity("x", (Rights(frozenset({STATUS}), merges),))
+        identity = CallerIdentity("x", (Rights(frozenset({STATUS}), merges),))
         if is_enough:
             identity.must_everywhere((STATUS, ADMIN), "read")
         else:
             with pytest.raises(PermissionDenied):
                 identity.must_everywhere((STATUS, ADMIN), "read")
     with pytest.raises(PermissionDenied):
-        Identity("x", (Rights(frozenset({SUBSCRIBE}), ("*",)),)).must_everywhere((STATUS, ADMIN), "read")
+        CallerIdentity("x", (Rights(frozenset({SUBSCRIBE}), ("*",)),)).must_everywhere((STATUS, ADMIN), "read")
 
 
 # Names in certificates.

@@ -19,7 +19,7 @@ from secure_world import FORGED, SecureWorld, refused
 from service_world import EOF, MERGE, Publisher, Reader, World, heard, ins, stable
 
 from lmerge.service.security.auth import ADMIN, PUBLISH, ROLES, STATUS, SUBSCRIBE
-from lmerge.service.security.guard import DOORS
+from lmerge.service.security.guard import ACCESS_RULES
 from lmerge.service.server import SERVICE, Server
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -153,11 +153,11 @@ def test_every_method_that_is_served_has_its_door_and_its_knock(monkeypatch: pyt
     assert {f"/{SERVICE}/{name}" for name in served()} < registered
     assert any(name.startswith(f"/{HEALTH}/") for name in registered)
     assert any(name.startswith(f"/{REFLECTION}/") for name in registered)
-    assert registered <= set(DOORS)
-    assert all(name.startswith(f"/{HEALTH}/") for name, door in DOORS.items() if door.is_open)
+    assert registered <= set(ACCESS_RULES)
+    assert all(name.startswith(f"/{HEALTH}/") for name, rule in ACCESS_RULES.items() if rule.is_open)
     methods = {method.name for method in pb.DESCRIPTOR.services_by_name["Lmerge"].methods}
     assert methods == set(KNOCKS)
-    assert {f"/{SERVICE}/{name}" for name in methods} <= set(DOORS)
+    assert {f"/{SERVICE}/{name}" for name in methods} <= set(ACCESS_RULES)
 
 
 async def test_a_method_without_a_rule_is_closed_to_everyone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

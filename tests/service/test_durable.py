@@ -19,7 +19,7 @@ from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import Tdb
 from lmerge.errors import StoreFull, StoreInUse, UsageError
-from lmerge.service.output.durable_merges import Durable, Folder
+from lmerge.service.output.durable_merges import DurableOutput, StoreFolder
 from lmerge.service.output.store import Store
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
@@ -175,8 +175,8 @@ async def test_nothing_is_shown_or_promised_before_it_is_committed(
         await reader.until_stable(5)
         gate(True)
         await a.send(ins("y", 6, 20), stable(9))
-        await until(lambda: hub(world).store_words != "durable")
-        assert "disk is full" in hub(world).store_words
+        await until(lambda: hub(world).store_status != "durable")
+        assert "disk is full" in hub(world).store_status
         assert hub(world).merge.stable_point == 9  # merged, and nobody knows
         told = hub(world).attached("a")
         assert told is not None
@@ -188,7 +188,7 @@ async def test_nothing_is_shown_or_promised_before_it_is_committed(
         gate(False)
         assert await reader.until_stable(9) == [Event(1, b"x", 20), Event(6, b"y", 20)]
         assert (await a.acked(9)).sequence == 2
-        assert hub(world).store_words == "durable"
+        assert hub(world).store_status == "durable"
         assert (await world.publisher("b")).accepted.joined
 
 
@@ -242,14 +242,14 @@ async def test_a_subscription_that_waits_for_a_commit_begins_where_its_deltas_do
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every commit is slow, so subscriptions come between what is merged and what is shown."""
-    commit = Durable.commit
+    commit = DurableOutput.commit
 
-    async def slow(self: Durable, changes: Any) -> None:
+    async def slow(self: DurableOutput, changes: Any) -> None:
         for _ in range(20):
             await asyncio.sleep(0)
         await commit(self, changes)
 
-    monkeypatch.setattr(Durable, "commit", slow)
+    monkeypatch.setattr(DurableOutput, "commit", slow)
     for seed in range(3):
         random = Random(seed)
         events = reference(random, 120)
@@ -411,4 +411,4 @@ async def test_a_drain_shows_everything_before_it_ends_the_streams(tmp_path: Pat
 async def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"cannot use .*file"):
-        Folder(Settings(store=str(tmp_path / "file")))
+        StoreFolder(Settings(store=str(tmp_path / "file")))

@@ -59,7 +59,7 @@ async def test_probes_answer_while_others_are_silent(data: bytes, limits: dict[s
         await attack.enter_async_context(silent(world.server.http_port, 40, data))
         for path in ("/healthz", "/readyz", "/metrics"):
             assert await probe(world.server.http_port, path) == 200
-        assert len(world.server._http._rooms) <= 8  # type: ignore[union-attr]
+        assert len(world.server._http._connections) <= 8  # type: ignore[union-attr]
 
 
 async def test_a_connection_at_work_is_not_closed_for_a_newcomer() -> None:
@@ -88,7 +88,7 @@ async def test_a_header_that_does_not_come_ends_its_connection() -> None:
             for reader in readers:
                 with suppress(ConnectionResetError):
                     assert await reader.read() == b""
-        assert world.server._http._rooms.closed["time"] == 3  # type: ignore[union-attr]
+        assert world.server._http._connections.closed["time"] == 3  # type: ignore[union-attr]
 
 
 async def test_probes_answer_over_tls_while_others_are_silent(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation, LmergeError, Unavailable, UnknownInput
 from lmerge.service.merge import hub as hubs
 from lmerge.service.merge.hub import AttachRequest, Hub
-from lmerge.service.output.fanout import Subscriber
+from lmerge.service.output.fanout import SubscriberQueue
 from lmerge.service.output.session_recorder import Recorder
 from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference
@@ -79,7 +79,7 @@ class Heard:
     """What a subscriber hears, checked as a stream of its own."""
 
     def __init__(self) -> None:
-        self.subscriber = Subscriber("reader", "here", 2**25)
+        self.subscriber = SubscriberQueue("reader", "here", 2**25)
         self.elements: list[Element] = []
         self.tdb = Tdb("subscription")
 

@@ -9,7 +9,7 @@ from service_world import MERGE, World, ins, stable
 from lmerge.core.elements import INF, NEG_INF, Event
 from lmerge.core.inputs import ACTIVE, OBSERVE
 from lmerge.core.merge import InputStatus
-from lmerge.service.merge.lifecycle import Life, to_fast_forward
+from lmerge.service.merge.lifecycle import InputLifecycle, to_fast_forward
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 
@@ -21,57 +21,57 @@ def status(
 
 class TestTheStateOfAnInput:
     def test_it_is_joining_then_joined_then_leaving(self) -> None:
-        life = Life()
+        life = InputLifecycle()
         assert life.state(status(state="joining")) == "joining"
         assert life.state(status()) == "joined"
         life.leaving = True
         assert life.state(status()) == "leaving"
 
     def test_an_observer_observes(self) -> None:
-        assert Life().state(status(role=OBSERVE)) == "observing"
+        assert InputLifecycle().state(status(role=OBSERVE)) == "observing"
 
     def test_it_skips_until_its_own_stable_point_has_come_so_far(self) -> None:
-        life = Life(skipped_until=10)
+        life = InputLifecycle(skipped_until=10)
         assert life.state(status(stable_point=9)) == "skipping"
         assert life.state(status(stable_point=10)) == "joined"
 
     def test_a_joining_input_that_skips_is_still_joining(self) -> None:
-        assert Life(skipped_until=10).state(status(state="joining")) == "joining"
+        assert InputLifecycle(skipped_until=10).state(status(state="joining")) == "joining"
 
     @pytest.mark.parametrize(("until", "may"), [(8, True), (9, False)])
     def test_it_may_skip_what_the_merge_has_passed(self, until: int, may: bool) -> None:
-        assert Life().may_skip(until, status(), stable_point=8) is may
+        assert InputLifecycle().may_skip(until, status(), stable_point=8) is may
 
     def test_a_joining_one_may_skip_what_nobody_counts_on_it_for(self) -> None:
         joining = status(state="joining", join_at=20)
-        assert Life().may_skip(20, joining, stable_point=8)
-        assert not Life().may_skip(21, joining, stable_point=8)
+        assert InputLifecycle().may_skip(20, joining, stable_point=8)
+        assert not InputLifecycle().may_skip(21, joining, stable_point=8)
 
     def test_one_that_has_joined_is_counted_on_whatever_its_join_at_was(self) -> None:
-        assert not Life().may_skip(20, status(join_at=20), stable_point=8)
+        assert not InputLifecycle().may_skip(20, status(join_at=20), stable_point=8)
 
 
 
 class TestWhoIsToldToFastForward:
     def test_those_that_lag_more_than_the_bound(self) -> None:
-        lives = [(status("a", stable_point=89), Life()), (status("b", stable_point=90), Life())]
+        lives = [(status("a", stable_point=89), InputLifecycle()), (status("b", stable_point=90), InputLifecycle())]
         assert to_fast_forward(lives, 100, 10) == ["a"]
 
     def test_one_that_has_said_no_stable_lags(self) -> None:
-        assert to_fast_forward([(status(stable_point=NEG_INF), Life())], 100, 10) == ["a"]
+        assert to_fast_forward([(status(stable_point=NEG_INF), InputLifecycle())], 100, 10) == ["a"]
 
     def test_nobody_is_told_the_same_twice(self) -> None:
         lagging = status(stable_point=0)
-        assert not to_fast_forward([(lagging, Life(fast_forwarded_to=100))], 100, 10)
-        assert to_fast_forward([(lagging, Life(fast_forwarded_to=99))], 100, 10) == ["a"]
+        assert not to_fast_forward([(lagging, InputLifecycle(fast_forwarded_to=100))], 100, 10)
+        assert to_fast_forward([(lagging, InputLifecycle(fast_forwarded_to=99))], 100, 10) == ["a"]
 
     def test_neither_observers_nor_leaving_ones(self) -> None:
-        lives = [(status(role=OBSERVE), Life()), (status("b"), Life(leaving=True))]
+        lives = [(status(role=OBSERVE), InputLifecycle()), (status("b"), InputLifecycle(leaving=True))]
         assert not to_fast_forward(lives, 100, 10)
 
     @pytest.mark.parametrize("stable_point", [NEG_INF, INF])
     def test_nobody_before_the_first_stable_and_after_the_last(self, stable_point: int) -> None:
-        assert not to_fast_forward([(status(stable_point=NEG_INF), Life())], stable_point, 10)
+        assert not to_fast_forward([(status(stable_point=NEG_INF), InputLifecycle())], stable_point, 10)
 
 
 async def test_a_skipping_input_is_not_redundant_until_it_has_come_so_far() -> None:

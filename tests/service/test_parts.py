@@ -10,13 +10,13 @@ from service_world import MERGE, ins
 
 from lmerge.core.batch import Batch
 from lmerge.errors import LimitExceeded, Unavailable
-from lmerge.service.calls.staged_parts import PART_BYTES, ROOM, SUPERSEDED, TIME, Owner, PartKey, Sizes, Staging
+from lmerge.service.calls.staged_parts import PART_BYTES, ROOM, SUPERSEDED, TIME, PartKey, PartOwner, PartSizes, Staging
 from lmerge.service.settings import Settings
 
 QUERY = "counts"
-A, B = Owner(MERGE, "a"), Owner(MERGE, "b")
+A, B = PartOwner(MERGE, "a"), PartOwner(MERGE, "b")
 ONE = Batch.of([ins("x", 1, 5)])
-WHATEVER = Sizes(None, None)
+WHATEVER = PartSizes(None, None)
 
 
 class Kept:
@@ -26,7 +26,9 @@ class Kept:
         self.staging = Staging(Settings(http_port=None, engine="python", **settings))
         self.now_s = 0.0
 
-    def stage(self, batch: int, partition: int = 0, attempt: int = 0, *, query: str = QUERY, owner: Owner = A) -> None:
+    def stage(
+        self, batch: int, partition: int = 0, attempt: int = 0, *, query: str = QUERY, owner: PartOwner = A
+    ) -> None:
         with self.staging.arriving(owner, PartKey(query, batch, partition, attempt), self.now_s) as arriving:
             self.staging.check()
             arriving.add(ONE, 1000)

@@ -19,7 +19,7 @@ from secure_world import FORGED, SecureWorld, connect_and_go, refused
 from service_world import MERGE, Publisher, World, ins, stable
 
 from lmerge.errors import LimitExceeded, TooOften
-from lmerge.service.security.quota import Buckets, Connections, Growth, Places, peer_key
+from lmerge.service.security.quota import Connections, Growth, Places, TokenBuckets, peer_key
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 
@@ -30,7 +30,7 @@ EXHAUSTED, UNAVAILABLE = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNA
 
 
 def test_a_bucket_gives_its_burst_at_once_and_then_its_rate() -> None:
-    buckets = Buckets(rate_per_s=2.0, burst=3)
+    buckets = TokenBuckets(rate_per_s=2.0, burst=3)
     assert [buckets.take("a", 0.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
     assert buckets.take("b", 0.0) == 0.0
     assert buckets.take("a", 0.4) == pytest.approx(0.1)
@@ -46,7 +46,7 @@ def test_a_bucket_gives_its_burst_at_once_and_then_its_rate() -> None:
 def test_no_key_ever_gets_more_than_its_burst_and_its_rate(
     rate_per_s: float, burst: int, attempts: list[tuple[int, float]]
 ) -> None:
-    buckets, now_s, given_to = Buckets(rate_per_s, burst), 0.0, dict.fromkeys(range(3), 0)
+    buckets, now_s, given_to = TokenBuckets(rate_per_s, burst), 0.0, dict.fromkeys(range(3), 0)
     for key, pause_s in attempts:
         now_s += pause_s
         given_to[key] += not buckets.take(key, now_s)
@@ -54,7 +54,7 @@ def test_no_key_ever_gets_more_than_its_burst_and_its_rate(
 
 
 def test_the_keys_that_are_remembered_are_bounded_and_the_latest_ones() -> None:
-    buckets = Buckets(1.0, 1, keys_max=100)
+    buckets = TokenBuckets(1.0, 1, keys_max=100)
     assert buckets.take("mine", 0.0) == 0.0
     for stranger in range(10_000):
         buckets.take(stranger, 0.0)

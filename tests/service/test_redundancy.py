@@ -13,7 +13,7 @@ from lmerge.core.inputs import ACTIVE, OBSERVE
 from lmerge.core.merge import InputStatus, Merge
 from lmerge.errors import MergeReset, Unavailable
 from lmerge.service.merge.hub import AttachRequest, Hub
-from lmerge.service.merge.lifecycle import Life
+from lmerge.service.merge.lifecycle import InputLifecycle
 from lmerge.service.merge.redundancy import Redundancy
 from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference
@@ -40,28 +40,28 @@ def at(*moments: tuple[float, int]) -> Redundancy:
 
 
 @pytest.mark.parametrize(("lacking", "life", "words"), [
-    (status(stable_point=NEG_INF, inserts=0), Life(), "it has delivered nothing"),
-    (status(stable_point=NEG_INF), Life(), "it has delivered no stable point"),
-    (status(state="joining"), Life(), "it is joining"),
-    (status(stable_point=100, role=OBSERVE), Life(), "it only observes"),
-    (status(stable_point=100), Life(leaving=True), "it is leaving"),
-    (status(stable_point=100), Life(skipped_until=101), "it is skipping"),
-    (status(stable_point=10**12, held=True), Life(), "its stable point is held"),
-    (status(stable_point=100, excused=True), Life(), "it was excused"),
-    (status(stable_point=99), Life(), "it lags: it is at 99, and the output was at 100 already 30 s ago"),
+    (status(stable_point=NEG_INF, inserts=0), InputLifecycle(), "it has delivered nothing"),
+    (status(stable_point=NEG_INF), InputLifecycle(), "it has delivered no stable point"),
+    (status(state="joining"), InputLifecycle(), "it is joining"),
+    (status(stable_point=100, role=OBSERVE), InputLifecycle(), "it only observes"),
+    (status(stable_point=100), InputLifecycle(leaving=True), "it is leaving"),
+    (status(stable_point=100), InputLifecycle(skipped_until=101), "it is skipping"),
+    (status(stable_point=10**12, held=True), InputLifecycle(), "its stable point is held"),
+    (status(stable_point=100, excused=True), InputLifecycle(), "it was excused"),
+    (status(stable_point=99), InputLifecycle(), "it lags: it is at 99, and the output was at 100 already 30 s ago"),
 ])
 def test_those_that_could_not_carry_the_output_do_not_count_and_it_says_why(
-    lacking: InputStatus, life: Life, words: str
+    lacking: InputStatus, life: InputLifecycle, words: str
 ) -> None:
     redundancy = at((0.0, 100))
-    lives = [(status("x", 100), Life()), (status("y", 100), Life()), (lacking, life)]
+    lives = [(status("x", 100), InputLifecycle()), (status("y", 100), InputLifecycle()), (lacking, life)]
     assert redundancy.lacks(lacking, life, LAG_S).startswith(words)
     assert redundancy.survives(lives, LAG_S) == 1
 
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_it_is_never_below_zero(count: int) -> None:
-    assert at((0.0, 0)).survives([(status(), Life())] * count, LAG_S) == 0
+    assert at((0.0, 0)).survives([(status(), InputLifecycle())] * count, LAG_S) == 0
 
 
 def test_an_input_has_the_lag_to_follow() -> None:
@@ -72,8 +72,8 @@ def test_an_input_has_the_lag_to_follow() -> None:
 
 
 def test_before_the_first_stable_any_element_counts() -> None:
-    assert not at().lacks(status(stable_point=NEG_INF), Life(), 0.0)
-    assert at().lacks(status(stable_point=NEG_INF, inserts=0), Life(), 0.0)
+    assert not at().lacks(status(stable_point=NEG_INF), InputLifecycle(), 0.0)
+    assert at().lacks(status(stable_point=NEG_INF, inserts=0), InputLifecycle(), 0.0)
 
 
 def test_the_past_takes_a_bounded_room() -> None:
@@ -112,8 +112,8 @@ def survivors_carry(seed: int) -> int:
         redundancy.note(now_s, follow.merge.stable_point)
     now_s += LAG_S + 1  # those that have gone silent for good have been so for the lag
     statuses = follow.merge.inputs()
-    survivable = redundancy.survives([(s, Life()) for s in statuses], now_s)
-    carriers = [s.name for s in statuses if not redundancy.lacks(s, Life(), now_s)]
+    survivable = redundancy.survives([(s, InputLifecycle()) for s in statuses], now_s)
+    carriers = [s.name for s in statuses if not redundancy.lacks(s, InputLifecycle(), now_s)]
     assert survivable == max(0, len(carriers) - 1)
     lost = random.sample(names, min(survivable, len(names)))
     left = [name for name in carriers if name not in lost]

@@ -17,7 +17,7 @@ from service_world import MERGE, Publisher, World, adj, batch_message, heard, in
 
 from lmerge.core.elements import INF, Element, Event, Insert
 from lmerge.service.calls.publish import PublishSession
-from lmerge.service.calls.staged_parts import PART_BYTES, REPLACED, ROOM, SUPERSEDED, TIME, Owner, Staging
+from lmerge.service.calls.staged_parts import PART_BYTES, REPLACED, ROOM, SUPERSEDED, TIME, PartOwner, Staging
 from lmerge.service.server import SERVICE
 from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference
@@ -237,7 +237,7 @@ async def test_a_fenced_publisher_commits_nothing_and_takes_nothing_away() -> No
         assert ending.code is grpc.StatusCode.ABORTED
         assert "fenced" in ending.details
         late = PublishSession(None, world.server._registry, world.server.settings)  # one that has not heard of it yet
-        late._owner = Owner(MERGE, "a")
+        late._owner = PartOwner(MERGE, "a")
         listed = [pb.PublishRequest.Commit.Part(partition=0)]
         await late._commit(
             world.server._registry.hubs[MERGE], pb.PublishRequest.Commit(sequence=1, query=QUERY, batch=1, parts=listed)

@@ -18,10 +18,10 @@ from service_world import MERGE, World, ins, stable
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Insert, Stable
 from lmerge.errors import AddressInUse, StoreDamaged, StoreFull, StoreInUse, SubscriberTooSlow
-from lmerge.service.output.durable_merges import Durable
+from lmerge.service.output.durable_merges import DurableOutput
 from lmerge.service.output.fanout import Message
 from lmerge.service.output.journal import History, Journal, Segment
-from lmerge.service.output.store import Found, Store
+from lmerge.service.output.store import LoadedStore, Store
 from lmerge.service.output.transaction import Changes
 from lmerge.service.server import Server
 from lmerge.service.settings import Settings
@@ -48,7 +48,7 @@ def write(store: Store, count: int, *, each: int = 10) -> None:
             store.commit([changes.take()], PYTHON_FRAMES, DEFAULT_LIMITS)
 
 
-def loaded(path: Path) -> Found:
+def loaded(path: Path) -> LoadedStore:
     store = Store(path)
     try:
         return store.load()
@@ -202,7 +202,7 @@ async def test_a_past_that_was_forgotten_while_it_was_read_ends_the_reader_inste
     assert store.holds(segments[1])
     assert store.read(None, 1, 60, 10**6) == []
     with ThreadPoolExecutor(1) as executor:
-        durable = Durable(store, "m", executor, Settings())
+        durable = DurableOutput(store, "m", executor, Settings())
         for number in segments[:2]:
             past = History(NEG_INF, 0, None, [], number, 1, 60)
             with pytest.raises(SubscriberTooSlow, match="not retained any more"):

@@ -18,7 +18,7 @@ from lmerge.core.elements import Insert, Stable
 from lmerge.core.engines.selection import NATIVE, PYTHON, native_problem
 from lmerge.core.inputs import ACTIVE
 from lmerge.service.merge.hub import AttachRequest, Hub
-from lmerge.service.output.fanout import Subscriber
+from lmerge.service.output.fanout import SubscriberQueue
 from lmerge.service.settings import Settings
 from lmerge.testing.sim.loop import run_virtual
 
@@ -58,7 +58,7 @@ async def calls_a_batch(engine: str, batches_a_turn: int, settings: Settings) ->
     """Calls of a turn for each batch of it, from the moment at which the batches wait to the end of the turn."""
     hub = Hub("flights", settings)
     hub.start(_raise)
-    reader = Subscriber("reader", "here", 2**25)
+    reader = SubscriberQueue("reader", "here", 2**25)
     await hub.subscribe(reader)
     sessions = [Quiet() for _ in range(INPUTS)]
     for name, session in zip("abc", sessions, strict=True):

@@ -13,8 +13,8 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import Insert
 from lmerge.core.inputs import ACTIVE
 from lmerge.service.merge.hub import AttachRequest, Hub
-from lmerge.service.merge.turn_pace import Pace
-from lmerge.service.output.fanout import Subscriber
+from lmerge.service.merge.turn_pace import TurnPace
+from lmerge.service.output.fanout import SubscriberQueue
 from lmerge.service.settings import Settings
 from lmerge.testing.sim.loop import later, run_virtual
 
@@ -42,7 +42,7 @@ async def turns_with(subscribers: int) -> tuple[int, list[int]]:
     hub = Hub("flights", Settings(http_port=None))
     crashes: list[BaseException] = []
     hub.start(crashes.append)
-    readers = [Subscriber(f"r{at}", "here", 2**25) for at in range(subscribers)]
+    readers = [SubscriberQueue(f"r{at}", "here", 2**25) for at in range(subscribers)]
     for reader in readers:
         await hub.subscribe(reader)
     session = Silent()
@@ -75,7 +75,7 @@ def test_turns_are_apart_by_what_their_messages_cost(subscribers: int, apart_ms:
 
 async def starts(took_s: float) -> list[float]:
     """When the turns of a second begin that take so long each."""
-    pace, began = Pace(Settings(http_port=None)), []
+    pace, began = TurnPace(Settings(http_port=None)), []
     loop = asyncio.get_running_loop()
     end = loop.time() + 1.0
     while loop.time() < end:
@@ -95,7 +95,7 @@ def test_turns_are_apart_by_a_multiple_of_what_they_take_up_to_a_bound(took_s: f
 
 async def hurried() -> float:
     """How long a pause takes that is ended by ``hurry`` after half a millisecond."""
-    pace = Pace(Settings(http_port=None))
+    pace = TurnPace(Settings(http_port=None))
     pace.begin()
     pace.end(1)
     loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Stable
 from lmerge.core.merge import Merge
 from lmerge.errors import MalformedLine
-from lmerge.service.merge.payload_limit import Weight
+from lmerge.service.merge.payload_limit import PayloadLimit
 from lmerge.testing.generate import present, reference
 
 KIB = 1024
@@ -59,7 +59,7 @@ def test_what_waits_for_an_input_to_join_is_counted(engine: str) -> None:
 
 
 def test_who_makes_it_grow_has_brought_it_and_all_shrink_together() -> None:
-    weight = Weight(1000, 1000)
+    weight = PayloadLimit(1000, 1000)
     weight.note(("a", 1), 300)
     weight.note(("b", 1), 400)
     weight.note(("a", 1), 200)
@@ -67,7 +67,7 @@ def test_who_makes_it_grow_has_brought_it_and_all_shrink_together() -> None:
 
 
 def test_the_heaviest_is_ended_once_and_the_next_only_for_growth_of_its_own() -> None:
-    weight = Weight(1000, 1000)
+    weight = PayloadLimit(1000, 1000)
     weight.note(("good", 1), 200)
     weight.note(("flood", 1), 1001)
     name, error = weight.too_much(0) or ("", None)
@@ -85,7 +85,7 @@ def test_the_heaviest_is_ended_once_and_the_next_only_for_growth_of_its_own() ->
 
 
 def test_one_input_has_a_limit_of_its_own() -> None:
-    weight = Weight(1000, 100)
+    weight = PayloadLimit(1000, 100)
     weight.note(("a", 1), 100)
     assert weight.too_much(0) is None
     weight.note(("a", 1), 101)
@@ -95,7 +95,7 @@ def test_one_input_has_a_limit_of_its_own() -> None:
 
 
 def test_what_waits_in_the_inbox_counts() -> None:
-    weight = Weight(1000, 1000)
+    weight = PayloadLimit(1000, 1000)
     weight.note(("a", 1), 900)
     assert weight.too_much(100) is None
     assert weight.too_much(101) is not None

@@ -18,7 +18,7 @@ from lmerge.core.merge import Outcome
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
 from lmerge.service.merge.divergence_policy import Certifier
-from lmerge.service.merge.lifecycle import Life
+from lmerge.service.merge.lifecycle import InputLifecycle
 from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference
 
@@ -64,7 +64,7 @@ class Session:
         return [status.name for status in self.merge.inputs()]
 
     def lives(self) -> list:  # type: ignore[type-arg]
-        return [(status, Life()) for status in self.merge.inputs()]
+        return [(status, InputLifecycle()) for status in self.merge.inputs()]
 
     def deliver(self, name: str, elements: Sequence[Element]) -> None:
         for element in elements:
@@ -238,7 +238,7 @@ async def test_hold_never_passes_what_is_disputed_though_all_but_one_die(kind: s
         disputes += 1
         assert session.output.stable_point <= session.disputed
         (survivor,) = session.alive
-        assert session.certifier.believe(survivor)
+        assert session.certifier.decide_disputes_by(survivor)
         session.settle()
         assert session.output.stable_point > session.disputed
     assert disputes > 1 or kind == "ahead"
@@ -260,7 +260,7 @@ async def test_a_dispute_outlives_the_server() -> None:
     settings = Settings(divergence="hold", certify_interval=INTERVAL)
     merge = settings.new_merge()
     certifier = Certifier("m", merge, settings, save=kept.__setitem__)
-    lives = lambda: [(status, Life()) for status in merge.inputs()]  # noqa: E731
+    lives = lambda: [(status, InputLifecycle()) for status in merge.inputs()]  # noqa: E731
     for name, payload in (("a", b"x"), ("b", b"y")):
         merge.attach(name, ("key",))
         certifier.attached(name, 1, "active", None)
@@ -274,7 +274,7 @@ async def test_a_dispute_outlives_the_server() -> None:
     after.apply("a", Batch.of([Insert(b"x", 1, 3), Stable(20)]), 1)
     after.settle(lives)
     assert [list(give().batch.elements()) for give in after.releases(lives)] == [[Stable(0)]]
-    assert after.believe("a")
+    assert after.decide_disputes_by("a")
     assert [list(give().batch.elements()) for give in after.releases(lives)] == [[Stable(20)]]
 
 

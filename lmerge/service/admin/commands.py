@@ -6,8 +6,8 @@ from typing import Any
 
 from lmerge.core.divergence.monitor import Divergence, DivergenceMonitor
 from lmerge.errors import UnknownInput, UsageError
-from lmerge.service.admin.cutover import Cutover, Progress
-from lmerge.service.merge.divergence_policy import DETACHED, counted, report_words
+from lmerge.service.admin.cutover import Cutover, CutoverStep
+from lmerge.service.merge.divergence_policy import DETACHED, counted, describe_report
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
 from lmerge.service.settings import Settings
@@ -15,11 +15,11 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.names import check_name
 
 # An answer stays below the limit of a message: 64 intervals of 16 differences with short payloads are some 100 KB.
-DIVERGENT_TOLD = 64
+DIVERGENT_REPORTED = 64
 # A reason is a sentence, and is repeated in every status.
 REASON_BYTES_MAX = 1000
 # A payload is shown to be recognized.
-_PAYLOAD_BYTES_TOLD = 1024
+_PAYLOAD_BYTES_REPORTED = 1024
 
 
 async def certify_merge(hub: Hub) -> pb.CertifyMergeResponse:
@@ -59,12 +59,12 @@ async def cut_over(hub: Hub, request: pb.CutoverRequest, context: Any, settings:
         check_name("replica", name)
     cutover = Cutover(hub, leaves, request.to, request.intervals or settings.cutover_intervals, timeout_s)
 
-    async def tell(progress: Progress) -> None:
+    async def report(step: CutoverStep) -> None:
         await context.write(pb.CutoverProgress(
-            stage=progress.stage, words=progress.words, equal_intervals=progress.equal_intervals
+            stage=step.stage, words=step.text, equal_intervals=step.equal_intervals
         ))
 
-    await cutover.run(tell)
+    await cutover.run(report)
 
 
 def _detach(hub: Hub, request: pb.DetachInputRequest) -> None:
@@ -96,9 +96,9 @@ def _certified(hub: Hub) -> pb.CertifyMergeResponse:
     for report in monitor.reports():
         response.inputs.add(
             replica=report.name, compared=report.compared, equal=report.equal, equal_in_row=report.in_row,
-            words=report_words(report),
+            words=describe_report(report),
         )
-    response.divergent.extend(_interval(d, monitor) for d in monitor.divergent()[:DIVERGENT_TOLD])
+    response.divergent.extend(_interval(d, monitor) for d in monitor.divergent()[:DIVERGENT_REPORTED])
     return response
 
 
@@ -108,7 +108,7 @@ def _interval(divergence: Divergence, monitor: DivergenceMonitor) -> pb.Interval
         report.digests.add(replica=name, events=max(0, digest.events), digest=digest.words(monitor.hash_name))
     for found in divergence.findings.differences:
         report.differences.add(
-            payload=found.event.payload[:_PAYLOAD_BYTES_TOLD], vs=found.event.vs, ve=found.event.ve,
+            payload=found.event.payload[:_PAYLOAD_BYTES_REPORTED], vs=found.event.vs, ve=found.event.ve,
             present=counted(found.present), absent=found.absent,
         )
     return report

@@ -23,7 +23,7 @@ from lmerge.core.elements import show_time
 from lmerge.core.inputs import ACTIVE
 from lmerge.core.merge import InputStatus
 from lmerge.errors import UnknownInput, UsageError
-from lmerge.service.merge.divergence_policy import NONE, words_of
+from lmerge.service.merge.divergence_policy import NONE, describe_divergence
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.lifecycle import JOINED, OBSERVING
 
@@ -36,15 +36,15 @@ DONE: Final = "done"
 ROLLED_BACK: Final = "rolled-back"
 
 
-class Progress(NamedTuple):
+class CutoverStep(NamedTuple):
     """One step, in words."""
 
     stage: str
-    words: str
+    text: str
     equal_intervals: int = 0
 
 
-Tell = Callable[[Progress], Awaitable[None]]
+ReportStep = Callable[[CutoverStep], Awaitable[None]]
 
 
 class _RolledBack(UsageError):
@@ -73,52 +73,52 @@ class Cutover:
         self._since: int | None = None  # a difference in an interval from here on ends the attempt
         self._role_before: str | None = None  # of ``to``, once it has been asked to change it
 
-    async def run(self, tell: Tell) -> None:
+    async def run(self, report: ReportStep) -> None:
         """Until it is done or rolled back, which the last progress says."""
         certifier = self._hub.certifier
         certifier.cutover_to = self._to
         done = False
         try:
-            await asyncio.wait_for(self._prepare(tell), self._timeout_s)
+            await asyncio.wait_for(self._prepare(report), self._timeout_s)
             await self._hub.settled(self._put_out)
             done = True
-            words = f"{self._to} has taken over from {self._leaves}, which is refused until it is released"
-            await self._say(tell, DONE, words)
+            text = f"{self._to} has taken over from {self._leaves}, which is refused until it is released"
+            await self._report(report, DONE, text)
         except asyncio.TimeoutError:
-            await self._say(tell, ROLLED_BACK, f"not done within {self._timeout_s:g} s; nothing has changed")
+            await self._report(report, ROLLED_BACK, f"not done within {self._timeout_s:g} s; nothing has changed")
         except _RolledBack as reason:
-            await self._say(tell, ROLLED_BACK, f"{reason}; nothing has changed")
+            await self._report(report, ROLLED_BACK, f"{reason}; nothing has changed")
         finally:
             certifier.cutover_to = ""
             if not done:
                 self._give_role_back()
 
-    async def _prepare(self, tell: Tell) -> None:
+    async def _prepare(self, report: ReportStep) -> None:
         to, leaves = self._to, self._leaves
         with self._hub.certifier.watching() as news:
-            await self._say(tell, WAITING, f"waiting for {to} to attach and join")
+            await self._report(report, WAITING, f"waiting for {to} to attach and join")
             await self._until(news, lambda: self._state(to) in (JOINED, OBSERVING))
-            await self._say(tell, JOINED_STAGE, f"{to} is {self._state(to)}")
-            await self._certify(tell, news)
+            await self._report(report, JOINED_STAGE, f"{to} is {self._state(to)}")
+            await self._certify(report, news)
             status = self._status(to)
             if status is not None and status.role != ACTIVE:
-                await self._say(tell, PROMOTING, f"{to} attaches again as active")
+                await self._report(report, PROMOTING, f"{to} attaches again as active")
                 self._promote(status.role)
             await self._until(news, lambda: self._counts(to))
-            await self._say(tell, LEAVING, f"{to} counts; {leaves} leaves")
+            await self._report(report, LEAVING, f"{to} counts; {leaves} leaves")
 
-    async def _certify(self, tell: Tell, news: asyncio.Event) -> None:
+    async def _certify(self, report: ReportStep, news: asyncio.Event) -> None:
         """Until the two have been equal in enough intervals in a row."""
-        told = None
+        reported = None
         while True:
             news.clear()
             self._look()
             if self._state(self._to) is None:
                 raise _RolledBack(f"{self._to} has gone")
-            if self._equal != told:
-                told = self._equal
-                words = f"{self._to} equal to {self._leaves} over {self._equal} of {self._intervals} intervals"
-                await self._say(tell, CERTIFYING, words)
+            if self._equal != reported:
+                reported = self._equal
+                text = f"{self._to} equal to {self._leaves} over {self._equal} of {self._intervals} intervals"
+                await self._report(report, CERTIFYING, text)
             if self._equal >= self._intervals:
                 self._is_certified = True  # its next life counts from 0
                 return
@@ -148,7 +148,8 @@ class Cutover:
             self._equal = equal
         if different is not None:
             divergence = next(d for d in monitor.divergent() if d.interval == different)
-            raise _RolledBack(f"{self._to} and {self._leaves} differ in {words_of(divergence, self._hub.schema)}")
+            text = describe_divergence(divergence, self._hub.schema)
+            raise _RolledBack(f"{self._to} and {self._leaves} differ in {text}")
 
     def _promote(self, role: str) -> None:
         attached = self._hub.attached(self._to)
@@ -182,5 +183,5 @@ class Cutover:
         status = self._status(name)
         return status is not None and status.role == ACTIVE and self._state(name) == JOINED
 
-    async def _say(self, tell: Tell, stage: str, words: str) -> None:
-        await tell(Progress(stage, words, self._equal))
+    async def _report(self, report: ReportStep, stage: str, text: str) -> None:
+        await report(CutoverStep(stage, text, self._equal))

@@ -18,7 +18,7 @@ from typing import Any
 from lmerge.service.security.quota import peer_key
 
 
-class Rooms:
+class OpenConnections:
     """All open connections. ``closed``: how many were, by the word for why."""
 
     def __init__(self, most: int, per_peer: int, header_timeout_s: float) -> None:
@@ -26,13 +26,13 @@ class Rooms:
         self.header_timeout_s = header_timeout_s
         self._most = most
         self._per_peer = per_peer
-        self._open: dict[Connection, None] = {}  # the longest open first
+        self._open: dict[HttpConnection, None] = {}  # the longest open first
         self._peers: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def enter(self, connection: Connection) -> None:
+    def enter(self, connection: HttpConnection) -> None:
         """A newcomer; afterwards it may be closed, like any other."""
         self._open[connection] = None
         self._peers[connection.peer] += 1
@@ -41,31 +41,31 @@ class Rooms:
         elif len(self._open) > self._most:
             self._close_one(list(self._open), connection)
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: HttpConnection) -> None:
         if connection in self._open:
             del self._open[connection]
             self._peers[connection.peer] -= 1
             if not self._peers[connection.peer]:
                 del self._peers[connection.peer]
 
-    def used(self, connection: Connection) -> None:
+    def used(self, connection: HttpConnection) -> None:
         """It has brought a request: among those that wait it is now the newest."""
         if connection in self._open:
             del self._open[connection]
             self._open[connection] = None
 
-    def _close_one(self, candidates: list[Connection], newcomer: Connection) -> None:
+    def _close_one(self, candidates: list[HttpConnection], newcomer: HttpConnection) -> None:
         waiting = next((one for one in candidates if one.is_waiting and one is not newcomer), newcomer)
         waiting.close("room")
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Stands before the protocol that serves a connection, and hands everything on to it."""
 
-    def __init__(self, rooms: Rooms, inner: asyncio.Protocol) -> None:
+    def __init__(self, connections: OpenConnections, inner: asyncio.Protocol) -> None:
         self.peer = ""
         self.is_waiting = True
-        self._rooms = rooms
+        self._connections = connections
         self._inner = inner
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
         address: Any = transport.get_extra_info("peername")
         self.peer = peer_key(str(address[0])) if isinstance(address, tuple) and address else ""
         self._inner.connection_made(transport)
-        self._rooms.enter(self)
+        self._connections.enter(self)
         self._expect_header()
 
     def data_received(self, data: bytes) -> None:
@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, problem: Exception | None) -> None:
         self._stop_timer()
-        self._rooms.leave(self)
+        self._connections.leave(self)
         self._inner.connection_lost(problem)
 
     # What the server calls.
@@ -110,18 +110,18 @@ class Connection(asyncio.Protocol):
     def end(self) -> None:
         """The answer is made, if not yet read."""
         self.is_waiting = True
-        self._rooms.used(self)
+        self._connections.used(self)
 
     def close(self, why: str) -> None:
         """At once, whatever it was about to bring."""
-        self._rooms.closed[why] += 1
-        self._rooms.leave(self)
+        self._connections.closed[why] += 1
+        self._connections.leave(self)
         if self._transport is not None:
             self._transport.abort()
 
     def _expect_header(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._rooms.header_timeout_s, self.close, "time")
+        self._timer = loop.call_later(self._connections.header_timeout_s, self.close, "time")
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -14,7 +14,7 @@ import grpc
 from aiohttp import web
 
 from lmerge.errors import LmergeError, Unauthenticated
-from lmerge.service.admin.http_connections import Connection, Rooms
+from lmerge.service.admin.http_connections import HttpConnection, OpenConnections
 from lmerge.service.admin.metrics_page import Pages
 from lmerge.service.calls.status_codes import code_of
 from lmerge.service.ports import cannot_listen
@@ -41,7 +41,7 @@ class HttpServer:
         self.port = port
         self._settings = settings
         self._pages = pages
-        self._rooms = Rooms(
+        self._connections = OpenConnections(
             settings.http_connections_max, settings.http_connections_per_peer, settings.http_header_timeout_s
         )
         self._guard = guard
@@ -102,18 +102,18 @@ class HttpServer:
         """What serves a new connection."""
         assert self._runner is not None
         assert self._runner.server is not None
-        return Connection(self._rooms, self._runner.server())
+        return HttpConnection(self._connections, self._runner.server())
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """A page, if the guard lets the caller in; also for a path that has none."""
         transport = request.transport
         connection = transport.get_protocol() if transport is not None else None
-        if isinstance(connection, Connection):
+        if isinstance(connection, HttpConnection):
             connection.begin()
         try:
             return await self._let_in(request, handler)
         finally:
-            if isinstance(connection, Connection):
+            if isinstance(connection, HttpConnection):
                 connection.end()
 
     async def _let_in(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -37,8 +37,8 @@ class MergeCollector(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        yield _fact("lmerge_build_info", "version", lmerge_version())
-        yield _fact("lmerge_engine_info", "engine", self._engine)
+        yield _info("lmerge_build_info", "version", lmerge_version())
+        yield _info("lmerge_engine_info", "engine", self._engine)
         if not self._is_left_out:
             yield from self.of_merges(self.names())
         yield from _staged(self._registry.staging)
@@ -87,10 +87,10 @@ class AccessCollector(Collector):
         yield from (refused, broken)
 
 
-def _fact(name: str, label: str, word: str) -> Metric:
+def _info(name: str, label: str, value: str) -> Metric:
     """A word as a metric: the sample is 1, the word is the label's."""
     family = GaugeMetricFamily(name, f"1; {label} is the label", labels=[label])
-    family.add_metric([word], 1)
+    family.add_metric([value], 1)
     return family
 
 
@@ -122,8 +122,8 @@ def _merge_counters(hubs: list[Hub]) -> Iterator[Metric]:
         for family, counts in ((received, hub.observed.received), (emitted, hub.observed.emitted)):
             for kind, value in zip(Counts._fields, counts):
                 family.add_metric([hub.name, kind.removesuffix("s")], value)
-        for word, count in sorted(hub.detached_counts.items()):
-            gone.add_metric([hub.name, word], count)
+        for cause, count in sorted(hub.detached_counts.items()):
+            gone.add_metric([hub.name, cause], count)
         late.add_metric([hub.name], hub.observed.late)
         refused.add_metric([hub.name], hub.observed.refused)
         cut.add_metric([hub.name], hub.cut_off_count)
@@ -159,7 +159,7 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
         weight.add_metric([hub.name], hub.weight.live_bytes + hub.queued_bytes)
         held.add_metric([hub.name], len(hub.leading.held))
         disputed.add_metric([hub.name], len(hub.certifier.disputed))
-        silent.add_metric([hub.name], hub.recording_words not in ("", RECORDING))
+        silent.add_metric([hub.name], hub.recording_status not in ("", RECORDING))
         broken.add_metric([hub.name], hub.store_problem is not None)
         queued.add_metric([hub.name], hub.queued_elements)
         readers.add_metric([hub.name], len(hub.subscribers))

@@ -54,7 +54,7 @@ class Pages:
         names = self._merges.names()
         for at in range(0, max(1, len(names)), _STEP_MERGES):  # a server without merges has the families' heads
             for family in self._merges.of_merges(names[at : at + _STEP_MERGES]):
-                lines = encode(_One(family)).removesuffix(_EOF)
+                lines = encode(_SingleFamily(family)).removesuffix(_EOF)
                 known = families.setdefault(family.name, [])
                 known.append(_without_head(lines) if known else lines)
             await asyncio.sleep(0)
@@ -63,7 +63,7 @@ class Pages:
         return Page(body + _EOF if is_open else body, content_type)
 
 
-class _One:
+class _SingleFamily:
     """What an encoder takes for a registry: a single family."""
 
     def __init__(self, family: Metric) -> None:

@@ -10,7 +10,7 @@ from lmerge.core.elements import NEG_INF
 from lmerge.core.inputs import OBSERVE
 from lmerge.core.merge import Counts, InputStatus
 from lmerge.service.merge.hub import Hub
-from lmerge.service.merge.lifecycle import Life
+from lmerge.service.merge.lifecycle import InputLifecycle
 from lmerge.service.merge.registry import Registry
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -64,7 +64,7 @@ def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
         schema=hub.schema,
         retained_from=_unless_beginning(hub.retained_from),
         complete_from=_unless_beginning(hub.complete_from),
-        store=hub.store_words,
+        store=hub.store_status,
         gaps=hub.gaps,
         divergence_policy=hub.certifier.policy,
         divergences=hub.certifier.divergences,
@@ -76,7 +76,7 @@ def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
         live_bytes=hub.weight.live_bytes + hub.queued_bytes,
         lead_max=hub.merge.policy.lead_max,
         disputed=hub.certifier.disputed,
-        recording=hub.recording_words,
+        recording=hub.recording_status,
     )
 
 
@@ -90,7 +90,7 @@ def _summary(hub: Hub) -> pb.MergeSummary:
 
 def _input(hub: Hub, status: InputStatus, now_s: float) -> pb.InputStatus:
     attached = hub.attached(status.name)
-    life = Life() if attached is None else attached.life
+    life = InputLifecycle() if attached is None else attached.life
     return pb.InputStatus(
         replica=status.name,
         incarnation=status.incarnation,

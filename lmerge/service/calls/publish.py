@@ -19,7 +19,7 @@ from lmerge.core.elements import Stable
 from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, OBSERVE
 from lmerge.core.properties import parse_properties
 from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, Unavailable, Undecodable, UsageError
-from lmerge.service.calls.staged_parts import Owner, Sizes
+from lmerge.service.calls.staged_parts import PartOwner, PartSizes
 from lmerge.service.merge.hub import Accepted, AttachRequest, Hub
 from lmerge.service.merge.registry import Registry
 from lmerge.service.security.guard import attaching
@@ -50,7 +50,7 @@ class PublishSession:
         self._settings = settings
         self._batch_limits = settings.batch_limits
         self._who = "a publisher"
-        self._owner = Owner("", "")
+        self._owner = PartOwner("", "")
         self._sequence = 0
         self._ack: _Ack | None = None
         self._fast_forward: int | None = None
@@ -141,7 +141,7 @@ class PublishSession:
     def _request(self, attach: pb.Attach) -> AttachRequest:
         for what, name in (("merge", attach.merge), ("replica", attach.replica)):
             check_name(what, name)
-        self._owner = Owner(attach.merge, attach.replica)
+        self._owner = PartOwner(attach.merge, attach.replica)
         self._who = str(self._owner)
         if attach.role not in _ROLES:
             raise UsageError(f"{self._who} cannot attach: unknown role {attach.role}")
@@ -208,14 +208,14 @@ class PublishSession:
         attached = hub.attached(self._owner.replica)
         if attached is None or attached.session is not self:
             return  # it has been fenced, or put out, and is about to hear so: the parts are not its to take
-        said = Sizes(
+        declared = PartSizes(
             commit.elements if commit.HasField("elements") else None,
             commit.payload_bytes if commit.HasField("payload_bytes") else None,
         )
         staging = self._registry.staging
         try:
             parts = staging.take(
-                self._owner, commit.query, commit.batch, wanted, said, asyncio.get_running_loop().time()
+                self._owner, commit.query, commit.batch, wanted, declared, asyncio.get_running_loop().time()
             )
         except Unavailable:
             hub.missed_commits += 1
@@ -258,7 +258,7 @@ class PublishSession:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            await self._write_news()
+            await self._write_updates()
             timer = loop.call_later(interval, self._hurry.set)
             await self._hurry.wait()
             timer.cancel()
@@ -275,7 +275,7 @@ class PublishSession:
         if self._detached is not None:
             await self._context.write(pb.PublishResponse(detached=self._detached))
 
-    async def _write_news(self) -> None:
+    async def _write_updates(self) -> None:
         await self._write_ack()
         until, self._fast_forward = self._fast_forward, None
         if until is not None:

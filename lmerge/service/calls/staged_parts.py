@@ -44,7 +44,7 @@ TIME: Final = "time"
 REASONS: Final = (REPLACED, SUPERSEDED, ROOM, TIME)
 
 
-class Owner(NamedTuple):
+class PartOwner(NamedTuple):
     """Whose parts: an input, attached or not."""
 
     merge: str
@@ -66,14 +66,14 @@ class PartKey(NamedTuple):
         return f"part {self.partition} (attempt {self.attempt}) of batch {self.batch} of query {self.query!r}"
 
 
-class Sizes(NamedTuple):
+class PartSizes(NamedTuple):
     """What a publisher says that the parts of its commit hold together; None: it does not say."""
 
     elements: int | None
     payload_bytes: int | None
 
 
-class Part:
+class StagedPart:
     """A part, as far as it has come. ``batches``: with their bytes on the wire. ``bytes``: what it counts as."""
 
     __slots__ = ("batches", "bytes", "elements", "payload_bytes")
@@ -85,14 +85,14 @@ class Part:
         self.bytes = PART_BYTES
 
 
-class _Kept:
+class _ReplicaParts:
     """All that is there of one replica, which is of one query. ``bytes``: with those in ``held``, which are moving."""
 
     __slots__ = ("bytes", "held", "parts", "query", "used_s")
 
     def __init__(self, query: str, now_s: float) -> None:
         self.query = query
-        self.parts: dict[PartKey, Part] = {}  # the oldest first
+        self.parts: dict[PartKey, StagedPart] = {}  # the oldest first
         self.bytes = 0
         self.held = 0
         self.used_s = now_s
@@ -108,30 +108,30 @@ class Staging:
         self._replica_bytes_max = min(settings.staged_bytes, settings.staged_bytes_per_replica)
         self._keep_s = settings.staged_keep_s
         self._element_bytes = PYTHON_ELEMENT_BYTES if settings.resolved_engine == PYTHON else 0
-        self._kept: dict[Owner, _Kept] = {}
-        self._order: dict[tuple[Owner, PartKey], None] = {}  # all parts, the oldest first
+        self._kept: dict[PartOwner, _ReplicaParts] = {}
+        self._order: dict[tuple[PartOwner, PartKey], None] = {}  # all parts, the oldest first
 
     # What workers do.
 
     @contextmanager
-    def arriving(self, owner: Owner, key: PartKey, now_s: float) -> Iterator[Arriving]:
+    def arriving(self, owner: PartOwner, key: PartKey, now_s: float) -> Iterator[ArrivingPart]:
         """A part that begins to arrive. What is not ``finish``ed in here has never been. Raises LimitExceeded."""
         if not self._bytes_max:
             raise LimitExceeded(f"{key} of {owner} cannot be staged: this server keeps no staged parts")
-        arriving = Arriving(self, owner, key, now_s)
+        arriving = ArrivingPart(self, owner, key, now_s)
         try:
             yield arriving
         finally:
             self._release(owner, arriving.held)
 
-    def hold(self, owner: Owner, key: PartKey, part_bytes: int, more: int, now_s: float) -> None:
+    def hold(self, owner: PartOwner, key: PartKey, part_bytes: int, more: int, now_s: float) -> None:
         """Room for ``more`` bytes of a part that has ``part_bytes`` with them. Raises LimitExceeded."""
         if part_bytes > self._replica_bytes_max:
             raise LimitExceeded(
                 f"{key} of {owner} cannot be staged: it takes {part_bytes} bytes or more, and the staged parts of a "
                 f"replica may take {self._replica_bytes_max}"
             )
-        kept = self._kept.setdefault(owner, _Kept(key.query, now_s))
+        kept = self._kept.setdefault(owner, _ReplicaParts(key.query, now_s))
         while kept.bytes + more > self._replica_bytes_max and kept.parts:
             self._drop(owner, next(iter(kept.parts)), ROOM)
         while self.bytes + more > self._bytes_max and self._order:
@@ -144,7 +144,7 @@ class Staging:
         kept.bytes += more
         kept.held += more
 
-    def finish(self, owner: Owner, key: PartKey, part: Part, now_s: float) -> None:
+    def finish(self, owner: PartOwner, key: PartKey, part: StagedPart, now_s: float) -> None:
         """All of a part has come, and it is held: from here on it can be committed, or dropped."""
         kept = self._kept[owner]
         if key in kept.parts:
@@ -157,8 +157,9 @@ class Staging:
     # What publishers do.
 
     def take(
-        self, owner: Owner, query: str, batch: int, parts: Sequence[tuple[int, int]], said: Sizes, now_s: float
-    ) -> list[Part]:
+        self, owner: PartOwner, query: str, batch: int, parts: Sequence[tuple[int, int]], declared: PartSizes,
+        now_s: float,
+    ) -> list[StagedPart]:
         """These parts, by partition and attempt, in this order; they count until they are given back. Whatever else is
         staged of this batch, of older ones and of other queries is dropped. Raises Unavailable if one is missing.
         """
@@ -174,13 +175,13 @@ class Staging:
                 raise Unavailable(
                     f"{missing[0]} of {owner} is not staged here (any more){others}: attach again and say the elements"
                 )
-            _check(f"batch {batch} of query {query!r} of {owner}", taken, said)
+            _check(f"batch {batch} of query {query!r} of {owner}", taken, declared)
         except Unavailable:
             self.give_back(owner, taken)
             raise
         return taken
 
-    def give_back(self, owner: Owner, parts: Iterable[Part]) -> None:
+    def give_back(self, owner: PartOwner, parts: Iterable[StagedPart]) -> None:
         """Parts that were taken are on their way: they count no more."""
         self._release(owner, sum(part.bytes for part in parts))
 
@@ -217,19 +218,19 @@ class Staging:
 
     # Dropping.
 
-    def _use(self, owner: Owner, kept: _Kept, query: str, now_s: float, *, behind: int) -> None:
+    def _use(self, owner: PartOwner, kept: _ReplicaParts, query: str, now_s: float, *, behind: int) -> None:
         """``query`` is at work: what is of another, or of a batch before ``behind``, is not wanted any more."""
         kept.used_s, kept.query = now_s, query
         for key in [key for key in kept.parts if key.query != query or key.batch < behind]:
             self._drop(owner, key, SUPERSEDED)
 
-    def _take(self, owner: Owner, kept: _Kept, key: PartKey) -> Part:
+    def _take(self, owner: PartOwner, kept: _ReplicaParts, key: PartKey) -> StagedPart:
         part = kept.parts.pop(key)
         del self._order[owner, key]
         kept.held += part.bytes
         return part
 
-    def _drop(self, owner: Owner, key: PartKey, why: str) -> None:
+    def _drop(self, owner: PartOwner, key: PartKey, why: str) -> None:
         kept = self._kept[owner]
         part = kept.parts.pop(key)
         del self._order[owner, key]
@@ -238,7 +239,7 @@ class Staging:
         self.bytes -= part.bytes
         self._forget(owner)
 
-    def _release(self, owner: Owner, held: int) -> None:
+    def _release(self, owner: PartOwner, held: int) -> None:
         kept = self._kept.get(owner)
         if kept is not None:
             kept.held -= held
@@ -246,18 +247,18 @@ class Staging:
             self.bytes -= held
             self._forget(owner)
 
-    def _forget(self, owner: Owner) -> None:
+    def _forget(self, owner: PartOwner) -> None:
         """Keep no memory of a replica of which nothing is here."""
         kept = self._kept.get(owner)
         if kept is not None and not kept.parts and not kept.held:
             del self._kept[owner]
 
 
-class Arriving:
+class ArrivingPart:
     """A part on its way in; made by ``Staging.arriving``. ``held``: bytes that are given back if it does not finish."""
 
-    def __init__(self, staging: Staging, owner: Owner, key: PartKey, now_s: float) -> None:
-        self.part = Part()
+    def __init__(self, staging: Staging, owner: PartOwner, key: PartKey, now_s: float) -> None:
+        self.part = StagedPart()
         self.held = 0
         self._staging = staging
         self._owner = owner
@@ -275,7 +276,7 @@ class Arriving:
         part.elements += batch.count
         part.payload_bytes += payload_sizes(batch)[0]
 
-    def finish(self, now_s: float) -> Part:
+    def finish(self, now_s: float) -> StagedPart:
         """All of it has come."""
         self._staging.finish(self._owner, self._key, self.part, now_s)
         self.held = 0
@@ -286,10 +287,10 @@ class Arriving:
         self.held += more
 
 
-def _check(what: str, parts: Sequence[Part], said: Sizes) -> None:
+def _check(what: str, parts: Sequence[StagedPart], declared: PartSizes) -> None:
     """Raises Unavailable if the parts do not hold what the publisher says: those of another run have their names."""
-    found = Sizes(sum(part.elements for part in parts), sum(part.payload_bytes for part in parts))
-    for name, is_there, expected in zip(Sizes._fields, found, said, strict=True):
+    found = PartSizes(sum(part.elements for part in parts), sum(part.payload_bytes for part in parts))
+    for name, is_there, expected in zip(PartSizes._fields, found, declared, strict=True):
         if expected is not None and expected != is_there:
             raise Unavailable(
                 f"the staged parts of {what} hold {is_there} {name.replace('_', ' ')} where the commit says "

@@ -16,7 +16,7 @@ from grpc.aio import EOF
 
 from lmerge.core.batch import AnyBatch
 from lmerge.errors import InvalidBatch, LimitExceeded, Unavailable, Undecodable, UsageError
-from lmerge.service.calls.staged_parts import Arriving, Owner, PartKey
+from lmerge.service.calls.staged_parts import ArrivingPart, PartKey, PartOwner
 from lmerge.service.merge.registry import Registry
 from lmerge.service.security.guard import staging
 from lmerge.service.settings import Settings
@@ -57,7 +57,7 @@ class StageCall:
 
     async def _receive(self) -> pb.StageResponse:
         opened = await self._read_open()
-        owner = Owner(opened.merge, opened.replica)
+        owner = PartOwner(opened.merge, opened.replica)
         for what, name in (("merge", opened.merge), ("replica", opened.replica), ("query", opened.query)):
             check_name(what, name)
         key = PartKey(opened.query, opened.batch, opened.partition, opened.attempt)
@@ -90,7 +90,7 @@ class StageCall:
             raise UsageError(f"nothing can be staged: {came} came where open was due")
         return request.open
 
-    async def _read_batches(self, arriving: Arriving, batches: int) -> None:
+    async def _read_batches(self, arriving: ArrivingPart, batches: int) -> None:
         expected = 1
         while (data := await self._read()) is not None:
             if expected > batches:

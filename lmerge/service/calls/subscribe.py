@@ -12,7 +12,7 @@ from typing import Any
 
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
-from lmerge.service.output.fanout import Message, Subscriber, encoded
+from lmerge.service.output.fanout import Message, SubscriberQueue, encoded
 from lmerge.service.output.pipeline import Beginning
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -29,7 +29,7 @@ async def serve_subscriber(
     check_name("subscriber", name)
     hub = await registry.wait_for(request.merge) if request.wait_for_merge else registry.get(request.merge)
     token = read_token(request.resume_token, request.merge) if request.resume_token else None
-    subscriber = Subscriber(
+    subscriber = SubscriberQueue(
         name, context.peer(), settings.subscriber_queue_bytes, wants_marks=request.marks,
         epoch=None if token is None else token.epoch,
     )
@@ -51,7 +51,7 @@ async def serve_subscriber(
         hub.unsubscribe(subscriber)
 
 
-async def _send(context: Any, subscriber: Subscriber, beginning: Beginning, hub: Hub, settings: Settings) -> None:
+async def _send(context: Any, subscriber: SubscriberQueue, beginning: Beginning, hub: Hub, settings: Settings) -> None:
     """Until the subscriber is finished: raises LmergeError then."""
     write, take = context.write, subscriber.take
     async for message in _past(beginning, hub, settings):

@@ -12,8 +12,8 @@ from functools import partial
 
 from lmerge.core.merge import InputStatus
 from lmerge.service.merge.attachments import Attached
-from lmerge.service.merge.lifecycle import Life, to_fast_forward
-from lmerge.service.output.release_queue import Release
+from lmerge.service.merge.lifecycle import InputLifecycle, to_fast_forward
+from lmerge.service.output.release_queue import ReleaseQueue
 from lmerge.service.settings import Settings
 
 
@@ -21,7 +21,8 @@ class Acks:
     """``inputs``: the hub's own table. ``lives``: see ``Hub.lives``."""
 
     def __init__(
-        self, inputs: Mapping[str, Attached], lives: Callable[[], list[tuple[InputStatus, Life]]], settings: Settings
+        self, inputs: Mapping[str, Attached], lives: Callable[[], list[tuple[InputStatus, InputLifecycle]]],
+        settings: Settings,
     ) -> None:
         self._inputs = inputs
         self._lives = lives
@@ -29,18 +30,18 @@ class Acks:
         self._stable_timer: asyncio.TimerHandle | None = None
         self._feedback_timer: asyncio.TimerHandle | None = None
 
-    def hand_over(self, release: Release) -> None:
+    def hand_over(self, release: ReleaseQueue) -> None:
         """At the end of a turn: an ack for every input of which something was merged, or that has joined."""
         for inp in self._inputs.values():
             if inp.unacked:
                 self.ack(inp, release)
 
-    def ack(self, inp: Attached, release: Release) -> None:
+    def ack(self, inp: Attached, release: ReleaseQueue) -> None:
         """Ack what has been merged up to this point of the turn."""
         inp.unacked = False
         release.then(partial(self._acked, inp, inp.merged, inp.joined, release))
 
-    def released(self, release: Release) -> None:
+    def released(self, release: ReleaseQueue) -> None:
         """After a turn was released: inputs that were quiet hear soon how far others have moved the merge."""
         # An input that comes to a merge which stands still can be behind it, too.
         if self._settings.feedback_lag is not None and self._feedback_timer is None:
@@ -58,17 +59,17 @@ class Acks:
             if timer is not None:
                 timer.cancel()
 
-    def _acked(self, inp: Attached, sequence: int, joined: bool, release: Release) -> None:
+    def _acked(self, inp: Attached, sequence: int, joined: bool, release: ReleaseQueue) -> None:
         inp.acked, inp.acked_stable = sequence, release.stable_point
         inp.session.acknowledge(sequence, release.stable_point, joined)
 
-    def _send_stable(self, release: Release) -> None:
+    def _send_stable(self, release: ReleaseQueue) -> None:
         self._stable_timer = None
         for inp in self._inputs.values():
             if inp.acked_stable != release.stable_point:
                 self._acked(inp, inp.acked, inp.joined, release)
 
-    def _send_feedback(self, release: Release) -> None:
+    def _send_feedback(self, release: ReleaseQueue) -> None:
         """V.D."""
         self._feedback_timer = None
         lag, stable_point = self._settings.feedback_lag, release.stable_point

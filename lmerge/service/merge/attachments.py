@@ -8,8 +8,8 @@ from typing import NamedTuple
 from lmerge.core.batch import AnyBatch
 from lmerge.core.merge import InputDetached, Outcome
 from lmerge.errors import InputViolation, LmergeError, StaleIncarnation, UsageError
-from lmerge.service.merge.inbox import Session, Work
-from lmerge.service.merge.lifecycle import Life
+from lmerge.service.merge.inbox import PublisherSession, Work
+from lmerge.service.merge.lifecycle import InputLifecycle
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.schema import Schema
 
@@ -44,7 +44,8 @@ class Attached:
     )
 
     def __init__(
-        self, name: str, incarnation: int, session: Session, request: AttachRequest, joined: bool, stable_point: int
+        self, name: str, incarnation: int, session: PublisherSession, request: AttachRequest, joined: bool,
+        stable_point: int,
     ) -> None:
         self.name = name
         self.role = request.role
@@ -57,10 +58,10 @@ class Attached:
         self.unacked = False
         self.acked_stable = stable_point
         self.attached_at = asyncio.get_running_loop().time()
-        self.life = Life()
+        self.life = InputLifecycle()
 
 
-def told(outcome: Outcome, name: str, batch: AnyBatch) -> int:
+def elements_read(outcome: Outcome, name: str, batch: AnyBatch) -> int:
     """How many elements of ``batch`` the merge looked at: all, or up to the one that broke a promise."""
     for gone in outcome.detached:
         if gone.input == name and gone.violation is not None:

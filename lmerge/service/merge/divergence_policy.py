@@ -40,9 +40,9 @@ from lmerge.core.inputs import ACTIVE
 from lmerge.core.merge import InputDetached, InputStatus, Merge, Outcome
 from lmerge.errors import LmergeError, Quarantined, StaleIncarnation, UsageError
 from lmerge.service import log
-from lmerge.service.merge.lifecycle import HELD, JOINED, Life
-from lmerge.service.merge.stable_gate import Gate, is_gated
-from lmerge.service.merge.stalled_merge import Patience
+from lmerge.service.merge.lifecycle import HELD, JOINED, InputLifecycle
+from lmerge.service.merge.stable_gate import StableGate, is_gated
+from lmerge.service.merge.stalled_merge import WaitTimer
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.rows import row_words
@@ -59,9 +59,9 @@ QUARANTINED: Final = "quarantined: "
 DETACHED: Final = "detached: "
 # Names that may be put out at a time: the list is shown and stored. One more is ended, but may come back.
 QUARANTINED_MAX: Final = 1024
-_DIFFERENCES_TOLD: Final = 3
+_DIFFERENCES_REPORTED: Final = 3
 # Disputed intervals in a status: the first ones say enough.
-DISPUTED_TOLD: Final = 16
+DISPUTED_REPORTED: Final = 16
 # What outlives the server, by name.
 QUARANTINED_NAMES: Final = "quarantined"
 DISPUTED: Final = "disputed"
@@ -84,7 +84,7 @@ class Certifier:
         self.policy = settings.divergence
         self.quarantined: dict[str, str] = dict(json.loads(kept.get(QUARANTINED_NAMES, "{}")))  # name -> why
         self._again = again
-        self._patience = Patience(settings.compare_wait_s, self._excuse_late)
+        self._wait_timer = WaitTimer(settings.compare_wait_s, self._excuse_late)
         self._name = name
         self._save = save
         self._settings = settings
@@ -109,10 +109,10 @@ class Certifier:
                 merge.engine, settings.certify_interval, starts=gated, evidence_bytes=settings.evidence_bytes,
                 open_max=settings.certify_open_max,
             )
-        self.gate: Gate | None = None
+        self.gate: StableGate | None = None
         if gated and self.monitor is not None:
             merge.require_index(LACKS)
-            self.gate = Gate(merge, self.monitor)
+            self.gate = StableGate(merge, self.monitor)
         self.notice()
 
     # What inputs do.
@@ -180,7 +180,7 @@ class Certifier:
         """Whether there is anything to settle."""
         return self.monitor is not None and (self._changed or self.monitor.is_due)
 
-    def settle(self, lives: Callable[[], Iterable[tuple[InputStatus, Life]]]) -> list[tuple[str, str]]:
+    def settle(self, lives: Callable[[], Iterable[tuple[InputStatus, InputLifecycle]]]) -> list[tuple[str, str]]:
         """Compare; the inputs that have to be put out, each with the reason, which ``ending`` understands."""
         monitor = self.monitor
         self.notice()
@@ -189,17 +189,19 @@ class Certifier:
             return []
         counting = _counting(lives())
         for divergence in monitor.settle(counting):
-            self._tell(divergence)
+            self._log_divergence(divergence)
         self._note_disputed(counting)
         if self.policy not in (QUARANTINE, MAJORITY):
             return []
         expelled = []
         for name, divergence in monitor.outvoted(counting).items():
-            why = f"differs from more than half of the inputs in {words_of(divergence, self._schema())}"
+            why = f"differs from more than half of the inputs in {describe_divergence(divergence, self._schema())}"
             expelled.append((name, self.quarantine(name, why)))
         return expelled
 
-    def releases(self, lives: Callable[[], Iterable[tuple[InputStatus, Life]]]) -> list[Callable[[], Outcome]]:
+    def releases(
+        self, lives: Callable[[], Iterable[tuple[InputStatus, InputLifecycle]]]
+    ) -> list[Callable[[], Outcome]]:
         """Under a policy with a gate: what gives the merge each stable that has been agreed on, and may take long.
 
         After ``settle``; again if an input has joined by one of them, since it counts from there on.
@@ -211,7 +213,7 @@ class Certifier:
         given = self.gate.releases(_counting(statuses), self._verdict())
         return [partial(self.gate.give, name, t, incarnations[name]) for name, t in given if name in incarnations]
 
-    def wait_for_late(self, lives: Callable[[], Iterable[tuple[InputStatus, Life]]]) -> None:
+    def wait_for_late(self, lives: Callable[[], Iterable[tuple[InputStatus, InputLifecycle]]]) -> None:
         """Under quarantine: inputs that are late for the interval in question are waited for, not without end. After
         the last ``releases``.
         """
@@ -220,7 +222,7 @@ class Certifier:
         until, counting = self.gate.agreed_until, _counting(lives())
         self._excused = {name for name in self._excused if self.monitor.completed(name) < until}
         self._late = [name for name in self.monitor.late_for(until, counting) if name not in self._excused]
-        self._patience.look(until if self._late else None)
+        self._wait_timer.look(until if self._late else None)
 
     def _verdict(self) -> Verdict:
         if self.policy == HOLD:
@@ -250,7 +252,7 @@ class Certifier:
 
     def close(self) -> None:
         """Wait no more."""
-        self._patience.look(None)
+        self._wait_timer.look(None)
 
     # What administrators do.
 
@@ -272,7 +274,7 @@ class Certifier:
         self._store()
         log.event(logging.INFO, "input released", merge=self._name, input=name)
 
-    def believe(self, name: str) -> bool:
+    def decide_disputes_by(self, name: str) -> bool:
         """Under hold: let what this input delivered win the disputes that are left. False: there are none.
 
         Raises UsageError if another input that is attached still differs from it.
@@ -297,8 +299,8 @@ class Certifier:
 
     @property
     def disputed(self) -> list[str]:
-        """The intervals that nobody has decided on, for people; the first ``DISPUTED_TOLD``."""
-        spans = [bounds(index, self._settings.certify_interval) for index in sorted(self._disputed)[:DISPUTED_TOLD]]
+        """The intervals that nobody has decided on, for people; the first ``DISPUTED_REPORTED``."""
+        spans = [bounds(index, self._settings.certify_interval) for index in sorted(self._disputed)[:DISPUTED_REPORTED]]
         return [f"[{show_time(start)}, {show_time(end)})" for start, end in spans]
 
     @property
@@ -332,31 +334,31 @@ class Certifier:
             self._save(QUARANTINED_NAMES, json.dumps(self.quarantined))
             self._save(DISPUTED, json.dumps([bounds(index, interval)[0] for index in sorted(self._disputed)]))
 
-    def _tell(self, divergence: Divergence) -> None:
+    def _log_divergence(self, divergence: Divergence) -> None:
         log.event(
             logging.WARNING, "inputs differ", merge=self._name, interval=_interval(divergence),
             digests={name: digest.events for name, digest in divergence.digests.items()},
-            outvoted=list(divergence.outvoted), differences=words_of(divergence, self._schema()),
+            outvoted=list(divergence.outvoted), differences=describe_divergence(divergence, self._schema()),
         )
 
 
-def words_of(divergence: Divergence, declared: pb.Schema | None) -> str:
+def describe_divergence(divergence: Divergence, declared: pb.Schema | None) -> str:
     """The interval and the first events that differ, for people: the columns of rows that fit the schema."""
-    words = row_words(declared)
-    told = [
-        f"{escaped_line(words(d.event.payload))} [{show_time(d.event.vs)}, {show_time(d.event.ve)}): "
+    payload_text = row_words(declared)
+    texts = [
+        f"{escaped_line(payload_text(d.event.payload))} [{show_time(d.event.vs)}, {show_time(d.event.ve)}): "
         f"{_has(d.present)}, {', '.join(d.absent) or 'nobody'} without it"
-        for d in divergence.findings.differences[:_DIFFERENCES_TOLD]
+        for d in divergence.findings.differences[:_DIFFERENCES_REPORTED]
     ]
-    rest = len(divergence.findings.differences) - len(told)
+    rest = len(divergence.findings.differences) - len(texts)
     if rest > 0:
-        told.append(f"{rest} more")
+        texts.append(f"{rest} more")
     if divergence.findings.missing:
-        told.append(divergence.findings.missing)
-    return f"{_interval(divergence)}: {'; '.join(told)}"
+        texts.append(divergence.findings.missing)
+    return f"{_interval(divergence)}: {'; '.join(texts)}"
 
 
-def report_words(report: Report) -> str:
+def describe_report(report: Report) -> str:
     """``v2 equal over 12 intervals``, for people."""
     if report.problem:
         return f"{report.name} is not compared: {report.problem}"
@@ -382,7 +384,7 @@ def _interval(divergence: Divergence) -> str:
     return f"[{show_time(divergence.start)}, {show_time(divergence.end)})"
 
 
-def _counting(lives: Iterable[tuple[InputStatus, Life]]) -> list[str]:
+def _counting(lives: Iterable[tuple[InputStatus, InputLifecycle]]) -> list[str]:
     """The active inputs that are redundant to one another."""
     return [status.name for status, life in lives if status.role == ACTIVE and life.state(status) in (JOINED, HELD)]
 

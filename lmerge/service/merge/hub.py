@@ -32,21 +32,29 @@ from lmerge.core.merge import InputStatus, Merge, Outcome
 from lmerge.errors import Draining, LimitExceeded, LmergeError, Unavailable, UsageError
 from lmerge.service import log
 from lmerge.service.merge.acks import Acks
-from lmerge.service.merge.attachments import Accepted, Attached, AttachRequest, check_schema, ending, told, too_large
+from lmerge.service.merge.attachments import (
+    Accepted,
+    Attached,
+    AttachRequest,
+    check_schema,
+    elements_read,
+    ending,
+    too_large,
+)
 from lmerge.service.merge.divergence_policy import Certifier
-from lmerge.service.merge.inbox import Inbox, Session, Step, Work
-from lmerge.service.merge.lead_alarm import Leading, behind, mute
-from lmerge.service.merge.new_beginnings import Anew
-from lmerge.service.merge.offload import Aside
-from lmerge.service.merge.payload_limit import Weight
+from lmerge.service.merge.inbox import Inbox, PublisherSession, Step, Work
+from lmerge.service.merge.lead_alarm import LeadAlarm, behind, without_stable
+from lmerge.service.merge.new_beginnings import NewBeginnings
+from lmerge.service.merge.offload import Offload
+from lmerge.service.merge.payload_limit import PayloadLimit
 from lmerge.service.merge.redundancy import Redundancy
-from lmerge.service.merge.row_check import RowCheck, Sifted
-from lmerge.service.merge.stalled_merge import Standstill
-from lmerge.service.merge.turn_pace import Pace
-from lmerge.service.output.durable_merges import Durable, Recovered
-from lmerge.service.output.fanout import Message, Subscriber
+from lmerge.service.merge.row_check import RowCheck, SiftedWork
+from lmerge.service.merge.stalled_merge import StandstillTimer
+from lmerge.service.merge.turn_pace import TurnPace
+from lmerge.service.output.durable_merges import DurableOutput, RecoveredMerge
+from lmerge.service.output.fanout import Message, SubscriberQueue
 from lmerge.service.output.journal import History
-from lmerge.service.output.pipeline import Beginning, Output
+from lmerge.service.output.pipeline import Beginning, MergeOutput
 from lmerge.service.output.session_recorder import Recorder
 from lmerge.service.settings import Settings
 from lmerge.wire.codec import split_batch
@@ -61,12 +69,12 @@ T = TypeVar("T")
 THREAD_ELEMENTS_MIN: Final = 8192
 
 
-class Hub(Anew):
+class Hub(NewBeginnings):
     """Runs one merge. ``start`` makes its task; ``on_crash`` hears of a bug in it."""
 
     def __init__(
         self, name: str, settings: Settings, recorder: Recorder | None = None, pool: ThreadPoolExecutor | None = None,
-        durable: Durable | None = None, recovered: Recovered | None = None,
+        durable: DurableOutput | None = None, recovered: RecoveredMerge | None = None,
     ) -> None:
         """``durable``: where everything is kept; ``recovered``: what was found there."""
         self.name: Final = name
@@ -86,12 +94,12 @@ class Hub(Anew):
         self._turn_elements = settings.turn_elements_of(self.merge.engine)
         self._inbox = Inbox(settings.merge_queue_elements, settings.merge_queue_bytes)
         self._pool = pool if self.merge.engine == NATIVE else None
-        self._aside = Aside(pool)
-        self._pace = Pace(settings)
+        self._aside = Offload(pool)
+        self._pace = TurnPace(settings)
         self._draining = False
         self._piece_limits = BatchLimits(self._turn_elements, settings.payload_bytes, 2 * settings.message_bytes)
         self._acks = Acks(self._inputs, lambda: self.lives, settings)
-        self._output = Output(
+        self._output = MergeOutput(
             name, self.merge, settings, lambda: self._acks.released(self._output.release), self._aside, durable
         )
         self._broken: LmergeError | None = None
@@ -102,11 +110,11 @@ class Hub(Anew):
         self.certifier = Certifier(
             name, self.merge, settings, self.kept, self.keep, self._step, lambda: self._output.schema
         )
-        self.leading = Leading(name, settings.lead_wait_s, lambda: self._step(lambda: self._excuse(mute)))
+        self.leading = LeadAlarm(name, settings.lead_wait_s, lambda: self._step(lambda: self._excuse(without_stable)))
         self.redundancy = Redundancy(settings.redundancy_lag_s)
         self.weight = self._new_weight()
         self._row_check = RowCheck(name)
-        self._standstill = Standstill(settings.gap_after_s, lambda: self._step(self._end_standstill))
+        self._standstill = StandstillTimer(settings.gap_after_s, lambda: self._step(self._end_standstill))
         self._task: asyncio.Task[None] | None = None
 
     # Life.
@@ -163,13 +171,14 @@ class Hub(Anew):
 
     # What publishers do.
 
-    async def attach(self, session: Session, request: AttachRequest) -> Accepted:
+    async def attach(self, session: PublisherSession, request: AttachRequest) -> Accepted:
         """Attach an input. Raises UsageError and its kinds, Draining."""
         self._check_open()
         return await self._output.once_kept("attach to", self.settled(lambda: self._attach(session, request)))
 
     async def put(
-        self, session: Session, sequence: int, batch: AnyBatch, wire_bytes: int, *, base: int = 0, is_last: bool = True
+        self, session: PublisherSession, sequence: int, batch: AnyBatch, wire_bytes: int, *, base: int = 0,
+        is_last: bool = True,
     ) -> None:
         """Queue a batch; waits while there is no room. Raises Draining if the server takes nothing new.
 
@@ -184,30 +193,30 @@ class Hub(Anew):
             base += piece.count
         self._queue(Work(session, pieces[-1], acked, sequence, base, wire_bytes))
 
-    async def leave(self, session: Session, reason: str) -> None:
+    async def leave(self, session: PublisherSession, reason: str) -> None:
         """Detach the session's input after all of its batches, if it is still attached."""
         if self.is_alive:
             await self.settled(lambda: self._leave(session, reason))
 
-    def leaving(self, session: Session) -> None:
+    def leaving(self, session: PublisherSession) -> None:
         """The session's input has said its last; it counts no more."""
         inp = self._of(session)
         if inp is not None:
             inp.life.leaving = True
 
-    async def skip(self, session: Session, until: int) -> None:
+    async def skip(self, session: PublisherSession, until: int) -> None:
         """After all of the session's batches: its input leaves out what ends before ``until``. Raises UsageError."""
         if self.is_alive:
             await self.call(lambda: self._skip(session, until))
 
-    def gone(self, session: Session, reason: str) -> None:
+    def gone(self, session: PublisherSession, reason: str) -> None:
         """``leave`` for a stream that cannot wait."""
         self._step(lambda: self._leave(session, reason))
 
     # What subscribers do.
 
     async def subscribe(
-        self, subscriber: Subscriber, resume_at: int | None = None, *, snapshot_if_too_old: bool = False
+        self, subscriber: SubscriberQueue, resume_at: int | None = None, *, snapshot_if_too_old: bool = False
     ) -> Beginning:
         """Register, and get what comes before the present. ``resume_at``: all events that end before it are known.
 
@@ -219,7 +228,7 @@ class Hub(Anew):
         )
         return await self._output.once_kept("subscribe to", subscribed)
 
-    def unsubscribe(self, subscriber: Subscriber) -> None:
+    def unsubscribe(self, subscriber: SubscriberQueue) -> None:
         self._output.fanout.remove(subscriber)
 
     # The inbox.
@@ -342,18 +351,18 @@ class Hub(Anew):
 
     async def _merge(self, works: list[Work]) -> None:
         by_session = {id(inp.session): inp for inp in self._inputs.values()}
-        heard = [(work, inp) for work in works if (inp := by_session.get(id(work.session))) is not None]
+        pending = [(work, inp) for work in works if (inp := by_session.get(id(work.session))) is not None]
         merge, certifier, weight, schema = self.merge, self.certifier, self.weight, self.schema
 
-        def apply() -> tuple[Sifted, list[Outcome]]:
+        def apply() -> tuple[SiftedWork, list[Outcome]]:
             outcomes = []
-            sifted = self._row_check.sift(schema, heard)
+            sifted = self._row_check.sift(schema, pending)
             for work, inp in sifted.fitting:
                 outcomes.append(certifier.apply(inp.name, work.batch, inp.incarnation))
                 weight.note((inp.name, inp.incarnation), merge.live_bytes)
             return sifted, outcomes
 
-        (fitting, misfits), outcomes = await self._aside.run(merge, apply) if self._takes_long(heard) else apply()
+        (fitting, misfits), outcomes = await self._aside.run(merge, apply) if self._takes_long(pending) else apply()
         for (work, inp), outcome in zip(fitting, outcomes, strict=True):
             self._merged(work, inp, outcome)
         if len(fitting) < len(works):  # fenced, or detached by a fault, while they waited; or no rows
@@ -364,19 +373,19 @@ class Hub(Anew):
             self._leave(session, f"invalid-row {error}")
             self._output.then(partial(session.end, error))
 
-    def _takes_long(self, heard: list[tuple[Work, Attached]]) -> bool:
-        if self._aside.has_thread and self._row_check.takes_long(self.schema, heard):
+    def _takes_long(self, pending: list[tuple[Work, Attached]]) -> bool:
+        if self._aside.has_thread and self._row_check.takes_long(self.schema, pending):
             return True
         if self.merge.engine != NATIVE or self._pool is None:
             return False
-        if sum(work.batch.count for work, _ in heard) >= THREAD_ELEMENTS_MIN:
+        if sum(work.batch.count for work, _ in pending) >= THREAD_ELEMENTS_MIN:
             return True
-        return self._aside.is_large(self.merge) and any(work.batch.counts(work.batch.count)[2] for work, _ in heard)
+        return self._aside.is_large(self.merge) and any(work.batch.counts(work.batch.count)[2] for work, _ in pending)
 
     def _merged(self, work: Work, inp: Attached, outcome: Outcome) -> None:
         is_attached = self._inputs.get(inp.name) is inp  # not so behind a broken promise: the merge has refused it then
         if self._recorder is not None and is_attached:
-            self._recorder.applied(inp.name, work.batch, told(outcome, inp.name, work.batch))
+            self._recorder.applied(inp.name, work.batch, elements_read(outcome, inp.name, work.batch))
         if is_attached and inp.role == ACTIVE and self._output.may_be_declared:
             self._output.note_bare_events(work.batch)
         self._absorb(outcome, work)
@@ -384,7 +393,7 @@ class Hub(Anew):
             inp.merged = work.sequence
             inp.unacked = True
 
-    def _attach(self, session: Session, request: AttachRequest) -> Accepted:
+    def _attach(self, session: PublisherSession, request: AttachRequest) -> Accepted:
         if self._draining:
             self._check_open()
         check_schema(self.name, request, self.schema, has_bare_events=self._output.has_bare_events)
@@ -419,10 +428,10 @@ class Hub(Anew):
             status.incarnation, merge.stable_point, joined, merge.algorithm, merge.algorithm_reason
         )
 
-    def _of(self, session: Session) -> Attached | None:
+    def _of(self, session: PublisherSession) -> Attached | None:
         return next((inp for inp in self._inputs.values() if inp.session is session), None)
 
-    def _skip(self, session: Session, until: int) -> None:
+    def _skip(self, session: PublisherSession, until: int) -> None:
         inp = self._of(session)
         if inp is None:  # it has been detached meanwhile
             return
@@ -434,7 +443,7 @@ class Hub(Anew):
         inp.life.skipped_until = max(until, inp.life.skipped_until or until)
         self.certifier.skipped(inp.name, until)
 
-    def _leave(self, session: Session, reason: str) -> None:
+    def _leave(self, session: PublisherSession, reason: str) -> None:
         inp = self._of(session)
         if inp is None:
             return
@@ -464,7 +473,7 @@ class Hub(Anew):
         if name in self._inputs and self.merge.status(name).held:
             await self._excuse(lambda inputs: behind(inputs, name))
             return f"the stable of {name} is not held any more"
-        if self.certifier.believe(name):
+        if self.certifier.decide_disputes_by(name):
             return f"what {name} delivered decides the disputed intervals"
         self.certifier.release(name)
         return f"{name} may attach again"
@@ -477,9 +486,9 @@ class Hub(Anew):
                 self._recorder.excused(name)
             self._absorb(await self._aside.read(self.merge, partial(self.merge.excuse, name)))
 
-    def _new_weight(self) -> Weight:
+    def _new_weight(self) -> PayloadLimit:
         settings = self._settings
-        return Weight(settings.live_bytes_max, settings.live_bytes_per_input, self.merge.live_bytes)
+        return PayloadLimit(settings.live_bytes_max, settings.live_bytes_per_input, self.merge.live_bytes)
 
     def _shed(self) -> None:
         """End the input that fills the merge beyond its limit of bytes."""
@@ -506,7 +515,9 @@ class Hub(Anew):
                 has_joined = has_joined or bool(outcome.joined)
         self.certifier.wait_for_late(lambda: self.lives)
 
-    async def _subscribe(self, subscriber: Subscriber, resume_at: int | None, snapshot_if_too_old: bool) -> Beginning:
+    async def _subscribe(
+        self, subscriber: SubscriberQueue, resume_at: int | None, snapshot_if_too_old: bool
+    ) -> Beginning:
         if self._draining:
             self._check_open()
         if len(self.subscribers) >= self._settings.subscribers_per_merge:
@@ -526,7 +537,7 @@ class Hub(Anew):
     # What a call of the merge caused.
 
     def _absorb(self, outcome: Outcome, work: Work | None = None) -> None:
-        self._output.say(outcome.batch)
+        self._output.emit(outcome.batch)
         for name in outcome.joined:
             self.certifier.notice()
             if name in self._inputs:
@@ -546,8 +557,8 @@ class Hub(Anew):
         self.certifier.gone(gone)
         self.weight.gone((gone.input, gone.incarnation), self.merge.live_bytes)
         self.detached.appendleft(gone)
-        word = gone.violation.code if gone.violation is not None else gone.reason.split(" ")[0]
-        self.detached_counts[word] = self.detached_counts.get(word, 0) + 1
+        cause = gone.violation.code if gone.violation is not None else gone.reason.split(" ")[0]
+        self.detached_counts[cause] = self.detached_counts.get(cause, 0) + 1
         log.event(
             logging.INFO if gone.violation is None else logging.WARNING, "input detached",
             merge=self.name, input=gone.input, incarnation=gone.incarnation, reason=gone.reason,
@@ -558,9 +569,9 @@ class Hub(Anew):
         del self._inputs[gone.input]
         if inp.unacked:
             self._acks.ack(inp, self._output.release)
-        last_words = ending(self.name, gone, inp, work)
-        if last_words is not None:
-            self._output.then(partial(inp.session.end, *last_words))
+        ending_message = ending(self.name, gone, inp, work)
+        if ending_message is not None:
+            self._output.then(partial(inp.session.end, *ending_message))
         elif (error := self.certifier.ending(gone)) is not None:
             self._output.then(partial(inp.session.end, error))
 

@@ -9,25 +9,25 @@ from lmerge.core.merge import InputStatus, Merge
 from lmerge.service.admin.merge_view import Observed, observe
 from lmerge.service.merge.attachments import Attached
 from lmerge.service.merge.inbox import Inbox
-from lmerge.service.merge.lifecycle import Life
-from lmerge.service.merge.offload import Aside
+from lmerge.service.merge.lifecycle import InputLifecycle
+from lmerge.service.merge.offload import Offload
 from lmerge.service.merge.redundancy import Redundancy
-from lmerge.service.output.fanout import Subscriber
-from lmerge.service.output.pipeline import Output
+from lmerge.service.output.fanout import SubscriberQueue
+from lmerge.service.output.pipeline import MergeOutput
 from lmerge.service.output.session_recorder import Recorder
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 
-class Asked:
+class HubQueries:
     """The answers; ``Hub`` makes what they come from."""
 
     merge: Merge
     redundancy: Redundancy
     _inbox: Inbox
     _inputs: dict[str, Attached]
-    _output: Output
+    _output: MergeOutput
     _recorder: Recorder | None
-    _aside: Aside
+    _aside: Offload
 
     @property
     def queued_elements(self) -> int:
@@ -44,7 +44,7 @@ class Asked:
         return observe(self.merge) if before is None else before
 
     @property
-    def lives(self) -> list[tuple[InputStatus, Life]]:
+    def lives(self) -> list[tuple[InputStatus, InputLifecycle]]:
         """The attached inputs: what the core knows, and what the server knows."""
         return [(i, self._inputs[i.name].life) for i in self.observed.inputs if i.name in self._inputs]
 
@@ -58,7 +58,7 @@ class Asked:
         return self._output.schema
 
     @property
-    def subscribers(self) -> dict[int, Subscriber]:
+    def subscribers(self) -> dict[int, SubscriberQueue]:
         return self._output.fanout.subscribers
 
     @property
@@ -91,9 +91,9 @@ class Asked:
         return self._output.gaps
 
     @property
-    def store_words(self) -> str:
+    def store_status(self) -> str:
         """``memory``, ``durable``, or what is wrong with the store."""
-        return self._output.store_words
+        return self._output.store_status
 
     @property
     def store_problem(self) -> str | None:
@@ -102,6 +102,6 @@ class Asked:
         return None if full is None else str(full)
 
     @property
-    def recording_words(self) -> str:
+    def recording_status(self) -> str:
         """``recording``, or why it has stopped; empty: nothing is recorded."""
-        return "" if self._recorder is None else self._recorder.words
+        return "" if self._recorder is None else self._recorder.status

@@ -16,7 +16,7 @@ from lmerge.errors import LmergeError
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 
-class Session(Protocol):
+class PublisherSession(Protocol):
     """The publisher's stream, as the hub sees it."""
 
     def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
@@ -35,7 +35,7 @@ class Session(Protocol):
 class Work(NamedTuple):
     """A batch, or a piece of one. ``sequence`` is acked once it is merged: 0 for all pieces but the last."""
 
-    session: Session
+    session: PublisherSession
     batch: AnyBatch
     sequence: int
     number: int  # the batch's own sequence, for messages

@@ -13,17 +13,17 @@ from lmerge.core.elements import NEG_INF, show_time
 from lmerge.core.inputs import ACTIVE
 from lmerge.core.merge import InputStatus
 from lmerge.service import log
-from lmerge.service.merge.stalled_merge import Patience
+from lmerge.service.merge.stalled_merge import WaitTimer
 
 
-class Leading:
-    """Of the merge ``merge``. ``end_wait``: a step that excuses those whom ``mute`` names."""
+class LeadAlarm:
+    """Of the merge ``merge``. ``end_wait``: a step that excuses those whom ``without_stable`` names."""
 
     def __init__(self, merge: str, wait_s: float, end_wait: Callable[[], None]) -> None:
         self.held: dict[str, int] = {}  # the stable points, by input
         self.alarms = 0
         self._merge = merge
-        self._patience = Patience(wait_s, end_wait)
+        self._wait_timer = WaitTimer(wait_s, end_wait)
 
     def look(self, inputs: Iterable[InputStatus]) -> None:
         """Once a turn: alarm what is newly held, and begin or end the wait for mute inputs."""
@@ -38,14 +38,14 @@ class Leading:
         for name in self.held.keys() - now.keys():
             log.event(logging.WARNING, "stable no longer held", merge=self._merge, input=name)
         self.held = now
-        self._patience.look("mute" if now and mute(inputs) else None)
+        self._wait_timer.look("mute" if now and without_stable(inputs) else None)
 
     def close(self) -> None:
         """Wait no more."""
-        self._patience.look(None)
+        self._wait_timer.look(None)
 
 
-def mute(inputs: Iterable[InputStatus]) -> list[str]:
+def without_stable(inputs: Iterable[InputStatus]) -> list[str]:
     """The inputs for which others wait though they have delivered no stable."""
     return [i.name for i in inputs if _takes_part(i) and i.stable_point == NEG_INF]
 

@@ -29,7 +29,7 @@ OBSERVING: Final = "observing"
 
 
 @dataclass(slots=True)
-class Life:
+class InputLifecycle:
     """What the server knows of one incarnation and the core does not. Times are those of the stream."""
 
     leaving: bool = False
@@ -55,7 +55,7 @@ class Life:
         return until <= max(stable_point, promised_from)
 
 
-def to_fast_forward(lives: Iterable[tuple[InputStatus, Life]], stable_point: int, lag: int) -> list[str]:
+def to_fast_forward(lives: Iterable[tuple[InputStatus, InputLifecycle]], stable_point: int, lag: int) -> list[str]:
     """V.D: the inputs behind the merge's stable point by more than ``lag`` that have not been told so yet.
 
     An observer is not among them: it is there to be compared.

@@ -17,29 +17,29 @@ from lmerge.core.merge import InputStatus, Merge, Outcome, earliest_joining
 from lmerge.errors import MergeReset, Unavailable
 from lmerge.service import log
 from lmerge.service.merge.divergence_policy import Certifier
-from lmerge.service.merge.hub_queries import Asked
-from lmerge.service.merge.payload_limit import Weight
+from lmerge.service.merge.hub_queries import HubQueries
+from lmerge.service.merge.payload_limit import PayloadLimit
 from lmerge.service.merge.redundancy import Redundancy
-from lmerge.service.merge.stalled_merge import Standstill, gap_error
+from lmerge.service.merge.stalled_merge import StandstillTimer, gap_error
 from lmerge.service.settings import Settings
 
 
-class Anew(Asked):
+class NewBeginnings(HubQueries):
     """The steps; what a call of the merge caused is for the hub to ``_absorb``."""
 
     name: str
     certifier: Certifier
-    weight: Weight
+    weight: PayloadLimit
     detached: deque[Gone]
     detached_counts: dict[str, int]
     _settings: Settings
-    _standstill: Standstill
+    _standstill: StandstillTimer
 
     @abstractmethod
     def _absorb(self, outcome: Outcome) -> None: ...
 
     @abstractmethod
-    def _new_weight(self) -> Weight: ...
+    def _new_weight(self) -> PayloadLimit: ...
 
     def _admit_if_stuck(self) -> None:
         """A merge that has said no stable and has only joining inputs would wait for ever for its first one.
@@ -47,7 +47,7 @@ class Anew(Asked):
         So it is when the first replica comes back to a server that has started anew, and when that one goes again
         before its first stable. Nothing has been said that could be contradicted: the input that knows the earliest
         time begins, and the output is right from there on. A merge that has said a stable waits for somebody who knows
-        more (``Standstill``).
+        more (``StandstillTimer``).
         """
         first = earliest_joining(self.merge.inputs())
         if first is not None and self.merge.stable_point == NEG_INF:
@@ -74,21 +74,21 @@ class Anew(Asked):
         merge.keep_fence(self.merge)
         self._begin_anew("gap", merge, error, partial(self._output.begin_anew, merge, first.join_at, error))
 
-    def reset(self, epoch: int, told: MergeReset, again: Unavailable) -> None:
-        """In a step: begin a new epoch. Subscribers are ``told``, and publishers end with ``again``."""
+    def reset(self, epoch: int, subscriber_error: MergeReset, publisher_error: Unavailable) -> None:
+        """In a step: begin a new epoch. Subscribers are ``subscriber_error``, and publishers end with ``publisher_error``."""
         merge = self._settings.new_merge()
         self._standstill.close()
         self.certifier.quarantined.clear()
-        self._begin_anew("reset", merge, again, partial(self._output.reset, merge, epoch, told))
+        self._begin_anew("reset", merge, publisher_error, partial(self._output.reset, merge, epoch, subscriber_error))
 
-    def _begin_anew(self, word: str, merge: Merge, error: Unavailable, put: Callable[[], None]) -> None:
-        """``merge`` takes the place of the present one, whose inputs end with ``error``; ``put``: into the output."""
+    def _begin_anew(self, cause: str, merge: Merge, error: Unavailable, put_into_output: Callable[[], None]) -> None:
+        """``merge`` takes the place of the present one, whose inputs end with ``error``; ``put_into_output``: into the output."""
         for name, inp in self._inputs.items():
             self.detached.appendleft(Gone(name, inp.incarnation, str(error)))
             self._output.then(partial(inp.session.end, error))
-        self.detached_counts[word] = self.detached_counts.get(word, 0) + len(self._inputs)
+        self.detached_counts[cause] = self.detached_counts.get(cause, 0) + len(self._inputs)
         self._inputs.clear()
-        put()
+        put_into_output()
         self.certifier.begin_anew(merge)
         self.merge = merge
         self.weight = self._new_weight()

@@ -27,7 +27,7 @@ T = TypeVar("T")
 LIVE_EVENTS_MIN: Final = 100_000
 
 
-class Aside:
+class Offload:
     """``executor`` None: everything is done on the loop. ``before``: the merge as it was, while a thread is at work."""
 
     def __init__(self, executor: Executor | None) -> None:

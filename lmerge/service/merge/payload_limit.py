@@ -21,7 +21,7 @@ _GROWTH_SHARE: Final = 1 / 8
 Key = tuple[str, int]
 
 
-class Weight:
+class PayloadLimit:
     """Of one merge. ``bytes_max``: of the merge; ``input_bytes_max``: of what one input has brought."""
 
     def __init__(self, bytes_max: int, input_bytes_max: int, live_bytes: int = 0) -> None:

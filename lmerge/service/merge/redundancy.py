@@ -16,7 +16,7 @@ from typing import Final
 
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.core.merge import InputStatus
-from lmerge.service.merge.lifecycle import HELD, JOINED, JOINING, LEAVING, OBSERVING, SKIPPING, Life
+from lmerge.service.merge.lifecycle import HELD, JOINED, JOINING, LEAVING, OBSERVING, SKIPPING, InputLifecycle
 
 # The past is remembered at so many moments of ``lag_s``: what the output reached up to the next is taken for reached.
 _MOMENTS: Final = 16
@@ -51,15 +51,15 @@ class Redundancy:
             return self._stable_point
         return next((point for at_s, point in reversed(self._past) if at_s <= horizon_s), NEG_INF)
 
-    def survives(self, lives: Iterable[tuple[InputStatus, Life]], now_s: float) -> int:
+    def survives(self, lives: Iterable[tuple[InputStatus, InputLifecycle]], now_s: float) -> int:
         """How many inputs can be lost before the output stops: those that carry, beyond the last."""
         return max(0, sum(not self.lacks(status, life, now_s) for status, life in lives) - 1)
 
-    def lacks(self, status: InputStatus, life: Life, now_s: float) -> str:
+    def lacks(self, status: InputStatus, life: InputLifecycle, now_s: float) -> str:
         """Why the input could not carry the output now, for people; empty: it could."""
         state = life.state(status)
         if state != JOINED:
-            return _WORDS[state]
+            return _REASONS[state]
         if status.excused:
             return "it was excused: the others do not wait for it until it has a new stable point"
         if status.stable_point == NEG_INF:
@@ -75,7 +75,7 @@ class Redundancy:
         )
 
 
-_WORDS: Final = {
+_REASONS: Final = {
     JOINING: "it is joining: the output has not come to its join_at",
     SKIPPING: "it is skipping, and has not come to where it said it goes on",
     LEAVING: "it is leaving",

@@ -12,7 +12,7 @@ from lmerge.service import log
 from lmerge.service.admin.reset import begin_epoch
 from lmerge.service.calls.staged_parts import Staging
 from lmerge.service.merge.hub import Hub
-from lmerge.service.output.durable_merges import Durable, Folder, Recovered
+from lmerge.service.output.durable_merges import DurableOutput, RecoveredMerge, StoreFolder
 from lmerge.service.output.session_recorder import Recorder, record_file
 from lmerge.service.settings import Settings
 
@@ -27,16 +27,16 @@ class Registry:
         self._settings = settings
         self._on_crash = on_crash
         self._pool = ThreadPoolExecutor(settings.merge_threads, "merge")  # starts its threads when they are needed
-        self._folder: Folder | None = None
+        self._folder: StoreFolder | None = None
         self._disk = ThreadPoolExecutor(settings.store_threads, "store")
         self._awaited: dict[str, list[asyncio.Future[Hub]]] = {}
 
     def declare(self) -> None:
         """Make the merges that the store has, and the declared ones. Raises UsageError, StoreInUse."""
         if self._settings.store is not None:
-            self._folder = Folder(self._settings)
+            self._folder = StoreFolder(self._settings)
             for recovered, store in self._folder.recover():
-                self._start(recovered.name, Durable(store, recovered.name, self._disk, self._settings), recovered)
+                self._start(recovered.name, DurableOutput(store, recovered.name, self._disk, self._settings), recovered)
         for name in self._settings.merges:
             if name not in self.hubs and not self._is_damaged(name):
                 self._create(name)
@@ -149,12 +149,12 @@ class Registry:
             raise LimitExceeded(f"merge {name!r} cannot be made: there are {len(self.hubs)} merges, the limit")
         durable = None
         if self._folder is not None:
-            durable = Durable(self._folder.store_of(name), name, self._disk, settings)
+            durable = DurableOutput(self._folder.store_of(name), name, self._disk, settings)
         hub = self._start(name, durable)
         log.event(logging.INFO, "merge made", merge=name)
         return hub
 
-    def _start(self, name: str, durable: Durable | None, recovered: Recovered | None = None) -> Hub:
+    def _start(self, name: str, durable: DurableOutput | None, recovered: RecoveredMerge | None = None) -> Hub:
         hub = Hub(name, self._settings, self._recorder(name), self._pool, durable, recovered)
         hub.start(self._on_crash)
         self.hubs[name] = hub

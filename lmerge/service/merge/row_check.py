@@ -18,7 +18,7 @@ from lmerge.core.engines.selection import NATIVE, PYTHON, best
 from lmerge.core.inputs import ACTIVE
 from lmerge.errors import InvalidRow
 from lmerge.service.merge.attachments import Attached, columns_of
-from lmerge.service.merge.inbox import Session, Work
+from lmerge.service.merge.inbox import PublisherSession, Work
 from lmerge.wire.fitting import Fitting, Misfit
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.schema import Schema
@@ -27,11 +27,11 @@ from lmerge.wire.schema import Schema
 LOOP_BYTES_MAX: Final = {PYTHON: 64 * 2**10, NATIVE: 2 * 2**20}
 
 
-class Sifted(NamedTuple):
+class SiftedWork(NamedTuple):
     """The work that may be merged, and the sessions to end, each with its reason."""
 
     fitting: list[tuple[Work, Attached]]
-    misfits: list[tuple[Session, InvalidRow]]
+    misfits: list[tuple[PublisherSession, InvalidRow]]
 
 
 class RowCheck:
@@ -49,14 +49,14 @@ class RowCheck:
             return False
         return sum(payload_bytes(work.batch) for work, _ in works) > LOOP_BYTES_MAX[self._engine]
 
-    def sift(self, schema: pb.Schema | None, works: list[tuple[Work, Attached]]) -> Sifted:
+    def sift(self, schema: pb.Schema | None, works: list[tuple[Work, Attached]]) -> SiftedWork:
         """Of a batch, or piece of one, with a misfit nothing may be merged, nor what its input delivered behind it."""
         if schema is None:
-            return Sifted(works, [])
+            return SiftedWork(works, [])
         if self._fitting is None or self._schema is not schema:
             self._schema, self._fitting = schema, Fitting(Schema.from_message(schema), self._engine)
         fitting: list[tuple[Work, Attached]] = []
-        misfits: dict[str, tuple[Session, InvalidRow]] = {}
+        misfits: dict[str, tuple[PublisherSession, InvalidRow]] = {}
         for work, inp in works:
             if inp.name in misfits:
                 continue
@@ -65,7 +65,7 @@ class RowCheck:
                 fitting.append((work, inp))
             else:
                 misfits[inp.name] = work.session, self._error(schema, work, inp, misfit)
-        return Sifted(fitting, list(misfits.values()))
+        return SiftedWork(fitting, list(misfits.values()))
 
     def _error(self, schema: pb.Schema, work: Work, inp: Attached, misfit: Misfit) -> InvalidRow:
         advice = "encode the rows by the schema that it declares"

@@ -27,7 +27,7 @@ from lmerge.core.merge import Merge, Outcome
 from lmerge.errors import InputViolation
 
 
-class Gate:
+class StableGate:
     """What is withheld from ``merge``, by what ``monitor`` has compared."""
 
     def __init__(self, merge: Merge, monitor: DivergenceMonitor) -> None:
@@ -61,8 +61,8 @@ class Gate:
                 gone.violation.index = places[gone.violation.index]
         if offender is None or not merge.is_attached(name):
             return outcome
-        said = max([before, *(vs for kind, vs, *_ in _first(batch, stop) if kind == STABLE)])
-        return _joined([outcome, self._detach(name, batch, offender, said)], merge)
+        reached = max([before, *(vs for kind, vs, *_ in _first(batch, stop) if kind == STABLE)])
+        return _joined([outcome, self._detach(name, batch, offender, reached)], merge)
 
     def releases(self, counting: list[str], verdict: Verdict) -> list[tuple[str, int]]:
         """The stables that inputs get back now: up to what is agreed on, at boundaries that they have completed."""

@@ -29,7 +29,7 @@ def gap_error(merge: str, stable_point: int, join_at: int) -> OutputGap:
     )
 
 
-class Patience:
+class WaitTimer:
     """Waits ``after_s`` of the loop's time for one thing, then calls ``end`` once."""
 
     def __init__(self, after_s: float, end: Callable[[], None]) -> None:
@@ -54,16 +54,16 @@ class Patience:
         self._end()
 
 
-class Standstill:
+class StandstillTimer:
     """Waits ``after_s`` of the loop's time, then calls ``end`` once."""
 
     def __init__(self, after_s: float, end: Callable[[], None]) -> None:
-        self._patience = Patience(after_s, end)
+        self._wait_timer = WaitTimer(after_s, end)
 
     def look(self, stands_still: bool) -> None:
         """The merge stands still, or it does not, from now on."""
-        self._patience.look("somebody who knows more" if stands_still else None)
+        self._wait_timer.look("somebody who knows more" if stands_still else None)
 
     def close(self) -> None:
         """Wait no more."""
-        self._patience.look(None)
+        self._wait_timer.look(None)

@@ -12,7 +12,7 @@ from lmerge.linger import Linger
 from lmerge.service.settings import Settings
 
 
-class Pace:
+class TurnPace:
     """Of one merge, used by its task; ``hurry`` by everybody on the same loop."""
 
     def __init__(self, settings: Settings) -> None:

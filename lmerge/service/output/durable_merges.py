@@ -49,7 +49,7 @@ DURABLE: Final = "durable"
 _READ_BYTES: Final = 2**20
 
 
-class Recovered(NamedTuple):
+class RecoveredMerge(NamedTuple):
     """A merge as it was: ``facts`` as the hub wrote them."""
 
     name: str
@@ -58,12 +58,12 @@ class Recovered(NamedTuple):
     segments: list[Segment]
 
 
-class Durable:
-    """The hub's way to its store. ``words``: for people, ``durable`` or what is wrong."""
+class DurableOutput:
+    """The hub's way to its store. ``status``: for people, ``durable`` or what is wrong."""
 
     def __init__(self, store: Store, name: str, executor: Executor, settings: Settings) -> None:
         self.store = store
-        self.words = DURABLE
+        self.status = DURABLE
         self.full: StoreFull | None = None
         self._waiting: list[asyncio.Future[StoreFull]] = []  # those who want to hear at once that it is full
         self._name = name
@@ -125,10 +125,10 @@ class Durable:
         elif problem is None and self.full is not None:
             log.event(logging.WARNING, "store can be written again", merge=self._name)
         self.full = problem
-        self.words = DURABLE if problem is None else str(problem)
+        self.status = DURABLE if problem is None else str(problem)
 
 
-class Folder:
+class StoreFolder:
     """The store of one server: its files, and the lock that keeps another server out."""
 
     def __init__(self, settings: Settings) -> None:
@@ -179,7 +179,7 @@ class Folder:
             raise StoreFull(f"cannot remove the store {path}: {problem.strerror}") from problem
         self.damaged.pop(path, None)
 
-    def _recovered(self, store: Store, found: list[tuple[Recovered, Store]]) -> Recovered | None:
+    def _recovered(self, store: Store, found: list[tuple[RecoveredMerge, Store]]) -> RecoveredMerge | None:
         try:
             return recover(store, self._settings)
         except (UsageError, StoreInUse, StoreFull):  # the server does not start: nothing stays open
@@ -187,12 +187,12 @@ class Folder:
                 one.close()
             raise
 
-    def recover(self) -> list[tuple[Recovered, Store]]:
+    def recover(self) -> list[tuple[RecoveredMerge, Store]]:
         """All merges that are there and whole; the others are in ``damaged``.
 
         Raises UsageError, StoreInUse, StoreFull.
         """
-        found: list[tuple[Recovered, Store]] = []
+        found: list[tuple[RecoveredMerge, Store]] = []
         for path in sorted(self.path.glob(f"*{SUFFIX}")):
             store = Store(path, self._settings.store_sync)
             try:
@@ -214,7 +214,7 @@ class Folder:
         return found
 
 
-def recover(store: Store, settings: Settings) -> Recovered | None:
+def recover(store: Store, settings: Settings) -> RecoveredMerge | None:
     """The merge in a file; None if nothing was committed to it. Raises StoreDamaged, UsageError."""
     was_enabled = gc.isenabled()
     gc.disable()  # it would look at the growing live events again and again, and find no garbage
@@ -225,7 +225,7 @@ def recover(store: Store, settings: Settings) -> Recovered | None:
             gc.enable()
 
 
-def _recovered(store: Store, settings: Settings) -> Recovered | None:
+def _recovered(store: Store, settings: Settings) -> RecoveredMerge | None:
     found = store.load()
     if not found.facts:
         return None
@@ -251,7 +251,7 @@ def _recovered(store: Store, settings: Settings) -> Recovered | None:
             f"final; it cannot go on with {settings.policy}"
         )
     merge = settings.resumed_merge(live, stable_point, running, found.incarnations, complete_from(found.facts))
-    return Recovered(name, merge, found.facts, found.segments)
+    return RecoveredMerge(name, merge, found.facts, found.segments)
 
 
 def spoilt_by(name: str, facts: Mapping[str, bytes]) -> str | None:

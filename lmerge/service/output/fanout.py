@@ -22,7 +22,7 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
 
 
-class Subscriber:
+class SubscriberQueue:
     """What waits for one subscriber. One task takes; the hub offers.
 
     ``cut`` holds the error once the queue has overflowed: whatever waits is dropped then. ``quiet``: nothing was
@@ -92,14 +92,14 @@ class Fanout:
     """
 
     def __init__(self, name: str, progress_interval_s: float, stable_point: int = NEG_INF) -> None:
-        self.subscribers: dict[int, Subscriber] = {}
+        self.subscribers: dict[int, SubscriberQueue] = {}
         self.cut_off_count = 0
         self.stable_point = stable_point
         self._name = name
         self._progress_interval_s = progress_interval_s
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, subscriber: Subscriber) -> None:
+    def add(self, subscriber: SubscriberQueue) -> None:
         """What is offered from here on is for ``subscriber`` too, unless it has left while its beginning was made."""
         if subscriber.has_left:
             return
@@ -107,7 +107,7 @@ class Fanout:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._progress_interval_s, self._tick)
 
-    def remove(self, subscriber: Subscriber) -> None:
+    def remove(self, subscriber: SubscriberQueue) -> None:
         subscriber.has_left = True
         self.subscribers.pop(id(subscriber), None)
 
@@ -135,7 +135,7 @@ class Fanout:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _cut_off(self, subscriber: Subscriber) -> None:
+    def _cut_off(self, subscriber: SubscriberQueue) -> None:
         self.cut_off_count += 1
         self.remove(subscriber)
         log.event(

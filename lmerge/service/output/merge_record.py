@@ -12,7 +12,7 @@ from lmerge.service.output.transaction import Changes
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 
-class Remembered(Protocol):
+class RecordedMerge(Protocol):
     """The part of a hub that is remembered."""
 
     @property
@@ -27,12 +27,12 @@ class Remembered(Protocol):
     has_bare_events: bool
 
 
-class Facts:
+class MergeRecord:
     """What the store has been told, and what others asked to keep."""
 
     def __init__(self) -> None:
         self._kept: dict[str, str] = {}
-        self._told: dict[str, object] = {}
+        self._stored: dict[str, object] = {}
 
     @property
     def kept(self) -> Mapping[str, str]:
@@ -44,9 +44,9 @@ class Facts:
 
     def forget(self) -> None:
         """A new epoch: nothing that was kept counts any more, and everything is to be noted."""
-        self._kept, self._told = {}, {}
+        self._kept, self._stored = {}, {}
 
-    def note(self, changes: Changes, hub: Remembered) -> None:
+    def note(self, changes: Changes, hub: RecordedMerge) -> None:
         """At the end of a turn: what has changed."""
         merge = hub.merge
         now: dict[str, object] = {
@@ -55,11 +55,11 @@ class Facts:
             "bare_events": hub.has_bare_events or None,
         }
         for name, value in now.items():
-            if name not in self._told or (self._told[name] is not value and self._told[name] != value):
+            if name not in self._stored or (self._stored[name] is not value and self._stored[name] != value):
                 changes.facts[name] = _dump(value)
-        self._told = now
+        self._stored = now
 
-    def load(self, facts: Mapping[str, bytes], hub: Remembered) -> None:
+    def load(self, facts: Mapping[str, bytes], hub: RecordedMerge) -> None:
         """Put back what was noted."""
         hub.complete_from = complete_from(facts)
         hub.gaps = int(facts.get("gaps", b"0"))

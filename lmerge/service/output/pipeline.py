@@ -1,7 +1,7 @@
 """The way out of one merge: what it says is encoded once, remembered, kept, released and shown, all in one order.
 
 The hub says; this class owns the journal, the release, the fan-out and, in a durable server, what the store is told.
-Everything that others may hear of the merge goes through ``then`` or ``say``, so a snapshot, the deltas behind it, an
+Everything that others may hear of the merge goes through ``then`` or ``emit``, so a snapshot, the deltas behind it, an
 ack and the end of a stream stand in the order in which they came about.
 """
 
@@ -19,12 +19,12 @@ from lmerge.core.merge import Merge
 from lmerge.core.resume import said_events
 from lmerge.errors import MergeReset, OutOfRange, OutputGap, StoreFull
 from lmerge.service import log
-from lmerge.service.merge.offload import Aside
-from lmerge.service.output.durable_merges import MEMORY, Durable
-from lmerge.service.output.fanout import Fanout, Message, Subscriber, encoded, marks
+from lmerge.service.merge.offload import Offload
+from lmerge.service.output.durable_merges import MEMORY, DurableOutput
+from lmerge.service.output.fanout import Fanout, Message, SubscriberQueue, encoded, marks
 from lmerge.service.output.journal import History, Journal, Segment
-from lmerge.service.output.merge_record import Facts
-from lmerge.service.output.release_queue import Effect, Release
+from lmerge.service.output.merge_record import MergeRecord
+from lmerge.service.output.release_queue import Effect, ReleaseQueue
 from lmerge.service.settings import Settings
 from lmerge.wire.frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -50,15 +50,15 @@ class Beginning(NamedTuple):
         return self.live.counts(self.live.count)[0] if self.live is not None else 0
 
 
-class Output:
+class MergeOutput:
     """Of the merge ``name``. ``complete_from``: it is right for every event with Ve >= this; ``gaps``: see ``Hub``.
 
     ``released``: called after each turn that was released. ``durable``: where it is kept, None: in memory.
     """
 
     def __init__(
-        self, name: str, merge: Merge, settings: Settings, released: Effect, aside: Aside,
-        durable: Durable | None = None,
+        self, name: str, merge: Merge, settings: Settings, released: Effect, aside: Offload,
+        durable: DurableOutput | None = None,
     ) -> None:
         self.name = name
         self.merge = merge
@@ -67,9 +67,9 @@ class Output:
         self.epoch = 0  # of the merge: see ``reset``
         self.schema: pb.Schema | None = None  # the first one that an active input declares
         self.has_bare_events = False  # events were merged while there was none: nobody can declare one any more
-        self.facts = Facts()
+        self.facts = MergeRecord()
         self.fanout = Fanout(name, settings.progress_interval_s, merge.stable_point)
-        self.release = Release(self.fanout, released, durable, settings.store_waiting_bytes)
+        self.release = ReleaseQueue(self.fanout, released, durable, settings.store_waiting_bytes)
         self.journal = Journal(
             settings.retain_bytes, settings.retain_time, settings.segment_bytes,
             None if durable is None else self.release.changes,
@@ -80,16 +80,16 @@ class Output:
         self._frames = frames_of(merge.engine)
         self._aside = aside
         self._segment_is_due = False
-        self._said: list[AnyBatch] = []
+        self._emitted: list[AnyBatch] = []
         self._is_used = False
         self._with_marks = False  # whether a subscriber has asked for them
 
     # What the merge says.
 
-    def say(self, batch: AnyBatch) -> None:
+    def emit(self, batch: AnyBatch) -> None:
         """The merge has emitted this."""
         if batch.count:
-            self._said.append(batch)
+            self._emitted.append(batch)
 
     @property
     def may_be_declared(self) -> bool:
@@ -106,16 +106,16 @@ class Output:
 
     def flush(self) -> None:
         """Encode what was emitted so far; it is said at this point."""
-        if not self._said:
+        if not self._emitted:
             return
-        batches, self._said = self._said, []
+        batches, self._emitted = self._emitted, []
         supporters = [n for b in batches for n in self.merge.supporters(b)] if self._with_marks else []
         for message in encoded(batches, self._frames, self._limits):
             self.journal.append(message)
-            self.release.say(message.data, message.elements)
+            self.release.emit(message.data, message.elements)
             if supporters and message.inserts:
-                told, supporters = supporters[:message.inserts], supporters[message.inserts:]
-                self.then(partial(self.fanout.mark, marks(told)))
+                counts, supporters = supporters[:message.inserts], supporters[message.inserts:]
+                self.then(partial(self.fanout.mark, marks(counts)))
 
     async def keep_journal(self) -> None:
         """Once a turn, after ``flush``: begin a segment if it is time, forget what is too old."""
@@ -225,7 +225,9 @@ class Output:
         retained = self.journal.retained_from
         return self.release.stable_point if retained is None else retained
 
-    async def subscribe(self, subscriber: Subscriber, resume_at: int | None, snapshot_if_too_old: bool) -> Beginning:
+    async def subscribe(
+        self, subscriber: SubscriberQueue, resume_at: int | None, snapshot_if_too_old: bool
+    ) -> Beginning:
         """Its place is here: what comes before is in the answer, what comes after in its queue. The hub waits, so
         nothing is emitted meanwhile. Raises OutOfRange, MergeReset.
         """
@@ -269,9 +271,9 @@ class Output:
     # The store.
 
     @property
-    def store_words(self) -> str:
+    def store_status(self) -> str:
         """``memory``, ``durable``, or what is wrong with the store."""
-        return MEMORY if self.durable is None else self.durable.words
+        return MEMORY if self.durable is None else self.durable.status
 
     async def once_kept(self, what: str, settled: Coroutine[Any, Any, T]) -> T:
         """What comes of ``settled``. Raises StoreFull if nothing can be written at present, or while it waits."""

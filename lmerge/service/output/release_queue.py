@@ -24,29 +24,29 @@ from lmerge.service.output.transaction import Changes
 _GROUP_BYTES: Final = 1024
 
 Effect: TypeAlias = Callable[[], None]
-Said: TypeAlias = tuple[bytes, int]
+QueuedMessage: TypeAlias = tuple[bytes, int]
 """A message, and how many elements are in it."""
 
 
-class Committer(Protocol):
+class OutputCommitter(Protocol):
     """Where changes are made durable. ``commit`` returns when they are, however long it takes."""
 
     async def commit(self, changes: list[Changes]) -> None: ...
 
 
-class Group(NamedTuple):
+class CommitGroup(NamedTuple):
     """What one turn has handed over."""
 
-    entries: list[Said | Effect]
+    entries: list[QueuedMessage | Effect]
     stable_point: int
     changes: Changes
 
 
-class Release:
+class ReleaseQueue:
     """The way out of one merge. ``after``: called when a turn has been released. One task hands over."""
 
     def __init__(
-        self, fanout: Fanout, after: Effect, committer: Committer | None = None, waiting_bytes_max: int = 0
+        self, fanout: Fanout, after: Effect, committer: OutputCommitter | None = None, waiting_bytes_max: int = 0
     ) -> None:
         self.changes = Changes()
         self.waiting_bytes = 0
@@ -54,8 +54,8 @@ class Release:
         self._after = after
         self._committer = committer
         self._waiting_bytes_max = waiting_bytes_max
-        self._entries: list[Said | Effect] = []
-        self._groups: deque[Group] = deque()
+        self._entries: list[QueuedMessage | Effect] = []
+        self._groups: deque[CommitGroup] = deque()
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
         self._settled.set()
@@ -66,7 +66,7 @@ class Release:
     def stable_point(self) -> int:
         return self._fanout.stable_point
 
-    def say(self, data: bytes, elements: int) -> None:
+    def emit(self, data: bytes, elements: int) -> None:
         """A message to all who subscribe at this point."""
         self._entries.append((data, elements))
 
@@ -77,7 +77,7 @@ class Release:
     def end_turn(self, stable_point: int) -> None:
         """Hand over what the turn has said."""
         entries, self._entries = self._entries, []
-        group = Group(entries, stable_point, self.changes.take())
+        group = CommitGroup(entries, stable_point, self.changes.take())
         if not self._groups and not group.changes:
             self._out(group)
             return
@@ -114,7 +114,7 @@ class Release:
                     self._room.set()
             self._settled.set()
 
-    def _out(self, group: Group) -> None:
+    def _out(self, group: CommitGroup) -> None:
         self._fanout.stable_point = group.stable_point
         for entry in group.entries:
             if isinstance(entry, tuple):

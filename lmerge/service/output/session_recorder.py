@@ -41,12 +41,12 @@ class Recorder:
     A disk that is full, or fails, ends the recording and not the merge: the file is cut off behind the last turn that
     is whole in it, so it can be replayed, and nothing more is written. What comes later cannot be replayed without what
     came between, so a recording begins again with a fresh merge only: behind a gap, or after a restart of the server.
-    ``words``: ``recording``, or why it has stopped.
+    ``status``: ``recording``, or why it has stopped.
     """
 
     def __init__(self, path: Path) -> None:
         """Raises UsageError if the file cannot be written, for another reason than a full disk."""
-        self.words = RECORDING
+        self.status = RECORDING
         self._path = path
         self._sessions = 1
         self._turn: list[str] = []
@@ -113,7 +113,7 @@ class Recorder:
     def _open(self, path: Path) -> None:
         self._file = FileIO(opened(path), "w")
         self._whole_bytes = 0
-        self.words = RECORDING
+        self.status = RECORDING
 
     def _write(self, line: str) -> None:
         if self._file is not None:
@@ -121,5 +121,5 @@ class Recorder:
 
     def _stop(self, problem: OSError) -> None:
         self.close()
-        self.words = f"recording has stopped: {problem.strerror}"
+        self.status = f"recording has stopped: {problem.strerror}"
         log.event(logging.ERROR, "recording stopped", file=str(self._path), problem=problem.strerror)

@@ -51,7 +51,7 @@ CREATE TABLE message (number INTEGER PRIMARY KEY, segment INTEGER, elements INTE
 """
 
 
-class Found(NamedTuple):
+class LoadedStore(NamedTuple):
     """What a file holds. ``last``: the snapshot of the last segment and the messages since, in order."""
 
     facts: dict[str, bytes]
@@ -81,7 +81,7 @@ class Store:
 
     def commit(self, changes: list[Changes], frames: Frames, limits: BatchLimits) -> None:
         """All of it or nothing. Raises StoreFull if there is no room, or the disk fails; StoreDamaged."""
-        with self._lock, self._told():
+        with self._lock, self._translated_errors():
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -106,7 +106,7 @@ class Store:
         size = 0
         table, where = ("message", "number") if segment is None else ("snapshot", "part")
         choice = "" if segment is None else f"segment = {segment} AND "
-        with self._lock, self._told():
+        with self._lock, self._translated_errors():
             rows = self._open().execute(
                 f"SELECT {where}, segment, elements, inserts, data, crc FROM {table} "
                 f"WHERE {choice}{where} >= ? AND {where} < ? ORDER BY {where}", (start, end)
@@ -123,10 +123,10 @@ class Store:
 
     def holds(self, segment: int) -> bool:
         """Whether the segment is retained. Raises StoreDamaged."""
-        with self._lock, self._told():
+        with self._lock, self._translated_errors():
             return self._open().execute("SELECT 1 FROM segment WHERE number = ?", (segment,)).fetchone() is not None
 
-    def load(self) -> Found:
+    def load(self) -> LoadedStore:
         """Open and check everything. Raises StoreDamaged, StoreInUse, StoreFull; it is closed then.
 
         Nothing is made here: a file without tables is what is left of a first commit that found no room.
@@ -136,7 +136,7 @@ class Store:
                 self._is_closed = False
                 if not self.path.stat().st_size:  # opening it could want to roll back, and write, what was begun
                     self._check_mark()
-                    return Found({}, {}, [], [])
+                    return LoadedStore({}, {}, [], [])
                 return self._load(self._open(make=False))
         except StoreDamaged:
             self.close()
@@ -161,13 +161,13 @@ class Store:
     # The connection.
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         """SQLite's errors as ours."""
         try:
             yield
         except (sqlite3.OperationalError, OSError) as problem:
-            words = "the disk is full" if "full" in str(problem) else f"the disk fails ({problem})"
-            raise StoreFull(f"cannot write {self.path}: {words}; output is held until it can be written") from problem
+            text = "the disk is full" if "full" in str(problem) else f"the disk fails ({problem})"
+            raise StoreFull(f"cannot write {self.path}: {text}; output is held until it can be written") from problem
         except sqlite3.DatabaseError as problem:
             raise self._damaged(str(problem)) from problem
 
@@ -260,12 +260,12 @@ class Store:
         if marked > self._commits:
             raise self._damaged(f"{marked} commits were made, and only {self._commits} are in it: its end is lost")
 
-    def _load(self, connection: sqlite3.Connection) -> Found:
+    def _load(self, connection: sqlite3.Connection) -> LoadedStore:
         if _is_blank(connection):
             self._check_mark()
             connection.close()
             self._connection = None
-            return Found({}, {}, [], [])
+            return LoadedStore({}, {}, [], [])
         problems = [row[0] for row in connection.execute("PRAGMA quick_check(1)")]
         if problems != ["ok"]:
             raise self._damaged(problems[0])
@@ -279,7 +279,7 @@ class Store:
         for replica, newest, crc in connection.execute("SELECT replica, newest, crc FROM incarnation"):
             self._check_row(f"incarnation of {replica!r}", crc, b"", replica, newest)
             incarnations[replica] = int(newest)
-        return Found(facts, incarnations, *self._load_journal(connection))
+        return LoadedStore(facts, incarnations, *self._load_journal(connection))
 
     def _load_journal(self, connection: sqlite3.Connection) -> tuple[list[Segment], list[bytes]]:
         segments: list[Segment] = []

@@ -29,7 +29,7 @@ from typing import Any, Final
 from lmerge import clock
 from lmerge.errors import LmergeError, Unauthenticated, UsageError
 from lmerge.service import log
-from lmerge.service.security.auth import ROLES, Certificate, Identity, Rights
+from lmerge.service.security.auth import ROLES, CallerIdentity, Certificate, Rights
 from lmerge.service.security.reloaded_files import read_bounded, stamp_of
 from lmerge.wire.names import check_name
 
@@ -41,7 +41,7 @@ _NO_DIGEST: Final = "0" * 64  # compared with where there is no such entry, so t
 
 
 @dataclass(frozen=True)
-class Entry:
+class AccessEntry:
     """One line of the file. Exactly one of ``sha256`` (with ``id``) and ``certificate`` is set."""
 
     name: str
@@ -53,9 +53,9 @@ class Entry:
     enabled: bool = True
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> CallerIdentity:
         what = f"token {self.name!r} ({self.id})" if self.id else f"certificate {self.name!r} ({self.certificate})"
-        return Identity(what, (self.rights,))
+        return CallerIdentity(what, (self.rights,))
 
     def must_be_valid(self, now_us: int) -> None:
         """Raises Unauthenticated if it has expired or was revoked."""
@@ -91,7 +91,7 @@ class AccessFile:
         log.event(logging.INFO, "access file read", entries=len(self._by_id) + len(self._by_certificate))
         return True
 
-    def by_token(self, token: str) -> Identity:
+    def by_token(self, token: str) -> CallerIdentity:
         """Raises Unauthenticated: forged, expired, revoked."""
         match = _TOKEN.fullmatch(token)
         entry = self._by_id.get(match[1]) if match is not None else None
@@ -101,16 +101,16 @@ class AccessFile:
         entry.must_be_valid(clock.wall_us())
         return entry.identity
 
-    def by_certificate(self, certificate: Certificate) -> Identity | None:
+    def by_certificate(self, certificate: Certificate) -> CallerIdentity | None:
         """What the file says of it; None: nothing. Raises Unauthenticated if it expired or was revoked."""
         found = [self._by_certificate[name] for name in sorted(certificate.names) if name in self._by_certificate]
         for entry in found:
             entry.must_be_valid(clock.wall_us())
         if not found:
             return None
-        return Identity(found[0].identity.name, tuple(entry.rights for entry in found))
+        return CallerIdentity(found[0].identity.name, tuple(entry.rights for entry in found))
 
-    def _take(self, entries: list[Entry]) -> None:
+    def _take(self, entries: list[AccessEntry]) -> None:
         self._by_id = {entry.id: entry for entry in entries if entry.id}
         self._by_certificate = {entry.certificate: entry for entry in entries if entry.certificate}
 
@@ -139,15 +139,15 @@ def read_items(path: Path) -> list[dict[str, Any]]:
     return items
 
 
-def read_entries(path: Path) -> list[Entry]:
+def read_entries(path: Path) -> list[AccessEntry]:
     """The entries, checked. Raises UsageError that says which one is wrong."""
-    entries: list[Entry] = []
+    entries: list[AccessEntry] = []
     for number, item in enumerate(read_items(path), 1):
         try:
             entries.append(entry_of(item))
         except (UsageError, ValueError) as problem:
-            words = _TOKENS.sub(r"\1...", str(problem))  # somebody may have put one where it does not belong
-            raise UsageError(f"access file {str(path)!r}, entry {number}: {words}") from None
+            text = _TOKENS.sub(r"\1...", str(problem))  # somebody may have put one where it does not belong
+            raise UsageError(f"access file {str(path)!r}, entry {number}: {text}") from None
     keys = [entry.id or entry.certificate for entry in entries]
     twice = sorted({key for key in keys if keys.count(key) > 1}) if len(set(keys)) < len(keys) else []
     if twice:
@@ -155,7 +155,7 @@ def read_entries(path: Path) -> list[Entry]:
     return entries
 
 
-def entry_of(item: Any) -> Entry:
+def entry_of(item: Any) -> AccessEntry:
     """Raises UsageError: what is wrong with it, without its digest."""
     if not isinstance(item, dict):
         raise UsageError("it must be an object")
@@ -176,7 +176,7 @@ def entry_of(item: Any) -> Entry:
     enabled = item.get("enabled", True)
     if not isinstance(enabled, bool):
         raise UsageError(f'{name!r}: "enabled" must be true or false')
-    return Entry(
+    return AccessEntry(
         name, _rights(item, name), item.get("id", ""), item.get("sha256", ""), certificate,
         None if item.get("expires") is None else parse_expiry(_text(item, "expires")), enabled,
     )

@@ -52,7 +52,7 @@ class Rights:
 
 
 @dataclass(frozen=True)
-class Identity:
+class CallerIdentity:
     """``name`` as messages and logs show it, such as ``token 'a' (3f9a2c11)``."""
 
     name: str
@@ -116,10 +116,10 @@ class Certificate:
         """For messages."""
         return f"certificate {next(iter((*self.uris, *self.dns)), self.common_name)!r}"
 
-    def identity(self) -> Identity | None:
+    def identity(self) -> CallerIdentity | None:
         """What its ``lmerge://`` names allow; None if it has none."""
         rights = tuple(right for uri in self.uris if (right := rights_of_uri(uri)) is not None)
-        return Identity(self.shown, rights) if rights else None
+        return CallerIdentity(self.shown, rights) if rights else None
 
 
 def rights_of_uri(uri: str) -> Rights | None:
@@ -129,8 +129,8 @@ def rights_of_uri(uri: str) -> Rights | None:
         return None
     replica = unquote(match["replica"]) if match["replica"] else None
     query = parse_qs(match["query"] or "", keep_blank_values=True)
-    words = [word for text in query.pop("roles", []) for word in text.split(",")]
-    roles = frozenset(words) if words else frozenset({PUBLISH})
+    names = [name for text in query.pop("roles", []) for name in text.split(",")]
+    roles = frozenset(names) if names else frozenset({PUBLISH})
     if query or not roles <= set(ROLES) or (PUBLISH in roles) != (replica is not None):
         return None
     return Rights(roles, (unquote(match["merge"]),), () if replica is None else (replica,))

@@ -1,7 +1,7 @@
 """The door before every call: who comes in is settled before a handler runs, and looked at again while streams go on.
 
 One interceptor stands before all handlers, health and reflection among them. What a method asks for stands in
-``DOORS``; a method that is not there is closed. Publish and Stage name their merge and replica in their first message,
+``ACCESS_RULES``; a method that is not there is closed. Publish and Stage name their merge and replica in their first message,
 so they ask here (``attaching``, ``staging``) when they have read that.
 
 A stream ends when what it was let in for no longer holds: its token expired, was revoked, or lost the right. Every
@@ -28,8 +28,8 @@ from lmerge.errors import LimitExceeded, LmergeError, PermissionDenied, TooOften
 from lmerge.service import log
 from lmerge.service.calls.status_codes import code_of, trailing_metadata
 from lmerge.service.security.access_file import AccessFile
-from lmerge.service.security.auth import ADMIN, PUBLISH, STATUS, SUBSCRIBE, Certificate, Identity
-from lmerge.service.security.quota import Buckets, Connections, Places, peer_key
+from lmerge.service.security.auth import ADMIN, PUBLISH, STATUS, SUBSCRIBE, CallerIdentity, Certificate
+from lmerge.service.security.quota import Connections, Places, TokenBuckets, peer_key
 from lmerge.service.security.tls import TlsFiles
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -41,36 +41,36 @@ _REFLECTION: Final = "grpc.reflection.v1alpha.ServerReflection"
 
 
 @dataclass(frozen=True)
-class Door:
+class AccessRule:
     """What a method asks for: nothing (``is_open``), to be known (no ``roles``), or one of ``roles`` in the request's
-    merge. ``words``: what a caller attempts here.
+    merge. ``attempt``: what a caller attempts here.
     """
 
-    words: str
+    attempt: str
     roles: tuple[str, ...] = ()
     is_open: bool = False
 
 
-DOORS: Final[dict[str, Door]] = {
-    f"/{_SERVICE}/Publish": Door("publish"),  # the rest is asked for in `attaching`
-    f"/{_SERVICE}/Stage": Door("stage parts"),  # and here in `staging`
-    f"/{_SERVICE}/Subscribe": Door("subscribe to", (SUBSCRIBE,)),
-    f"/{_SERVICE}/ListMerges": Door("list merges"),  # shows those that the caller has business with
-    f"/{_SERVICE}/DescribeServer": Door("describe the server"),
-    f"/{_SERVICE}/DescribeMerge": Door("describe", (PUBLISH, SUBSCRIBE, STATUS, ADMIN)),
-    f"/{_SERVICE}/CertifyMerge": Door("see what differs in", (SUBSCRIBE, ADMIN)),  # it shows payloads
-    f"/{_SERVICE}/DetachInput": Door("detach an input of", (ADMIN,)),
-    f"/{_SERVICE}/ReleaseInput": Door("release an input of", (ADMIN,)),
-    f"/{_SERVICE}/Cutover": Door("cut over", (ADMIN,)),
-    f"/{_SERVICE}/ResetMerge": Door("reset", (ADMIN,)),
-    f"/{_HEALTH}/Check": Door("check the health", is_open=True),
-    f"/{_HEALTH}/Watch": Door("watch the health", is_open=True),
-    f"/{_HEALTH}/List": Door("list the health", is_open=True),
-    f"/{_REFLECTION}/ServerReflectionInfo": Door("ask for the protocol"),
+ACCESS_RULES: Final[dict[str, AccessRule]] = {
+    f"/{_SERVICE}/Publish": AccessRule("publish"),  # the rest is asked for in `attaching`
+    f"/{_SERVICE}/Stage": AccessRule("stage parts"),  # and here in `staging`
+    f"/{_SERVICE}/Subscribe": AccessRule("subscribe to", (SUBSCRIBE,)),
+    f"/{_SERVICE}/ListMerges": AccessRule("list merges"),  # shows those that the caller has business with
+    f"/{_SERVICE}/DescribeServer": AccessRule("describe the server"),
+    f"/{_SERVICE}/DescribeMerge": AccessRule("describe", (PUBLISH, SUBSCRIBE, STATUS, ADMIN)),
+    f"/{_SERVICE}/CertifyMerge": AccessRule("see what differs in", (SUBSCRIBE, ADMIN)),  # it shows payloads
+    f"/{_SERVICE}/DetachInput": AccessRule("detach an input of", (ADMIN,)),
+    f"/{_SERVICE}/ReleaseInput": AccessRule("release an input of", (ADMIN,)),
+    f"/{_SERVICE}/Cutover": AccessRule("cut over", (ADMIN,)),
+    f"/{_SERVICE}/ResetMerge": AccessRule("reset", (ADMIN,)),
+    f"/{_HEALTH}/Check": AccessRule("check the health", is_open=True),
+    f"/{_HEALTH}/Watch": AccessRule("watch the health", is_open=True),
+    f"/{_HEALTH}/List": AccessRule("list the health", is_open=True),
+    f"/{_REFLECTION}/ServerReflectionInfo": AccessRule("ask for the protocol"),
 }
 # What is not there is not there for strangers either: they cannot ask around.
 _ANY_METHOD: Final = "*"
-DOORS[_ANY_METHOD] = Door("call a method that is not there")
+ACCESS_RULES[_ANY_METHOD] = AccessRule("call a method that is not there")
 # A machine may run the workers of several replicas: it may stage so many times as often as one of them.
 PEER_STAGES: Final = 4
 # Of HTTP; every other path asks for the same as /metrics does: it shows all merges.
@@ -83,7 +83,7 @@ REFUSALS: Final[dict[str, type[LmergeError]]] = {
 }
 
 
-class Shown:
+class ShownCredentials:
     """What a caller shows to be known by. Its text has no secret."""
 
     def __init__(self, authorization: Sequence[str], certificate: Certificate | None) -> None:
@@ -98,10 +98,12 @@ class Shown:
             self.token = token.strip()
 
 
-class Access:
+class CallAccess:
     """What one call was let in for."""
 
-    def __init__(self, guard: Guard, shown: Shown, identities: tuple[Identity, ...], peer: str) -> None:
+    def __init__(
+        self, guard: Guard, shown: ShownCredentials, identities: tuple[CallerIdentity, ...], peer: str
+    ) -> None:
         self.identities = identities  # all of them must allow what is done; none: nobody is asked who he is
         self.ended: LmergeError | None = None
         self._guard = guard
@@ -145,7 +147,7 @@ class Access:
                 self._task.cancel()
 
 
-_ACCESS: ContextVar[Access] = ContextVar("lmerge_access")
+_ACCESS: ContextVar[CallAccess] = ContextVar("lmerge_access")
 
 
 def attaching(merge: str, replica: str) -> None:
@@ -188,20 +190,20 @@ class Guard(grpc.aio.ServerInterceptor):
         if settings.access_path is not None:
             self.access = AccessFile(Path(settings.access_path))
         self._loop = asyncio.get_running_loop()
-        self._streams: set[Access] = set()
-        self._attaches = Buckets(settings.attach_rate_per_s, settings.attach_burst)
-        self._peer_attaches = Buckets(settings.peer_attach_rate_per_s, settings.peer_attach_burst)
-        self._stages = Buckets(settings.stage_rate_per_s, settings.stage_burst)
-        self._peer_stages = Buckets(PEER_STAGES * settings.stage_rate_per_s, PEER_STAGES * settings.stage_burst)
+        self._streams: set[CallAccess] = set()
+        self._attaches = TokenBuckets(settings.attach_rate_per_s, settings.attach_burst)
+        self._peer_attaches = TokenBuckets(settings.peer_attach_rate_per_s, settings.peer_attach_burst)
+        self._stages = TokenBuckets(settings.stage_rate_per_s, settings.stage_burst)
+        self._peer_stages = TokenBuckets(PEER_STAGES * settings.stage_rate_per_s, PEER_STAGES * settings.stage_burst)
         self._stage_calls = Places(settings.stage_calls_per_replica)
-        self._refusals = Buckets(settings.refusal_rate_per_s, settings.refusal_burst)
+        self._refusals = TokenBuckets(settings.refusal_rate_per_s, settings.refusal_burst)
         self._connections = Connections(settings.connections_per_peer)
         self._open_calls = Places(settings.open_calls_per_peer)
         self._subscriptions = Places(settings.subscribers_per_identity)
 
     # Who.
 
-    def identify(self, shown: Shown) -> tuple[Identity, ...]:
+    def identify(self, shown: ShownCredentials) -> tuple[CallerIdentity, ...]:
         """Who shows this; nobody if callers are not asked. Raises Unauthenticated."""
         if not self.settings.identifies_callers:
             return ()
@@ -216,13 +218,13 @@ class Guard(grpc.aio.ServerInterceptor):
             )
         raise Unauthenticated("no credentials came: this server wants to know who calls")
 
-    def _by_certificate(self, certificate: Certificate | None) -> Identity | None:
+    def _by_certificate(self, certificate: Certificate | None) -> CallerIdentity | None:
         if certificate is None or self.settings.tls_client_ca is None:
             return None
         listed = self.access.by_certificate(certificate) if self.access is not None else None
         return listed or certificate.identity()
 
-    def _by_token(self, token: str | None) -> Identity | None:
+    def _by_token(self, token: str | None) -> CallerIdentity | None:
         if token is None or self.access is None:
             return None
         try:
@@ -248,12 +250,12 @@ class Guard(grpc.aio.ServerInterceptor):
         self._stages.must((merge, replica), now_s, f"parts of {whose} are staged")
         return self._stage_calls.one((merge, replica), f"calls that stage parts of {whose}")
 
-    def _tell(self, error: LmergeError, attempted: str, peer: str) -> LmergeError:
+    def _count_refusal(self, error: LmergeError, attempted: str, peer: str) -> LmergeError:
         """Count and log a refused call. The error to answer with: one that says less to who is refused all the time."""
-        word = next((word for word, kind in REFUSALS.items() if isinstance(error, kind)), None)
-        if word is None:
+        reason = next((reason for reason, kind in REFUSALS.items() if isinstance(error, kind)), None)
+        if reason is None:
             return error
-        self.refused[word] += 1
+        self.refused[reason] += 1
         if self._refusals.take(peer_key(peer), self._loop.time()):
             if not isinstance(error, Unauthenticated):
                 return error
@@ -273,7 +275,7 @@ class Guard(grpc.aio.ServerInterceptor):
 
     def guarded(self, handler: Any, method: str) -> Any:
         """The handler behind its door."""
-        door = DOORS.get(method)
+        rule = ACCESS_RULES.get(method)
         make = {
             (False, False): grpc.unary_unary_rpc_method_handler,
             (False, True): grpc.unary_stream_rpc_method_handler,
@@ -285,11 +287,11 @@ class Guard(grpc.aio.ServerInterceptor):
         read = _reading(handler, method)
 
         async def call(raw: Any, context: Any) -> Any:
-            async with self._entered(door, method, read, raw, context, is_stream) as request:
+            async with self._entered(rule, method, read, raw, context, is_stream) as request:
                 return await serve(request, context)
 
         async def generate(raw: Any, context: Any) -> AsyncIterator[Any]:
-            async with self._entered(door, method, read, raw, context, is_stream) as request:
+            async with self._entered(rule, method, read, raw, context, is_stream) as request:
                 async for response in serve(request, context):
                     yield response
 
@@ -298,47 +300,49 @@ class Guard(grpc.aio.ServerInterceptor):
 
     @asynccontextmanager
     async def _entered(
-        self, door: Door | None, method: str, read: Callable[[Any], Any], raw: Any, context: Any, is_stream: bool
+        self, rule: AccessRule | None, method: str, read: Callable[[Any], Any], raw: Any, context: Any, is_stream: bool
     ) -> AsyncIterator[Any]:
         """While a call is let in: what it asks for, decoded by ``read``."""
-        access: Access | None = None
+        access: CallAccess | None = None
         try:
             with ExitStack() as places:
-                access, request = self._let_in(door, method, read, raw, context, places)
+                access, request = self._let_in(rule, method, read, raw, context, places)
                 _ACCESS.set(access)
                 if is_stream and access.identities:
                     self._streams.add(access)
                     places.callback(self._streams.discard, access)
                 yield request
         except LmergeError as error:
-            problem = self._tell(error, method, context.peer())
+            problem = self._count_refusal(error, method, context.peer())
             await context.abort(code_of(problem), status_words(str(problem)), trailing_metadata(problem))
         except NotImplementedError:  # health's List, in gRPC's own asyncio servicer
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method} is not there")
         except asyncio.CancelledError:
             if access is None or access.ended is None:
                 raise
-            problem = self._tell(access.ended, method, context.peer())
+            problem = self._count_refusal(access.ended, method, context.peer())
             await context.abort(code_of(problem), status_words(str(problem)), trailing_metadata(problem))
 
     def _let_in(
-        self, door: Door | None, method: str, read: Callable[[Any], Any], raw: Any, context: Any, places: ExitStack
-    ) -> tuple[Access, Any]:
+        self, rule: AccessRule | None, method: str, read: Callable[[Any], Any], raw: Any, context: Any,
+        places: ExitStack,
+    ) -> tuple[CallAccess, Any]:
         """Raises Unauthenticated, PermissionDenied, LimitExceeded; Undecodable to those who may call at all."""
         peer = context.peer()
-        if door is None:
+        if rule is None:
             raise PermissionDenied(f"{method} is closed: the server has no rule for it")
         places.enter_context(self._connections.one_call(peer))
-        if door.is_open:
+        if rule.is_open:
             what = f"calls of {peer_key(peer)} that need no credentials"
             places.enter_context(self._open_calls.one(peer_key(peer), what))
-            return Access(self, Shown((), None), (), peer), read(raw)
-        shown = Shown(_authorization(context.invocation_metadata()), Certificate.of_call(context.auth_context()))
-        access = Access(self, shown, self.identify(shown), peer)
+            return CallAccess(self, ShownCredentials((), None), (), peer), read(raw)
+        certificate = Certificate.of_call(context.auth_context())
+        shown = ShownCredentials(_authorization(context.invocation_metadata()), certificate)
+        access = CallAccess(self, shown, self.identify(shown), peer)
         request = read(raw)
-        if door.roles:
-            access.require(door.roles, f"{door.words} merge {_cut(request.merge)}", request.merge)
-        if door.roles == (SUBSCRIBE,) and access.identities:
+        if rule.roles:
+            access.require(rule.roles, f"{rule.attempt} merge {_cut(request.merge)}", request.merge)
+        if rule.roles == (SUBSCRIBE,) and access.identities:
             name = access.identities[-1].name
             places.enter_context(self._subscriptions.one(name, f"subscriptions of {name}"))
         return access, request
@@ -351,10 +355,10 @@ class Guard(grpc.aio.ServerInterceptor):
             return
         attempted = f"read {path:.80}"
         try:
-            for identity in self.identify(Shown(authorization, certificate)):
+            for identity in self.identify(ShownCredentials(authorization, certificate)):
                 identity.must_everywhere(_WATCHERS, attempted)
         except LmergeError as error:
-            raise self._tell(error, attempted, peer) from None
+            raise self._count_refusal(error, attempted, peer) from None
 
     # Time.
 

@@ -1,6 +1,6 @@
 """How often, how many, how much: what keeps one peer, name or input from taking the room of all others.
 
-``Buckets`` bound a rate (attaches, refused calls), ``Places`` a number at a time (connections, subscriptions), both by
+``TokenBuckets`` bound a rate (attaches, refused calls), ``Places`` a number at a time (connections, subscriptions), both by
 key; ``Growth`` finds the input that fills a merge. Times are the event loop's.
 """
 
@@ -44,7 +44,7 @@ def peer_key(peer: str) -> str:
     return str(address)
 
 
-class Buckets:
+class TokenBuckets:
     """A token bucket for each key: ``burst`` at once, then ``rate_per_s``."""
 
     def __init__(self, rate_per_s: float, burst: int, keys_max: int = KEYS_MAX) -> None:

@@ -63,7 +63,7 @@ class TlsFiles:
 
         configuration, self._pending = self._pending, None
         return grpc.dynamic_ssl_server_credentials(
-            configuration, self._news, require_client_authentication=self.requires_client_certificate
+            configuration, self._changed_configuration, require_client_authentication=self.requires_client_certificate
         )
 
     @property
@@ -71,7 +71,7 @@ class TlsFiles:
         """For the HTTP port, as of now. A client certificate is asked for, not demanded: probes have none."""
         return self._context
 
-    def _news(self) -> Any:
+    def _changed_configuration(self) -> Any:
         """The configuration if there is a new one. gRPC asks before each handshake, on threads of its own, one by one.
 
         When it gets one it frees what it had, and a handshake that has asked and not yet begun would begin with freed
