@@ -1,7 +1,7 @@
-"""What the inputs of one merge are told of its progress: acks, stable points that others have moved, fast-forwards.
+"""The progress that the inputs of one merge get: acks, stable points that other inputs have moved, fast-forwards.
 
-Publishers forget events by the stable point of an ack, so it is always the one that was released: a restart of a
-durable server cannot take it back.
+Publishers forget events by the stable point of an ack. So it is always the released stable point, which a restart of a
+durable server cannot take back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lmerge.service.settings import Settings
 
 
 class Acks:
-    """``inputs``: the hub's own table. ``lives``: see ``Hub.lives``."""
+    """Sends acks and feedback. ``inputs``: the hub's own table. ``lives``: see ``HubQueries.lives``."""
 
     def __init__(
         self, inputs: Mapping[str, Attached], lives: Callable[[], list[tuple[InputStatus, InputLifecycle]]],
@@ -31,19 +31,19 @@ class Acks:
         self._feedback_timer: asyncio.TimerHandle | None = None
 
     def hand_over(self, release: ReleaseQueue) -> None:
-        """At the end of a turn: an ack for every input of which something was merged, or that has joined."""
+        """At the end of a turn: hand over an ack for every input that had something merged, or has joined."""
         for inp in self._inputs.values():
             if inp.unacked:
                 self.ack(inp, release)
 
     def ack(self, inp: Attached, release: ReleaseQueue) -> None:
-        """Ack what has been merged up to this point of the turn."""
+        """Hand over an ack for what has been merged up to this point of the turn."""
         inp.unacked = False
         release.then(partial(self._acked, inp, inp.merged, inp.joined, release))
 
     def released(self, release: ReleaseQueue) -> None:
-        """After a turn was released: inputs that were quiet hear soon how far others have moved the merge."""
-        # An input that comes to a merge which stands still can be behind it, too.
+        """After a turn was released: schedule acks for quiet inputs, whose merge others have moved, and feedback."""
+        # Also without a new stable point: an input that attaches to a stalled merge can be behind it.
         if self._settings.feedback_lag is not None and self._feedback_timer is None:
             loop = asyncio.get_running_loop()
             self._feedback_timer = loop.call_later(self._settings.feedback_interval_s, self._send_feedback, release)
@@ -54,7 +54,7 @@ class Acks:
             self._stable_timer = loop.call_later(self._settings.stable_ack_interval_s, self._send_stable, release)
 
     def close(self) -> None:
-        """Nobody is told anything any more."""
+        """Stop: send no more acks and no more feedback."""
         for timer in (self._stable_timer, self._feedback_timer):
             if timer is not None:
                 timer.cancel()
@@ -70,7 +70,7 @@ class Acks:
                 self._acked(inp, inp.acked, inp.joined, release)
 
     def _send_feedback(self, release: ReleaseQueue) -> None:
-        """V.D."""
+        """V.D: send a fast-forward to each input that lags."""
         self._feedback_timer = None
         lag, stable_point = self._settings.feedback_lag, release.stable_point
         assert lag is not None

@@ -1,4 +1,4 @@
-"""What a hub and the session of a publisher tell each other, and what the hub remembers of an attached input."""
+"""The messages between a hub and the session of a publisher, and the hub's record of an attached input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lmerge.wire.schema import Schema
 
 
 class AttachRequest(NamedTuple):
-    """What a replica asks for. ``incarnation`` None: the next one."""
+    """The request of a replica to attach. ``incarnation`` None: the next one."""
 
     name: str
     incarnation: int | None
@@ -26,7 +26,7 @@ class AttachRequest(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """What it gets."""
+    """The answer to an attach request."""
 
     incarnation: int
     stable_point: int
@@ -36,7 +36,7 @@ class Accepted(NamedTuple):
 
 
 class Attached:
-    """The hub's record of one attached input. ``attached_at``: of the loop's clock."""
+    """The hub's record of one attached input. ``attached_at``: a time of the loop's clock."""
 
     __slots__ = (
         "acked", "acked_stable", "attached_at", "has_schema", "incarnation", "joined", "life", "merged", "name", "role",
@@ -62,7 +62,7 @@ class Attached:
 
 
 def elements_read(outcome: Outcome, name: str, batch: AnyBatch) -> int:
-    """How many elements of ``batch`` the merge looked at: all, or up to the one that broke a promise."""
+    """Return how many elements of ``batch`` the merge read: all, or up to the one that broke a promise."""
     for gone in outcome.detached:
         if gone.input == name and gone.violation is not None:
             return min(gone.violation.index + 1, batch.count)
@@ -70,26 +70,32 @@ def elements_read(outcome: Outcome, name: str, batch: AnyBatch) -> int:
 
 
 def columns_of(schema: pb.Schema) -> str:
-    """For people, with all that two schemas can differ in. The schema was checked when it came."""
+    """Return the columns as text, with all that two schemas can differ in. The schema was checked when it came."""
     return str(Schema.from_message(schema))
 
 
 def detached_message(violation: InputViolation, sequence: int, index_base: int) -> pb.PublishResponse.Detached:
-    """What a publisher is told last. ``index_base``: of the piece of the batch in which the violation is."""
+    """Return the last message to a publisher that broke a promise.
+
+    ``index_base``: the index, in its batch, of the first element of the piece that has the violation.
+    """
     return pb.PublishResponse.Detached(
         code=violation.code, message=str(violation), sequence=sequence, index=index_base + violation.index
     )
 
 
 def too_large(error: LmergeError) -> pb.PublishResponse.Detached:
-    """What the publisher of an input is told last that fills a merge beyond its limit."""
+    """Return the last message to the publisher of an input that takes a merge above its limit."""
     return pb.PublishResponse.Detached(code="limit-exceeded", message=str(error))
 
 
 def ending(
     merge: str, gone: InputDetached, inp: Attached, work: Work | None
 ) -> tuple[LmergeError, pb.PublishResponse.Detached | None] | None:
-    """How the stream of an input ends that broke a promise by ``work``, or was replaced; None: neither."""
+    """Return the error and the last message with which the stream of an ended input ends.
+
+    None unless the input broke a promise, by ``work``, or was replaced.
+    """
     if gone.violation is not None:
         is_own = work is not None and work.session is inp.session
         number, base = (work.number, work.index_base) if work is not None and is_own else (inp.merged, 0)
@@ -102,8 +108,9 @@ def ending(
 
 
 def check_schema(merge: str, request: AttachRequest, schema: pb.Schema | None, *, has_bare_events: bool) -> None:
-    """Raises UsageError if the input declares other columns than the merge has. ``has_bare_events``: events were merged
-    whose input declared no columns.
+    """Raise UsageError if the input declares other columns than the merge has.
+
+    ``has_bare_events``: the merge has events of inputs that declared no columns.
     """
     if request.schema is None or request.schema == schema or (schema is None and not has_bare_events):
         return

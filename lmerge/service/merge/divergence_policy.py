@@ -1,25 +1,28 @@
-"""Do the inputs of one merge agree, and what follows if not: the policies none, alarm, majority, hold, quarantine.
+"""What follows when the inputs of one merge differ: the policies none, alarm, majority, hold, quarantine.
 
-The hub asks at every point where it touches its merge; ``core.divergence.monitor`` compares,
-``stable_gate`` withholds stables. What has to happen to inputs is given back as words, and the hub does it.
+The hub calls this at every point where it touches its merge. ``core.divergence.monitor`` compares, ``stable_gate``
+withholds stables. This module returns what has to happen to inputs, and the hub does it.
 
 ========== ============================================== ====================================================
 policy     when inputs differ                             when too few are left to compare
 ========== ============================================== ====================================================
 alarm      log, metric, report                            goes on
-quarantine as alarm; who differs from more than half of   goes on; with two inputs there is no majority: alarm
-           the active inputs that count is put out; the
-           output's stable waits for that, but for an
-           input that is late only ``compare_wait_s``
+quarantine as alarm; an input that differs from more than goes on; with two inputs there is no majority: alarm
+           half of the active inputs that count is put
+           out; the output's stable waits for that, but
+           for a late input only ``compare_wait_s``
 majority   as quarantine, and waits without a bound until one input is its own majority: goes on unchecked
-           more than half say the same
+           more than half deliver the same
 hold       as alarm, and the stable waits until all agree goes on unchecked, but not past an interval in which
                                                           inputs differed: see ``_disputed``
 ========== ============================================== ====================================================
 
-**Disputed.** Under hold an interval in which two inputs that count differ is not decided by the death of one of them.
-It stays closed until two inputs agree on it, until one of those that differed breaks a promise or is put out, or until
-an administrator lets the survivor win (``release``); with ``hold_survivor_wins`` it does so at once.
+**Disputed.** Under hold, an interval in which two inputs that count differ is *disputed*. The end of one of the two does
+not decide it. The stable waits before it until one of these happens:
+
+- two inputs agree on it;
+- one of those that differed breaks a promise or is put out;
+- an administrator lets the input that is left decide (``release``). With ``hold_survivor_wins`` it decides at once.
 """
 
 from __future__ import annotations
@@ -54,24 +57,26 @@ MAJORITY: Final = "majority"
 HOLD: Final = "hold"
 QUARANTINE: Final = "quarantine"
 
-# The first words of the reasons for which inputs end here.
+# How the reasons begin for which inputs end here.
 QUARANTINED: Final = "quarantined: "
 DETACHED: Final = "detached: "
-# Names that may be put out at a time: the list is shown and stored. One more is ended, but may come back.
+# Names that may be refused at a time: the list is reported and persisted. A further input is ended, but may come back.
 QUARANTINED_MAX: Final = 1024
 _DIFFERENCES_REPORTED: Final = 3
-# Disputed intervals in a status: the first ones say enough.
+# Disputed intervals in a status: the first ones are enough.
 DISPUTED_REPORTED: Final = 16
-# What outlives the server, by name.
+# The names under which state is persisted, so that it outlives the server.
 QUARANTINED_NAMES: Final = "quarantined"
 DISPUTED: Final = "disputed"
-# R0-R2 show at once what one input says, and cannot take it back.
+# R0-R2 emit at once what one input delivers, and cannot retract it.
 LACKS: Final = "keeps no events that inputs could agree on before they are frozen"
 
 
 class Certifier:
-    """Of one merge. ``kept``: what ``save`` was given before a restart, by name; ``save`` None: there is no store.
-    ``again``: runs a step after which the hub settles once more. ``schema``: of the rows, as far as it is declared.
+    """Applies the divergence policy to one merge.
+
+    ``kept``: the texts that ``save`` persisted before a restart, by name. ``save`` None: there is no store. ``again``:
+    runs a step, after which the hub settles once more. ``schema``: returns the schema of the rows, if one is declared.
     """
 
     def __init__(
@@ -95,13 +100,13 @@ class Certifier:
         self._disputed |= {interval_of(t, settings.certify_interval) for t in json.loads(kept.get(DISPUTED, "[]"))}
 
     def begin_anew(self, merge: Merge) -> None:
-        """``merge`` is fresh, and has no inputs: nothing that was heard before is compared with what they will say."""
+        """Start with a fresh ``merge``, which has no inputs. Nothing of the merge before is compared with its inputs."""
         settings = self._settings
         self._merge = merge
-        self._disputed: set[int] = set()  # under hold: intervals that one input alone cannot decide on
+        self._disputed: set[int] = set()  # under hold: intervals that one input alone cannot decide
         self._is_decided = False  # whether one of those that differed was put out since the last ``settle``
-        self._late: list[str] = []  # under quarantine: inputs that the stable waits for
-        self._excused: set[str] = set()  # and those that it does not wait for any more
+        self._late: list[str] = []  # under quarantine: inputs for which the stable waits
+        self._excused: set[str] = set()  # under quarantine: inputs for which it does not wait any more
         gated = self.policy in (MAJORITY, HOLD, QUARANTINE)
         self.monitor: DivergenceMonitor | None = None
         if self.policy != NONE:
@@ -118,7 +123,7 @@ class Certifier:
     # What inputs do.
 
     def check(self, name: str) -> None:
-        """Raises Quarantined if this name may not attach."""
+        """Raise Quarantined if this name may not attach."""
         why = self.quarantined.get(name)
         if why is not None:
             raise Quarantined(
@@ -127,7 +132,7 @@ class Certifier:
             )
 
     def attached(self, name: str, incarnation: int, role: str, join_at: int | None) -> None:
-        """``join_at``: as the input has said it."""
+        """Note that an input has attached. ``join_at``: as the input declared it."""
         self.notice()
         if self.monitor is not None:
             self.monitor.attach(name, incarnation, role, join_at)
@@ -135,7 +140,7 @@ class Certifier:
             self.gate.attached(name)
 
     def gone(self, gone: InputDetached) -> None:
-        """An input has ended. What one has said that broke a promise, or was put out, is not compared any more."""
+        """Note that an input has ended. If it broke a promise, or was put out, its elements are not compared any more."""
         self.notice()
         is_disowned = gone.violation is not None or gone.reason.startswith(QUARANTINED)
         self._is_decided = self._is_decided or is_disowned or gone.reason.startswith(DETACHED)
@@ -151,7 +156,7 @@ class Certifier:
             self.monitor.skipped(name, until)
 
     def apply(self, name: str, batch: AnyBatch, incarnation: int) -> Outcome:
-        """Merge a batch, and hear it; in whichever thread the merge is at work."""
+        """Merge a batch and pass it to the monitor. Called in the thread in which the merge works."""
         if self.gate is not None and self.gate.holds(name):
             outcome = self.gate.apply(name, batch, incarnation)
         else:
@@ -163,7 +168,7 @@ class Certifier:
         return outcome
 
     def ending(self, gone: InputDetached) -> LmergeError | None:
-        """The error with which the publisher of an input ends that was put out; None: it ended otherwise."""
+        """Return the error for the publisher of an input that was put out. None if the input ended otherwise."""
         if gone.reason.startswith(QUARANTINED):
             return Quarantined(f"input {gone.input!r} of merge {self._name!r} was {gone.reason}")
         if gone.reason.startswith(DETACHED):
@@ -181,7 +186,7 @@ class Certifier:
         return self.monitor is not None and (self._changed or self.monitor.is_due)
 
     def settle(self, lives: Callable[[], Iterable[tuple[InputStatus, InputLifecycle]]]) -> list[tuple[str, str]]:
-        """Compare; the inputs that have to be put out, each with the reason, which ``ending`` understands."""
+        """Compare the inputs; return those to put out, each with the reason, in the form that ``ending`` reads."""
         monitor = self.monitor
         self.notice()
         self._changed = False
@@ -202,9 +207,10 @@ class Certifier:
     def releases(
         self, lives: Callable[[], Iterable[tuple[InputStatus, InputLifecycle]]]
     ) -> list[Callable[[], Outcome]]:
-        """Under a policy with a gate: what gives the merge each stable that has been agreed on, and may take long.
+        """Return calls that give the merge each stable that is agreed on. A call may take long.
 
-        After ``settle``; again if an input has joined by one of them, since it counts from there on.
+        None without a gate. To be called after ``settle``, and again if an input has joined by one of these stables,
+        since it counts from then on.
         """
         if self.gate is None:
             return []
@@ -214,8 +220,9 @@ class Certifier:
         return [partial(self.gate.give, name, t, incarnations[name]) for name, t in given if name in incarnations]
 
     def wait_for_late(self, lives: Callable[[], Iterable[tuple[InputStatus, InputLifecycle]]]) -> None:
-        """Under quarantine: inputs that are late for the interval in question are waited for, not without end. After
-        the last ``releases``.
+        """Under quarantine: begin or end the bounded wait for inputs that are late for the next interval.
+
+        To be called after the last ``releases``.
         """
         if self.policy != QUARANTINE or self.gate is None or self.monitor is None:
             return
@@ -230,7 +237,7 @@ class Certifier:
         return Verdict(excused=self._excused if self.policy == QUARANTINE else None)
 
     def _note_disputed(self, counting: list[str]) -> None:
-        """Under hold: what cannot be decided by survival from here on, and what is decided."""
+        """Under hold: record the intervals that are disputed from now on, and remove those that are decided."""
         if self.policy != HOLD or self._settings.hold_survivor_wins or self.gate is None or self.monitor is None:
             return
         start, before = self.gate.agreed_until, self._disputed
@@ -251,13 +258,13 @@ class Certifier:
             self._again(excuse)
 
     def close(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._wait_timer.look(None)
 
     # What administrators do.
 
     def quarantine(self, name: str, why: str) -> str:
-        """Refuse this name from now on; the reason with which its input ends."""
+        """Refuse this name from now on. Return the reason with which its input ends."""
         if name not in self.quarantined and len(self.quarantined) >= QUARANTINED_MAX:
             log.event(logging.ERROR, "too many quarantined names", merge=self._name, limit=QUARANTINED_MAX, input=name)
             return DETACHED + why
@@ -267,7 +274,7 @@ class Certifier:
         return QUARANTINED + why
 
     def release(self, name: str) -> None:
-        """Let it attach again. Raises UsageError if it was not put out."""
+        """Let this name attach again. Raises UsageError if it was not put out."""
         if name not in self.quarantined:
             raise UsageError(f"input {name!r} of merge {self._name!r} cannot be released: it is not quarantined")
         del self.quarantined[name]
@@ -275,7 +282,7 @@ class Certifier:
         log.event(logging.INFO, "input released", merge=self._name, input=name)
 
     def decide_disputes_by(self, name: str) -> bool:
-        """Under hold: let what this input delivered win the disputes that are left. False: there are none.
+        """Under hold: decide the disputes that are left by what this input delivered. False: there are none.
 
         Raises UsageError if another input that is attached still differs from it.
         """
@@ -286,8 +293,8 @@ class Certifier:
             return False
         if any(self.monitor.differing(index, attached) for index in self._disputed):
             raise UsageError(
-                f"input {name!r} of merge {self._name!r} cannot be believed: another one that is attached differs from "
-                f"it; put that one out first: lmerge detach {self._name} REPLICA"
+                f"input {name!r} of merge {self._name!r} cannot decide the disputed intervals: another one that is "
+                f"attached differs from it; put that one out first: lmerge detach {self._name} REPLICA"
             )
         self._disputed = set()
         self._store()
@@ -295,17 +302,17 @@ class Certifier:
         log.event(logging.WARNING, "disputed intervals released", merge=self._name, input=name)
         return True
 
-    # What can be asked.
+    # Queries.
 
     @property
     def disputed(self) -> list[str]:
-        """The intervals that nobody has decided on, for people; the first ``DISPUTED_REPORTED``."""
+        """The disputed intervals as text: the first ``DISPUTED_REPORTED``."""
         spans = [bounds(index, self._settings.certify_interval) for index in sorted(self._disputed)[:DISPUTED_REPORTED]]
         return [f"[{show_time(start)}, {show_time(end)})" for start, end in spans]
 
     @property
     def divergences(self) -> int:
-        """Intervals in which inputs differed."""
+        """How many intervals there were in which inputs differed."""
         return 0 if self.monitor is None else self.monitor.divergences
 
     def equal_in_row(self, name: str) -> int:
@@ -314,7 +321,7 @@ class Certifier:
 
     @contextmanager
     def watching(self) -> Iterator[asyncio.Event]:
-        """An event that is set whenever an input came or went, or intervals were compared."""
+        """Give an event that is set whenever an input attaches, joins or ends, or intervals are compared."""
         news = asyncio.Event()
         self._watchers.add(news)
         try:
@@ -323,7 +330,7 @@ class Certifier:
             self._watchers.discard(news)
 
     def notice(self) -> None:
-        """An input came, went, or counts from now on."""
+        """Note that an input has attached, ended, or counts from now on."""
         self._changed = True
         for news in self._watchers:
             news.set()
@@ -343,11 +350,11 @@ class Certifier:
 
 
 def describe_divergence(divergence: Divergence, declared: pb.Schema | None) -> str:
-    """The interval and the first events that differ, for people: the columns of rows that fit the schema."""
+    """Return the interval and the first events that differ, as text. Rows that fit the schema show their columns."""
     payload_text = row_words(declared)
     texts = [
         f"{escaped_line(payload_text(d.event.payload))} [{show_time(d.event.vs)}, {show_time(d.event.ve)}): "
-        f"{_has(d.present)}, {', '.join(d.absent) or 'nobody'} without it"
+        f"{_has(d.present)}, {', '.join(d.absent) or 'none'} without it"
         for d in divergence.findings.differences[:_DIFFERENCES_REPORTED]
     ]
     rest = len(divergence.findings.differences) - len(texts)
@@ -359,7 +366,7 @@ def describe_divergence(divergence: Divergence, declared: pb.Schema | None) -> s
 
 
 def describe_report(report: Report) -> str:
-    """``v2 equal over 12 intervals``, for people."""
+    """Return a sentence such as ``v2 equal over 12 intervals``."""
     if report.problem:
         return f"{report.name} is not compared: {report.problem}"
     if not report.compared:
@@ -372,12 +379,12 @@ def describe_report(report: Report) -> str:
 
 
 def counted(present: Mapping[str, int]) -> list[str]:
-    """The inputs that have an event, and how often if not once."""
+    """Return the inputs that have an event, each with the number of times if it is not 1."""
     return [name if times == 1 else f"{name} ({times} times)" for name, times in present.items()]
 
 
 def _has(present: Mapping[str, int]) -> str:
-    return f"{', '.join(counted(present)) or 'nobody'} with it"
+    return f"{', '.join(counted(present)) or 'none'} with it"
 
 
 def _interval(divergence: Divergence) -> str:
@@ -385,12 +392,12 @@ def _interval(divergence: Divergence) -> str:
 
 
 def _counting(lives: Iterable[tuple[InputStatus, InputLifecycle]]) -> list[str]:
-    """The active inputs that are redundant to one another."""
+    """Return the active inputs that count: each can stand in for the others."""
     return [status.name for status, life in lives if status.role == ACTIVE and life.state(status) in (JOINED, HELD)]
 
 
 def _merged(outcome: Outcome, name: str, batch: AnyBatch) -> int:
-    """How many elements the merge took."""
+    """Return how many elements of the batch the merge accepted."""
     for gone in outcome.detached:
         if gone.input == name and gone.violation is not None:
             return min(gone.violation.index, batch.count)

@@ -1,16 +1,16 @@
-"""The owner of one merge: a task that takes steps from an inbox, and is the only one that touches the merge.
+"""The owner of one merge: a task that takes steps from an inbox. Only this task touches the merge.
 
-Publishers put batches in, in their order; attaching, leaving, subscribing and status changes are steps in the same
-inbox, so each sees the merge at one point of its history: a snapshot and the queue that follows it have no gap and
-no overlap.
+Publishers put batches into the inbox, in their order. Attaching, leaving, subscribing and status changes are steps in
+the same inbox. So each step sees the merge at one point of its history: a snapshot and the queue that follows it have
+no gap and no overlap.
 
-A *turn* takes what waits, up to a number of elements, and ends with one output (encoded once for all subscribers),
-at most one ack per input, and one flush of the record; all of it goes out by ``release``, in this order. Under load
-turns grow and so do output batches; at a low rate they start a little apart (``pace``).
+A *turn* takes what waits, up to a number of elements. It ends with one output (encoded once for all subscribers), at
+most one ack per input, and one flush of the record. The release queue (``release_queue``) sends all of it, in this
+order. Under load turns grow, and so do output batches. At a low rate turns start a little apart (``turn_pace``).
 
-On the native engine the batches of a large turn are merged in a thread (``Pool``), with the GIL released: other merges
-of the server, and the sockets, go on on other cores. Nobody but this task touches the merge, and it waits; what others
-may ask meanwhile is answered from the moment before (``observed``).
+On the native engine a thread of the pool merges the batches of a large turn, with the GIL released. Other merges of
+the server, and the sockets, continue on other cores. The task waits for the thread, so nothing else touches the merge.
+Queries during that time are answered with the state before the work began (``HubQueries.observed``).
 """
 
 from __future__ import annotations
@@ -65,23 +65,23 @@ __all__ = ["Accepted", "AttachRequest", "Attached", "Hub"]
 
 T = TypeVar("T")
 
-# Batches of fewer elements are merged at once: a thread costs about as much as half a millisecond of merging.
+# Batches of fewer elements are merged on the loop: a thread costs about as much as half a millisecond of merging.
 THREAD_ELEMENTS_MIN: Final = 8192
 
 
 class Hub(NewBeginnings):
-    """Runs one merge. ``start`` makes its task; ``on_crash`` hears of a bug in it."""
+    """Runs one merge. ``start`` makes its task, and calls ``on_crash`` if a bug ends it."""
 
     def __init__(
         self, name: str, settings: Settings, recorder: Recorder | None = None, pool: ThreadPoolExecutor | None = None,
         durable: DurableOutput | None = None, recovered: RecoveredMerge | None = None,
     ) -> None:
-        """``durable``: where everything is kept; ``recovered``: what was found there."""
+        """Make the hub. ``durable``: the store of the output; ``recovered``: the merge that was read from it."""
         self.name: Final = name
         self.merge: Merge = settings.new_merge() if recovered is None else recovered.merge
         self.frames: Final = frames_of(self.merge.engine)  # messages as batches for this merge, and back
-        self.staged_commits = 0  # those whose parts were there, and those that missed some
-        self.missed_commits = 0
+        self.staged_commits = 0  # commits whose parts were all staged here
+        self.missed_commits = 0  # commits of which a part was missing
         self.detached: deque[Gone] = deque(maxlen=settings.detached_remembered)
         self.detached_counts: dict[str, int] = {}
         self.switches: deque[str] = deque(maxlen=settings.switches_remembered)
@@ -120,21 +120,21 @@ class Hub(NewBeginnings):
     # Life.
 
     def start(self, on_crash: Callable[[BaseException], None]) -> None:
-        """Begin to take steps."""
+        """Start the task that takes steps."""
         self._task = asyncio.create_task(self._run(on_crash), name=f"merge {self.name}")
         self._releasing = self._output.start(lambda problem: self._break(problem, on_crash))
 
     async def drain(self) -> None:
-        """Merge what was received, take nothing new, then end all publishers and subscribers: Draining."""
+        """Take nothing new, merge what was received, then end all publishers and subscribers with Draining."""
         self._draining = True
-        if not self.is_alive:  # it has failed, and its streams have been told
+        if not self.is_alive:  # it has failed, and its streams have ended with an error
             return
         await self._inbox.emptied()
         error = Draining(f"merge {self.name!r}: {Draining.WORDS}")
         await self.settled(lambda: self._end_all(error))
 
     async def close(self) -> None:
-        """End the task. Called after ``drain``, or for a merge that nobody uses."""
+        """End the task. Called after ``drain``, or for a merge without inputs and subscribers."""
         for timers in (self._acks, self._output.fanout, self._standstill, self.leading, self.certifier):
             timers.close()
         for task in (self._task, self._releasing):
@@ -146,7 +146,7 @@ class Hub(NewBeginnings):
             self._recorder.close()
 
     def abandon(self) -> None:
-        """``close`` for a merge that never was used, without waiting."""
+        """End the task without waiting for it: for a merge that was never used."""
         for task in (self._task, self._releasing):
             if task is not None:
                 task.cancel()
@@ -155,15 +155,15 @@ class Hub(NewBeginnings):
 
     @property
     def is_unused(self) -> bool:
-        """Nobody has ever attached, and nobody is about to."""
+        """Whether no input ever attached, and no step or subscriber waits."""
         return not (self.attached_ever or self.subscribers or self._inbox)
 
     def keep(self, name: str, text: str) -> None:
-        """Let ``text`` outlive the server, under a name. To be called in a step (``call``)."""
+        """Persist ``text`` under ``name``, so that it outlives the server. To be called in a step (``call``)."""
         self._output.facts.keep(name, text)
 
     def past(self, history: History) -> AsyncIterator[Message]:
-        """The messages of a history that is in the store."""
+        """Return the messages of a history that is in the store."""
         return self._output.past(history)
 
     def attached(self, name: str) -> Attached | None:
@@ -172,7 +172,7 @@ class Hub(NewBeginnings):
     # What publishers do.
 
     async def attach(self, session: PublisherSession, request: AttachRequest) -> Accepted:
-        """Attach an input. Raises UsageError and its kinds, Draining."""
+        """Attach an input. Raises UsageError and its subclasses, Draining."""
         self._check_open()
         return await self._output.once_kept("attach to", self.settled(lambda: self._attach(session, request)))
 
@@ -180,9 +180,10 @@ class Hub(NewBeginnings):
         self, session: PublisherSession, sequence: int, batch: AnyBatch, wire_bytes: int, *, base: int = 0,
         is_last: bool = True,
     ) -> None:
-        """Queue a batch; waits while there is no room. Raises Draining if the server takes nothing new.
+        """Queue a batch; wait while there is no room. Raises Draining if the server takes nothing new.
 
-        Of several with one sequence: ``base`` counts the elements before, and the one that ``is_last`` is acked.
+        Several batches can share one sequence. ``base`` is then the number of elements in the batches before this one,
+        and only the batch that ``is_last`` is acked.
         """
         self._check_open()
         await self._inbox.room()
@@ -199,18 +200,21 @@ class Hub(NewBeginnings):
             await self.settled(lambda: self._leave(session, reason))
 
     def leaving(self, session: PublisherSession) -> None:
-        """The session's input has said its last; it counts no more."""
+        """Note that the session's input sends nothing more: it does not count any more."""
         inp = self._of(session)
         if inp is not None:
             inp.life.leaving = True
 
     async def skip(self, session: PublisherSession, until: int) -> None:
-        """After all of the session's batches: its input leaves out what ends before ``until``. Raises UsageError."""
+        """Note that the session's input leaves out events that end before ``until``, after all its queued batches.
+
+        Raises UsageError.
+        """
         if self.is_alive:
             await self.call(lambda: self._skip(session, until))
 
     def gone(self, session: PublisherSession, reason: str) -> None:
-        """``leave`` for a stream that cannot wait."""
+        """Detach the session's input without waiting: ``leave`` for a stream that has ended."""
         self._step(lambda: self._leave(session, reason))
 
     # What subscribers do.
@@ -218,9 +222,10 @@ class Hub(NewBeginnings):
     async def subscribe(
         self, subscriber: SubscriberQueue, resume_at: int | None = None, *, snapshot_if_too_old: bool = False
     ) -> Beginning:
-        """Register, and get what comes before the present. ``resume_at``: all events that end before it are known.
+        """Register a subscriber; return the output that comes before its queue.
 
-        Raises LimitExceeded, Draining, and OutOfRange if ``resume_at`` is too old.
+        ``resume_at``: the subscriber has all events that end before this time. Raises LimitExceeded, Draining, and
+        OutOfRange if ``resume_at`` is too old.
         """
         self._check_open()
         subscribed = self._called(
@@ -234,11 +239,11 @@ class Hub(NewBeginnings):
     # The inbox.
 
     async def call(self, step: Callable[[], T]) -> T:
-        """Run ``step`` in the hub's task, after all that was queued before it; its result or its error."""
+        """Run ``step`` in the hub's task, after all that was queued before it. Return its result or raise its error."""
         return await self._called(lambda: _at_once(step), lambda answer: answer())
 
     async def settled(self, step: Callable[[], T]) -> T:
-        """``call``, and the result is given out when all that was said up to it is released."""
+        """Like ``call``, but return the result only when all output emitted before it is released."""
         return await self._called(lambda: _at_once(step), self._output.then)
 
     async def _called(
@@ -264,7 +269,7 @@ class Hub(NewBeginnings):
 
     @property
     def is_alive(self) -> bool:
-        """Whether it takes steps; False once it has failed."""
+        """Whether the hub takes steps. False once it has failed."""
         return self._task is not None and not self._task.done()
 
     def _failed(self) -> LmergeError:
@@ -297,7 +302,7 @@ class Hub(NewBeginnings):
             on_crash(bug)
 
     def _break(self, problem: Exception, on_crash: Callable[[BaseException], None]) -> None:
-        """What the merge says cannot be kept: it ends. A damaged file is no reason to end the others."""
+        """End the merge: its output cannot be persisted. A damaged file does not end the other merges."""
         log.logger.error("the output of merge %r cannot be kept", self.name, exc_info=problem)
         self._broken = problem if isinstance(problem, LmergeError) else None
         if self._task is not None:
@@ -319,7 +324,7 @@ class Hub(NewBeginnings):
             self.turn_seconds += self._pace.end(len(self._output.fanout.subscribers))
             if self._inbox:
                 self._pace.hurry()
-                await asyncio.sleep(0)  # the streams of other merges, and acks, go on
+                await asyncio.sleep(0)  # let the streams of other merges, and acks, run
 
     async def _turn(self) -> None:
         budget = self._turn_elements
@@ -368,7 +373,7 @@ class Hub(NewBeginnings):
         if len(fitting) < len(works):  # fenced, or detached by a fault, while they waited; or no rows
             merge.refused += sum(w.batch.count for w in works) - sum(w.batch.count for w, _ in fitting)
         if any(outcome.detached for outcome in outcomes):
-            self._admit_if_stuck()  # last: the merge says what comes of it after all that it has said
+            self._admit_if_stuck()  # last: an admission emits output, which must follow the output of this run
         for session, error in misfits:
             self._leave(session, f"invalid-row {error}")
             self._output.then(partial(session.end, error))
@@ -383,7 +388,7 @@ class Hub(NewBeginnings):
         return self._aside.is_large(self.merge) and any(work.batch.counts(work.batch.count)[2] for work, _ in pending)
 
     def _merged(self, work: Work, inp: Attached, outcome: Outcome) -> None:
-        is_attached = self._inputs.get(inp.name) is inp  # not so behind a broken promise: the merge has refused it then
+        is_attached = self._inputs.get(inp.name) is inp  # False behind a broken promise: the merge refused the batch
         if self._recorder is not None and is_attached:
             self._recorder.applied(inp.name, work.batch, elements_read(outcome, inp.name, work.batch))
         if is_attached and inp.role == ACTIVE and self._output.may_be_declared:
@@ -408,7 +413,7 @@ class Hub(NewBeginnings):
         )
         self.attached_ever = True
         self._output.use(name, merge.status(name).incarnation)
-        if self._output.schema is None and request.role == ACTIVE:  # an observer's rows are nobody's but its own
+        if self._output.schema is None and request.role == ACTIVE:  # an observer's rows are never emitted
             self._output.schema = request.schema
         if self._recorder is not None:
             if outcome.detached:
@@ -452,20 +457,25 @@ class Hub(NewBeginnings):
         self._absorb(self.merge.detach(inp.name, reason))
 
     def expel(self, name: str, reason: str) -> None:
-        """In a step: end an input, whose publisher hears why (``Certifier.ending``). Raises UnknownInput."""
+        """End an input; to be called in a step. Its publisher gets the reason (``Certifier.ending``).
+
+        Raises UnknownInput.
+        """
         outcome = self.merge.detach(name, reason)
         if self._recorder is not None:
             self._recorder.detached(name)
         self._absorb(outcome)
 
     def forget(self, name: str) -> None:
-        """In a step: let any incarnation of ``name`` attach. Raises UsageError while it is attached."""
+        """Let any incarnation of ``name`` attach; to be called in a step. Raises UsageError while it is attached."""
         self.merge.forget_fence(name)
         self._output.forget(name)
 
     async def release(self, name: str) -> str:
-        """Let the input go on whose stable is held or whose version is disputed, or attach whose name is refused; what
-        it was, for people. Raises UsageError.
+        """Release an input; return what was released, as a sentence. Raises UsageError.
+
+        If its stable is held, the hold ends. If its version is disputed, its version decides. If its name is refused,
+        it may attach again.
         """
         return await self._called(lambda: self._release(name), self._output.then)
 
@@ -479,7 +489,7 @@ class Hub(NewBeginnings):
         return f"{name} may attach again"
 
     async def _excuse(self, whom: Callable[[list[InputStatus]], list[str]]) -> None:
-        """Let nobody's stable be held for the sake of these inputs, until they have a new stable point."""
+        """Excuse these inputs: until they have a new stable point, no other input's stable is held for them."""
         for name in whom(self.merge.inputs()):
             log.event(logging.WARNING, "input excused", merge=self.name, input=name)
             if self._recorder is not None:
@@ -491,19 +501,19 @@ class Hub(NewBeginnings):
         return PayloadLimit(settings.live_bytes_max, settings.live_bytes_per_input, self.merge.live_bytes)
 
     def _shed(self) -> None:
-        """End the input that fills the merge beyond its limit of bytes."""
+        """End the input that takes the merge above its limit of bytes."""
         found = self.weight.too_much(self._inbox.bytes)
         inp = None if found is None else self._inputs.get(found[0])
         if found is None or inp is None:
             return
         error = found[1]
         log.event(logging.WARNING, "merge above its limit", merge=self.name, problem=str(error))
-        # Given as a message too: a peer that is held in the middle of a write may never see the status.
+        # Sent as a message too: a peer that is held in the middle of a write may never see the status.
         self._leave(inp.session, f"limit-exceeded {error}")
         self._output.then(partial(inp.session.end, error, too_large(error)))
 
     async def _certify(self) -> None:
-        """Compare the inputs, and do what the policy says."""
+        """Compare the inputs, and do what the policy requires."""
         for name, reason in self.certifier.settle(lambda: self.lives):
             self.expel(name, reason)
         has_joined = True
@@ -534,7 +544,7 @@ class Hub(NewBeginnings):
             self._output.then(partial(inp.session.end, error))
         self._output.then(lambda: self._output.fanout.finish(error))
 
-    # What a call of the merge caused.
+    # What a call of the merge has caused.
 
     def _absorb(self, outcome: Outcome, work: Work | None = None) -> None:
         self._output.emit(outcome.batch)

@@ -1,4 +1,4 @@
-"""What can be asked of the hub of a merge at any time, also while a thread is at work on it: it changes nothing."""
+"""Queries of the hub of a merge. They change nothing, and work at any time, also while a thread merges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 
 
 class HubQueries:
-    """The answers; ``Hub`` makes what they come from."""
+    """The queries. ``Hub`` sets the attributes that they read."""
 
     merge: Merge
     redundancy: Redundancy
@@ -39,13 +39,13 @@ class HubQueries:
 
     @property
     def observed(self) -> Observed:
-        """The merge for people and dashboards."""
+        """The state of the merge for status and metrics: as it is now, or as it was before a thread began to merge."""
         before = self._aside.before
         return observe(self.merge) if before is None else before
 
     @property
     def lives(self) -> list[tuple[InputStatus, InputLifecycle]]:
-        """The attached inputs: what the core knows, and what the server knows."""
+        """The attached inputs: the core's status, and the server's record, of each."""
         return [(i, self._inputs[i.name].life) for i in self.observed.inputs if i.name in self._inputs]
 
     @property
@@ -67,41 +67,41 @@ class HubQueries:
 
     @property
     def complete_from(self) -> int:
-        """The output is right for every event with Ve >= this."""
+        """The time from which the output is complete: it is right for every event with Ve >= this."""
         return self._output.complete_from
 
     @property
     def retained_from(self) -> int:
-        """A subscriber can resume at any time from here on."""
+        """The earliest time at which a subscriber can resume."""
         return self._output.retained_from
 
     @property
     def epoch(self) -> int:
-        """Which one of the merge: 0 until it is reset."""
+        """The number of the merge's epoch: 0 until the merge is reset."""
         return self._output.epoch
 
     @property
     def kept(self) -> Mapping[str, str]:
-        """What others have asked to ``keep``."""
+        """The texts that ``Hub.keep`` has persisted, by name."""
         return self._output.facts.kept
 
     @property
     def gaps(self) -> int:
-        """How often a stretch of time was given up, as no input could tell it."""
+        """How many gaps there were: stretches of time that no input could deliver."""
         return self._output.gaps
 
     @property
     def store_status(self) -> str:
-        """``memory``, ``durable``, or what is wrong with the store."""
+        """The state of the store: ``memory``, ``durable``, or what is wrong with it."""
         return self._output.store_status
 
     @property
     def store_problem(self) -> str | None:
-        """Why nothing can be written at present; None: it can."""
+        """Why the store cannot be written at present. None if it can, or if there is none."""
         full = None if self._output.durable is None else self._output.durable.full
         return None if full is None else str(full)
 
     @property
     def recording_status(self) -> str:
-        """``recording``, or why it has stopped; empty: nothing is recorded."""
+        """The state of ``--record``: ``recording``, or why it has stopped. Empty if nothing is recorded."""
         return "" if self._recorder is None else self._recorder.status

@@ -1,7 +1,7 @@
-"""What waits for a merge: batches and steps, in the order in which they came; bounded.
+"""The bounded queue of one merge: batches and steps, in the order in which they came.
 
-A publisher whose batch finds no room waits, its stream is not read, and HTTP/2 flow control holds the replica. Steps
-(attach, leave, subscribe) are few and always find room.
+A publisher whose batch finds no room waits. Its stream is not read meanwhile, and HTTP/2 flow control holds the
+replica. Steps (attach, leave, subscribe) are few and always find room.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 
 
 class PublisherSession(Protocol):
-    """The publisher's stream, as the hub sees it."""
+    """The stream of a publisher: what the hub calls of it."""
 
     def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
-        """Everything up to ``sequence`` is merged; the merge's stable point; whether the input counts."""
+        """Send an ack: everything up to ``sequence`` is merged. ``joined``: whether the input counts."""
 
     def fast_forward(self, until: int) -> None:
-        """V.D: nothing that ends before ``until`` is of interest."""
+        """V.D: send feedback: events that end before ``until`` are not needed any more."""
 
     def change_role(self, role: str) -> None:
-        """The input is to attach again in this role."""
+        """Ask the input to attach again in this role."""
 
     def end(self, error: LmergeError, detached: pb.PublishResponse.Detached | None = None) -> None:
-        """The input has ended, and not by its own wish."""
+        """End the stream: the hub has ended its input."""
 
 
 class Work(NamedTuple):
-    """A batch, or a piece of one. ``sequence`` is acked once it is merged: 0 for all pieces but the last."""
+    """A batch, or a piece of one. ``sequence`` is acked once it is merged; it is 0 for all pieces but the last."""
 
     session: PublisherSession
     batch: AnyBatch
@@ -44,11 +44,11 @@ class Work(NamedTuple):
 
 
 Step: TypeAlias = Callable[[], Awaitable[None] | None]
-"""Something that the hub does in its turn; what it gives back is awaited before anything else is done."""
+"""Something that the hub does in a turn. If it returns an awaitable, the hub awaits that before anything else."""
 
 
 class Inbox:
-    """``wake`` is set while something waits."""
+    """The queue. ``wake`` is set while something waits."""
 
     def __init__(self, elements_max: int, bytes_max: int) -> None:
         self.elements = 0
@@ -64,7 +64,7 @@ class Inbox:
         return len(self._items)
 
     def put(self, item: Work | Step) -> None:
-        """Queue a batch, for which there is ``room``, or a step."""
+        """Queue a batch, after ``room``, or a step."""
         if isinstance(item, Work):
             self.elements += item.batch.count
             self._bytes += item.wire_bytes
@@ -73,7 +73,7 @@ class Inbox:
 
     @property
     def bytes(self) -> int:
-        """Of the batches that wait, as they came."""
+        """The bytes of the batches that wait, as they came on the wire."""
         return self._bytes
 
     async def room(self) -> None:
@@ -84,14 +84,14 @@ class Inbox:
             await room
 
     async def emptied(self) -> None:
-        """Wait until nothing waits, and nobody waits for room."""
+        """Wait until the queue is empty and no publisher waits for room."""
         while self._items or self._waiting:
             self._empty = asyncio.get_running_loop().create_future()
             self.put(lambda: None)
             await self._empty
 
     def take_batches(self, elements: int) -> list[Work]:
-        """The batches before the next step, until they have so many ``elements``; none if a step is next."""
+        """Take the batches before the next step, until they have ``elements`` elements. None if a step is next."""
         taken: list[Work] = []
         items = self._items
         while items and elements > 0:
@@ -106,13 +106,13 @@ class Inbox:
         return taken
 
     def take_step(self) -> Step:
-        """The step that is next."""
+        """Take the step that is next."""
         step = self._items.popleft()
         assert not isinstance(step, Work)
         return step
 
     def settle(self) -> None:
-        """After a turn: wake those who wait for room, or for nothing to wait."""
+        """After a turn: wake the publishers that wait for room, and ``emptied``."""
         if not self._is_full:
             while self._waiting:
                 room = self._waiting.popleft()

@@ -1,7 +1,8 @@
-"""An input whose stable is held by the bound of the lead: shown, alarmed, and not waited for without end.
+"""Watches inputs whose stable is held by the bound of the lead: reports them, logs an alarm, and bounds the wait.
 
-The core decides by stable points alone (``core.lead``). What it cannot know is how long the inputs that have delivered
-nothing yet will go on so: before the output's first stable they are awaited, for ``lead_wait_s``, and then excused.
+The core decides by stable points alone (``core.lead``). It has no clock, so it cannot bound the wait for inputs that
+have delivered nothing yet. This module does: before the output's first stable these inputs are awaited for
+``lead_wait_s``, and then excused.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from lmerge.service.merge.stalled_merge import WaitTimer
 
 
 class LeadAlarm:
-    """Of the merge ``merge``. ``end_wait``: a step that excuses those whom ``without_stable`` names."""
+    """The watch over the merge ``merge``. ``end_wait`` is called to excuse the inputs that have no stable yet."""
 
     def __init__(self, merge: str, wait_s: float, end_wait: Callable[[], None]) -> None:
-        self.held: dict[str, int] = {}  # the stable points, by input
+        self.held: dict[str, int] = {}  # the held stable points, by input
         self.alarms = 0
         self._merge = merge
         self._wait_timer = WaitTimer(wait_s, end_wait)
 
     def look(self, inputs: Iterable[InputStatus]) -> None:
-        """Once a turn: alarm what is newly held, and begin or end the wait for mute inputs."""
+        """Once a turn: log an alarm for newly held stables; begin or end the wait for inputs without a stable."""
         inputs = list(inputs)
         now = {status.name: status.stable_point for status in inputs if status.held}
         for name in now.keys() - self.held.keys():
@@ -38,20 +39,20 @@ class LeadAlarm:
         for name in self.held.keys() - now.keys():
             log.event(logging.WARNING, "stable no longer held", merge=self._merge, input=name)
         self.held = now
-        self._wait_timer.look("mute" if now and without_stable(inputs) else None)
+        self._wait_timer.look("without a stable" if now and without_stable(inputs) else None)
 
     def close(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._wait_timer.look(None)
 
 
 def without_stable(inputs: Iterable[InputStatus]) -> list[str]:
-    """The inputs for which others wait though they have delivered no stable."""
+    """Return the inputs for which others wait though they have delivered no stable."""
     return [i.name for i in inputs if _takes_part(i) and i.stable_point == NEG_INF]
 
 
 def behind(inputs: Iterable[InputStatus], name: str) -> list[str]:
-    """The inputs by which the lead of ``name`` is measured, or could be."""
+    """Return the inputs by which the lead of ``name`` is measured, or could be."""
     inputs = list(inputs)
     point = next(i.stable_point for i in inputs if i.name == name)
     return [i.name for i in inputs if _takes_part(i) and i.name != name and i.stable_point < point]

@@ -1,13 +1,16 @@
-"""The life of an input, and who is told to fast-forward. Pure: the hub asks, and acts.
+"""The states of an input, and the choice of the inputs that get feedback. Pure: the hub calls these, and acts.
 
     JOINING --> JOINED <--> SKIPPING        OBSERVING
         \\          \\            \\              \\
          `---------> LEAVING -> gone <------------'
 
-An input is *joining* until MaxStable has reached its join_at (V.B), *skipping* from skip(t) until its own stable point
-has reached t: what it left out it cannot say, and until then nobody knows whether it has come so far. *Held*: joined,
-but its stable point is too far ahead of the others' (``core.lead``). *Leaving*: it has said so, and its last batches
-wait to be merged. What a merge survives is said by ``redundancy``.
+- *joining*: MaxStable has not reached the input's join_at yet (V.B).
+- *skipping*: from skip(t) until the input's own stable point has reached t. It cannot deliver what it left out, and
+  before that stable point the server cannot tell how far it has come.
+- *held*: joined, but its stable point is too far ahead of the others' (``core.lead``).
+- *leaving*: it has sent its leave, and its last batches wait to be merged.
+
+``redundancy`` computes how many losses a merge survives.
 """
 
 from __future__ import annotations
@@ -30,14 +33,14 @@ OBSERVING: Final = "observing"
 
 @dataclass(slots=True)
 class InputLifecycle:
-    """What the server knows of one incarnation and the core does not. Times are those of the stream."""
+    """What the server records of one incarnation, and the core does not. Times are those of the stream."""
 
     leaving: bool = False
     skipped_until: int | None = None
     fast_forwarded_to: int | None = None
 
     def state(self, status: InputStatus) -> str:
-        """The word for it."""
+        """Return the name of its state: one of the constants above."""
         if self.leaving:
             return LEAVING
         if status.role == OBSERVE:
@@ -47,20 +50,20 @@ class InputLifecycle:
         return HELD if status.held else status.state
 
     def may_skip(self, until: int, status: InputStatus, stable_point: int) -> bool:
-        """Whether an input may leave out what ends before ``until``: nothing the merge, at ``stable_point``, can want.
+        """Whether an input may leave out what ends before ``until``: the merge, at ``stable_point``, needs none of it.
 
-        Nobody counts on a joining input for what ends before its join_at.
+        The merge does not rely on a joining input for what ends before its join_at.
         """
         promised_from = NEG_INF if status.join_at is None or status.state == JOINED else status.join_at
         return until <= max(stable_point, promised_from)
 
 
 def to_fast_forward(lives: Iterable[tuple[InputStatus, InputLifecycle]], stable_point: int, lag: int) -> list[str]:
-    """V.D: the inputs behind the merge's stable point by more than ``lag`` that have not been told so yet.
+    """V.D: return the inputs more than ``lag`` behind the merge's stable point that have had no feedback for it.
 
-    An observer is not among them: it is there to be compared.
+    An observer is not among them: it is attached to be compared.
     """
-    if stable_point in (NEG_INF, INF):  # nothing is behind yet; nothing is left to be done
+    if stable_point in (NEG_INF, INF):  # at -inf no input is behind; at +inf nothing is left to do
         return []
     return [
         status.name

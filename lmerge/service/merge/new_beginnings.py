@@ -1,6 +1,6 @@
-"""Where a merge begins although nobody who has joined goes on: admitted early, after a gap, or reset.
+"""The steps by which a merge begins without a joined input: early admission, a gap, a reset.
 
-Parts of the hub's steps; ``Hub`` makes what they work on.
+They are part of the hub's steps. ``Hub`` sets the attributes that they use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lmerge.service.settings import Settings
 
 
 class NewBeginnings(HubQueries):
-    """The steps; what a call of the merge caused is for the hub to ``_absorb``."""
+    """The steps. They pass what a call of the merge has caused to ``_absorb``, which the hub implements."""
 
     name: str
     certifier: Certifier
@@ -42,12 +42,12 @@ class NewBeginnings(HubQueries):
     def _new_weight(self) -> PayloadLimit: ...
 
     def _admit_if_stuck(self) -> None:
-        """A merge that has said no stable and has only joining inputs would wait for ever for its first one.
+        """Admit an input if the merge has emitted no stable and has only joining inputs: it would wait for ever.
 
-        So it is when the first replica comes back to a server that has started anew, and when that one goes again
-        before its first stable. Nothing has been said that could be contradicted: the input that knows the earliest
-        time begins, and the output is right from there on. A merge that has said a stable waits for somebody who knows
-        more (``StandstillTimer``).
+        This happens when the first replica comes back to a server that has started without its state, and when that
+        replica ends again before its first stable. The merge has emitted nothing that it could contradict. So the input
+        with the earliest join_at is admitted, and the output is right from that time on. A merge that has emitted a
+        stable waits for an input that has the missing time (``StandstillTimer``).
         """
         first = earliest_joining(self.merge.inputs())
         if first is not None and self.merge.stable_point == NEG_INF:
@@ -65,7 +65,7 @@ class NewBeginnings(HubQueries):
         self._output.begin_from(first.join_at)
 
     def _end_standstill(self) -> None:
-        """Accept a gap: see ``standstill``."""
+        """Accept a gap: see ``stalled_merge``."""
         first = earliest_joining(self.merge.inputs())
         if first is None or first.join_at is None:
             return
@@ -75,14 +75,20 @@ class NewBeginnings(HubQueries):
         self._begin_anew("gap", merge, error, partial(self._output.begin_anew, merge, first.join_at, error))
 
     def reset(self, epoch: int, subscriber_error: MergeReset, publisher_error: Unavailable) -> None:
-        """In a step: begin a new epoch. Subscribers are ``subscriber_error``, and publishers end with ``publisher_error``."""
+        """Begin a new epoch; to be called in a step.
+
+        Subscribers end with ``subscriber_error``, publishers with ``publisher_error``.
+        """
         merge = self._settings.new_merge()
         self._standstill.close()
         self.certifier.quarantined.clear()
         self._begin_anew("reset", merge, publisher_error, partial(self._output.reset, merge, epoch, subscriber_error))
 
     def _begin_anew(self, cause: str, merge: Merge, error: Unavailable, put_into_output: Callable[[], None]) -> None:
-        """``merge`` takes the place of the present one, whose inputs end with ``error``; ``put_into_output``: into the output."""
+        """Replace the present merge by ``merge``. All inputs end with ``error``.
+
+        ``put_into_output`` sets ``merge`` in the output. ``cause``: as ``detached_counts`` counts the inputs.
+        """
         for name, inp in self._inputs.items():
             self.detached.appendleft(Gone(name, inp.incarnation, str(error)))
             self._output.then(partial(inp.session.end, error))

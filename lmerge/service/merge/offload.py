@@ -1,13 +1,17 @@
-"""Work on one merge that takes long goes to a thread, and the loop serves everybody else meanwhile.
+"""Moves long work on one merge to a thread. The loop serves all other streams meanwhile.
 
-The hub waits for it, so nobody else touches the merge, and what is read of it is of one moment. What others may ask
-meanwhile is answered from the moment before (``observed``).
+The hub waits for the thread, so nothing else touches the merge, and what the thread reads is of one moment. Queries
+during that time are answered with the state before the work began (``HubQueries.observed``).
 
-What takes long: a large batch, or one whose rows are many bytes to check (``rowcheck``); a stable of a merge with many
-live events, all of which it may visit, and whatever lets one go on that was held; a list of those.
-Only the native engine gives the interpreter free while it works: a batch of the Python engine is merged on the loop, in
-turns that are short for that. If its rows are many bytes, and for lists of its live events, a thread takes turns with
-the loop.
+Work that takes long:
+
+- a large batch, or one whose rows are many bytes to check (``row_check``);
+- a stable of a merge with many live events, as it may visit all of them, and the release of a stable that was held;
+- a list of the live events of such a merge.
+
+Only the native engine releases the GIL while it works. A batch of the Python engine is merged on the loop, in turns
+that are short for that reason. For the check of many bytes of rows, and for lists of live events, the Python engine
+uses a thread too: the interpreter switches between it and the loop.
 """
 
 from __future__ import annotations
@@ -22,13 +26,13 @@ from lmerge.service.admin.merge_view import Observed, observe
 
 T = TypeVar("T")
 
-# From so many live events on: fewer are listed within 15 ms and visited by a stable within 40 ms, while a thread costs
-# each turn about 0.1 ms.
+# The number of live events from which a thread is used. Fewer are listed within 15 ms and visited by a stable within
+# 40 ms, while a thread costs each turn about 0.1 ms.
 LIVE_EVENTS_MIN: Final = 100_000
 
 
 class Offload:
-    """``executor`` None: everything is done on the loop. ``before``: the merge as it was, while a thread is at work."""
+    """Runs work in ``executor``; None: on the loop. ``before``: the state before the work, while a thread works."""
 
     def __init__(self, executor: Executor | None) -> None:
         self.before: Observed | None = None
@@ -36,15 +40,15 @@ class Offload:
 
     @property
     def has_thread(self) -> bool:
-        """Whether there is a thread for what takes long."""
+        """Whether there is a thread for long work."""
         return self._executor is not None
 
     def is_large(self, merge: Merge) -> bool:
-        """Whether a look at all live events belongs in a thread."""
+        """Whether work that visits all live events of ``merge`` belongs in a thread."""
         return self._executor is not None and merge.live_count >= LIVE_EVENTS_MIN
 
     async def run(self, merge: Merge, work: Callable[[], T]) -> T:
-        """``work`` in a thread, which nobody but the hub of ``merge`` may ask for."""
+        """Run ``work`` in a thread; return its result. Only the hub of ``merge`` may call this."""
         self.before = observe(merge)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._executor, work)
@@ -52,5 +56,5 @@ class Offload:
             self.before = None
 
     async def read(self, merge: Merge, work: Callable[[], T]) -> T:
-        """``work``, which may look at all live events: at once if they are few."""
+        """Run ``work``, which may visit all live events; return its result. On the loop if they are few."""
         return await self.run(merge, work) if self.is_large(merge) else work()

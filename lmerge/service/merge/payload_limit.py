@@ -1,11 +1,12 @@
-"""What a merge weighs, in payload bytes, and who has to go when it is too much.
+"""The payload bytes of a merge, and the choice of the input to end when they are above the limit.
 
-Counted are the payloads of live events, of inputs that wait to join, and of batches in the inbox; queues of
-subscribers, the journal and the evidence have bounds of their own. The core keeps the number, so a look costs nothing.
+Three things count: the payloads of live events, those of inputs that wait to join, and those of batches in the inbox.
+The queues of subscribers, the journal and the evidence have bounds of their own. The core maintains the number, so
+reading it costs nothing.
 
-Whoever makes the merge grow by a batch has brought so much; when it shrinks, all shares shrink in proportion, so
-together they are what is there. That is an estimate of who fills the merge, not an account: replicas deliver the same
-events, and the first one is charged.
+An input whose batch makes the merge grow is charged for the growth. When the merge shrinks, all shares shrink in
+proportion, so together they are the bytes that are there. This is an estimate of which input fills the merge, not an
+account: replicas deliver the same events, and the first one is charged.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from typing import Final
 
 from lmerge.errors import LimitExceeded
 
-# A merge that stays above its limit loses its next input when it has grown by this share of the limit, and only one
-# that has brought as much: what is there already goes at the next stable of another input.
+# A merge that stays above its limit loses its next input when it has grown by this share of the limit. Only an input
+# that has brought as much is ended: what is there already is removed at the next stable of another input.
 _GROWTH_SHARE: Final = 1 / 8
 
 Key = tuple[str, int]
 
 
 class PayloadLimit:
-    """Of one merge. ``bytes_max``: of the merge; ``input_bytes_max``: of what one input has brought."""
+    """The limit of one merge. ``bytes_max``: for the merge; ``input_bytes_max``: for what one input has brought."""
 
     def __init__(self, bytes_max: int, input_bytes_max: int, live_bytes: int = 0) -> None:
         self.live_bytes = live_bytes
@@ -32,7 +33,7 @@ class PayloadLimit:
         self._shares: dict[Key, float] = {}  # by input and incarnation
 
     def note(self, key: Key, live_bytes: int) -> None:
-        """The merge has come to ``live_bytes`` by a batch of this input."""
+        """Note that the merge has ``live_bytes`` after a batch of this input."""
         before, self.live_bytes = self.live_bytes, live_bytes
         if live_bytes > before:
             self._shares[key] = self._shares.get(key, 0.0) + live_bytes - before
@@ -42,16 +43,16 @@ class PayloadLimit:
                 self._shares[other] *= part
 
     def gone(self, key: Key, live_bytes: int) -> None:
-        """The input has ended; what it brought is nobody's."""
+        """Note that the input has ended: what it brought is charged to no input any more."""
         self._shares.pop(key, None)
         self.live_bytes = live_bytes
 
     def share(self, key: Key) -> int:
-        """What this input has brought of what is there, about."""
+        """Return about how many of the live bytes this input has brought."""
         return int(self._shares.get(key, 0.0))
 
     def too_much(self, queued_bytes: int) -> tuple[str, LimitExceeded] | None:
-        """The input to end now, and why; None: nobody. ``queued_bytes``: in the inbox."""
+        """Return the input to end now, and the error; None if no input must end. ``queued_bytes``: in the inbox."""
         weight = self.live_bytes + queued_bytes
         if weight <= self._max:
             self._act_above = self._max
@@ -67,7 +68,7 @@ class PayloadLimit:
                 "bytes for one input"
             )
         if weight <= self._act_above or share <= self._max * _GROWTH_SHARE:
-            return None  # what is too much came from one that has gone: it goes at the next stable of another
+            return None  # the excess came from an input that has ended: the next stable of another removes it
         self._act_above = weight + int(self._max * _GROWTH_SHARE)
         return key[0], LimitExceeded(
             f"input {key[0]!r} was ended: the merge holds {weight} bytes, above the limit of {self._max}, and this "

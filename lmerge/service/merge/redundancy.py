@@ -1,10 +1,10 @@
-"""Which inputs could carry the output now, and why each of the others could not: what ``survives_losses`` counts.
+"""Which inputs could carry the output alone now, and why each other input could not. ``survives_losses`` counts them.
 
-An input carries if it is joined and active, is neither leaving, skipping nor held, and has delivered: its stable point
-has reached the stable point that the output had ``lag_s`` seconds ago. The bound is a time of the server's clock, as
-units of stream time differ from stream to stream: replicas whose batches come some seconds apart all count, and one
-that is stuck, or half open, stops counting ``lag_s`` after the output went on without it. Before the output's first
-stable point any element is enough.
+An input can carry the output if it is joined and active, is neither leaving, skipping nor held, and has delivered
+enough: its stable point has reached the stable point that the output had ``lag_s`` seconds ago. The bound is a time of
+the server's clock, as units of stream time differ from stream to stream. Replicas whose batches come some seconds apart
+all count. One that is stuck, or whose connection is half open, stops counting ``lag_s`` after the output went on
+without it. Before the output's first stable point any element is enough.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from lmerge.core.elements import NEG_INF, show_time
 from lmerge.core.merge import InputStatus
 from lmerge.service.merge.lifecycle import HELD, JOINED, JOINING, LEAVING, OBSERVING, SKIPPING, InputLifecycle
 
-# The past is remembered at so many moments of ``lag_s``: what the output reached up to the next is taken for reached.
+# How many moments of the last ``lag_s`` are kept. What the output reached up to the next moment counts as reached.
 _MOMENTS: Final = 16
 
 
 class Redundancy:
-    """Of one merge. ``lag_s``: see above. Times are the event loop's."""
+    """The redundancy of one merge. ``lag_s``: see above. Times are the event loop's."""
 
     def __init__(self, lag_s: float) -> None:
         self._lag_s = lag_s
         self._stable_point = NEG_INF  # the output's
-        self._since_s = -math.inf  # when it came there
-        self._past: deque[tuple[float, int]] = deque()  # earlier ones: when each was reached, oldest first
+        self._since_s = -math.inf  # when it was reached
+        self._past: deque[tuple[float, int]] = deque()  # earlier stable points, and when each was reached, oldest first
 
     def note(self, now_s: float, stable_point: int) -> None:
-        """Once a turn: where the output is."""
+        """Note the stable point of the output, once a turn."""
         if stable_point == self._stable_point:
             return
         past = self._past
@@ -45,18 +45,18 @@ class Redundancy:
         self._stable_point, self._since_s = stable_point, now_s
 
     def reached(self, now_s: float) -> int:
-        """The stable point that the output had ``lag_s`` ago: what an input must have reached."""
+        """Return the stable point that the output had ``lag_s`` ago: an input must have reached it."""
         horizon_s = now_s - self._lag_s
         if self._since_s <= horizon_s:
             return self._stable_point
         return next((point for at_s, point in reversed(self._past) if at_s <= horizon_s), NEG_INF)
 
     def survives(self, lives: Iterable[tuple[InputStatus, InputLifecycle]], now_s: float) -> int:
-        """How many inputs can be lost before the output stops: those that carry, beyond the last."""
+        """Return how many inputs can be lost before the output stops: all but one of those that can carry it."""
         return max(0, sum(not self.lacks(status, life, now_s) for status, life in lives) - 1)
 
     def lacks(self, status: InputStatus, life: InputLifecycle, now_s: float) -> str:
-        """Why the input could not carry the output now, for people; empty: it could."""
+        """Return why the input could not carry the output now. Empty if it could."""
         state = life.state(status)
         if state != JOINED:
             return _REASONS[state]
@@ -77,7 +77,7 @@ class Redundancy:
 
 _REASONS: Final = {
     JOINING: "it is joining: the output has not come to its join_at",
-    SKIPPING: "it is skipping, and has not come to where it said it goes on",
+    SKIPPING: "it is skipping, and has not reached the time to which it skips",
     LEAVING: "it is leaving",
     OBSERVING: "it only observes",
     HELD: "its stable point is held: it is too far ahead of the others'",

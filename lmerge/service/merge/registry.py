@@ -1,4 +1,7 @@
-"""The merges of one server, by name: made when declared or first published to, awaited by early subscribers."""
+"""The merges of one server, by name.
+
+A merge is made when it is declared or first published to. Subscribers that come earlier can wait for it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from lmerge.service.settings import Settings
 
 
 class Registry:
-    """All hubs. Single-threaded: belongs to the server's loop."""
+    """All hubs of the server. Used on the server's loop only."""
 
     def __init__(self, settings: Settings, on_crash: Callable[[BaseException], None]) -> None:
         self.hubs: dict[str, Hub] = {}
@@ -32,7 +35,7 @@ class Registry:
         self._awaited: dict[str, list[asyncio.Future[Hub]]] = {}
 
     def declare(self) -> None:
-        """Make the merges that the store has, and the declared ones. Raises UsageError, StoreInUse."""
+        """Make the merges that are in the store, and the declared ones. Raises UsageError, StoreInUse."""
         if self._settings.store is not None:
             self._folder = StoreFolder(self._settings)
             for recovered, store in self._folder.recover():
@@ -42,7 +45,7 @@ class Registry:
                 self._create(name)
 
     def get(self, name: str) -> Hub:
-        """Raises UnknownMerge, StoreDamaged."""
+        """Return the hub of a merge. Raises UnknownMerge, StoreDamaged."""
         self._check_damage(name)
         hub = self.hubs.get(name)
         if hub is None or (not hub.attached_ever and name not in self._settings.merges):
@@ -50,7 +53,7 @@ class Registry:
         return hub
 
     def for_publisher(self, name: str) -> Hub:
-        """The merge, made if need be. Raises UnknownMerge, LimitExceeded, UsageError, Draining."""
+        """Return the hub of a merge; make it if needed. Raises UnknownMerge, LimitExceeded, UsageError, Draining."""
         if self.draining:
             raise Draining(Draining.WORDS)
         hub = self.hubs.get(name)
@@ -61,7 +64,7 @@ class Registry:
         return self._create(name)
 
     def staging_for(self, name: str) -> Staging:
-        """Where parts for a merge are staged, which may be still to be made. Raises UnknownMerge, Draining."""
+        """Return the staging area for parts of a merge, which need not exist yet. Raises UnknownMerge, Draining."""
         if self.draining:
             raise Draining(Draining.WORDS)
         if name not in self.hubs and not self._settings.allow_create:
@@ -69,7 +72,10 @@ class Registry:
         return self.staging
 
     def settle(self, hub: Hub) -> None:
-        """After a publisher's attempt to attach: the merge exists for all, or, if nobody got in, is dropped."""
+        """Settle a merge after a publisher's attempt to attach: wake those that wait for it, or drop it.
+
+        It is dropped if no input ever attached.
+        """
         if hub.attached_ever:
             for waiter in self._awaited.pop(hub.name, ()):
                 if not waiter.done():
@@ -79,9 +85,10 @@ class Registry:
             hub.abandon()
 
     async def reset(self, name: str, epoch: int, reason: str, caller: str) -> int:
-        """Begin a new epoch of a merge, also of one whose store could not be opened, or that has failed; its number.
+        """Begin a new epoch of a merge; return its number.
 
-        Raises UnknownMerge, UsageError, Draining, StoreFull.
+        The store of the merge may be damaged, and the merge may have failed. Raises UnknownMerge, UsageError, Draining,
+        StoreFull.
         """
         if self.draining:
             raise Draining(Draining.WORDS)
@@ -95,11 +102,11 @@ class Registry:
             if self._folder is not None:
                 self._folder.remove(name)
             hub = self._create(name)
-            hub.attached_ever = True  # it was there, and is
+            hub.attached_ever = True  # the merge existed before, and must go on existing
         return await begin_epoch(self.get(name) if hub is None else hub, epoch, reason, caller)
 
     async def wait_for(self, name: str) -> Hub:
-        """The merge, once it exists. Raises LimitExceeded, Draining."""
+        """Wait until the merge exists; return its hub. Raises LimitExceeded, Draining."""
         if self.draining:
             raise Draining(Draining.WORDS)
         try:
@@ -120,7 +127,7 @@ class Registry:
                 del self._awaited[name]
 
     async def drain(self) -> None:
-        """Nothing new; what was received is merged and sent."""
+        """Take nothing new; merge and send what was received."""
         self.draining = True
         for waiters in self._awaited.values():
             for waiter in waiters:

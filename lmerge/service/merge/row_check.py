@@ -1,11 +1,11 @@
-"""Refuses what is no row of the merge's schema before it is merged.
+"""Refuses payloads that are no rows of the merge's schema, before they are merged.
 
-Readers decode every event by the schema of the merge. One payload that does not fit would end them all, again and
-again, as it stays in the output: so no input that counts may bring one in, whether it declares the schema or not (a
-client of another make may declare it and encode something else). Observers are exempt: nothing of theirs is emitted.
+Readers decode every event by the schema of the merge. One payload that does not fit would end all readers, again and
+again, as it stays in the output. So no active input may deliver one, whether it declares the schema or not: a foreign
+client may declare the schema and encode something else. Observers are exempt: their elements are never emitted.
 
-Called by the hub for each turn's batches, in a thread where they are large. While the merge has no schema, nothing is
-looked at.
+The hub calls this for each turn's batches, in a thread if they are large. While the merge has no schema, nothing is
+checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lmerge.wire.fitting import Fitting, Misfit
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.schema import Schema
 
-# So many bytes of payloads are checked within about 20 ms, however many values are in them: up to one a byte.
+# Bytes of payloads that are checked within about 20 ms, whatever number of values they hold: up to one a byte.
 LOOP_BYTES_MAX: Final = {PYTHON: 64 * 2**10, NATIVE: 2 * 2**20}
 
 
@@ -35,22 +35,26 @@ class SiftedWork(NamedTuple):
 
 
 class RowCheck:
-    """Of one merge."""
+    """The check of one merge."""
 
     def __init__(self, merge: str) -> None:
         self._merge = merge
-        self._engine = best()  # whatever engine merges: it is some 100 times as fast, and takes the same rows
-        self._schema: pb.Schema | None = None  # of the fitting
+        self._engine = best()  # not the merge's engine: native is some 100 times as fast, and accepts the same rows
+        self._schema: pb.Schema | None = None  # the one that ``_fitting`` checks
         self._fitting: Fitting | None = None
 
     def takes_long(self, schema: pb.Schema | None, works: list[tuple[Work, Attached]]) -> bool:
-        """Whether the check belongs in a thread."""
+        """Whether the check of these batches belongs in a thread."""
         if schema is None:
             return False
         return sum(payload_bytes(work.batch) for work, _ in works) > LOOP_BYTES_MAX[self._engine]
 
     def sift(self, schema: pb.Schema | None, works: list[tuple[Work, Attached]]) -> SiftedWork:
-        """Of a batch, or piece of one, with a misfit nothing may be merged, nor what its input delivered behind it."""
+        """Separate the work that may be merged from the sessions to end.
+
+        If a batch, or a piece of one, holds a payload that does not fit, none of it may be merged, and none of what its
+        input delivered behind it.
+        """
         if schema is None:
             return SiftedWork(works, [])
         if self._fitting is None or self._schema is not schema:

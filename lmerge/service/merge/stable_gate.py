@@ -1,18 +1,19 @@
 """The gate before a merge under ``majority``, ``hold`` and ``quarantine``: stables wait until enough inputs agree.
 
-Elements pass; stables are withheld and given back at interval boundaries, to inputs that have said what was agreed on.
-Without its stable an input's elements are as legal as with it: a stable only promises less to come. So the output
-never freezes what has not been agreed on, neither an end nor, by the second grid of digests, that an event exists.
+Inserts and adjusts pass. Stables are withheld, and given to the merge at interval boundaries, for the inputs that have
+delivered what was agreed on. An input's elements are as legal without its stable as with it: a stable only promises
+that less will come. So the output never freezes what has not been agreed on. This holds for the ends of events and, by
+the second grid of digests, for their existence.
 
-What was agreed on need not be frozen yet: the merge waits for the end of the last input, or the output lags.
-Who comes then could freeze something else, so the inputs that count then agree on it once more:
+What was agreed on is perhaps not frozen yet: the merge waits for the end of the last input, or the output lags. An
+input that attaches in that time could freeze something else. So the inputs that count from then on agree once more:
 
     a, b    complete [0, 10) with x, and their end     agreed on by 2 of 3; the merge waits for c's end
     wrong   attaches, completes [0, 10) without x      2 of 4 have x: its stable waits
     c       completes [0, 10) with x                   agreed on by 3 of 4
 
-The merge cannot check an input against a stable that it has not seen; the digests know it, and the gate makes the
-violation that the merge would have found.
+The merge cannot check an input against a stable that was withheld. The digests can: they find the element that breaks
+the promise, and the gate makes the violation that the merge would have found.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from lmerge.errors import InputViolation
 
 
 class StableGate:
-    """What is withheld from ``merge``, by what ``monitor`` has compared."""
+    """Withholds stables from ``merge``, by the comparisons of ``monitor``."""
 
     def __init__(self, merge: Merge, monitor: DivergenceMonitor) -> None:
         self.agreed_until: int = NEG_INF  # intervals below are agreed on
@@ -39,17 +40,17 @@ class StableGate:
 
     def attached(self, name: str) -> None:
         self._given[name] = NEG_INF
-        self._counting = []  # its name may have counted before, with what an earlier incarnation delivered
+        self._counting = []  # an earlier incarnation of this name may have counted, with other elements
 
     def gone(self, name: str) -> None:
         self._given.pop(name, None)
 
     def holds(self, name: str) -> bool:
-        """Whether the stables of this input wait here."""
+        """Whether the gate withholds the stables of this input."""
         return name in self._given and self._merge.is_attached(name)
 
     def apply(self, name: str, batch: AnyBatch, incarnation: int) -> Outcome:
-        """Merge what is not a stable; the rest is heard and waits."""
+        """Merge the elements of the batch that are not stables. The monitor gets all of them; the stables wait."""
         merge = self._merge
         before = self._monitor.stable_point(name)
         offender = self._monitor.heard(name, batch, batch.count)
@@ -65,7 +66,10 @@ class StableGate:
         return _joined([outcome, self._detach(name, batch, offender, reached)], merge)
 
     def releases(self, counting: list[str], verdict: Verdict) -> list[tuple[str, int]]:
-        """The stables that inputs get back now: up to what is agreed on, at boundaries that they have completed."""
+        """Return the stables to give to the merge now, as (input, time).
+
+        Each is at a boundary of intervals that the input has completed, and not above what is agreed on.
+        """
         if counting:
             if counting != self._counting:
                 self._counting = counting
@@ -81,7 +85,7 @@ class StableGate:
         return given
 
     def give(self, name: str, t: int, incarnation: int) -> Outcome:
-        """Let the merge hear this stable."""
+        """Give this stable of the input to the merge."""
         return self._merge.apply(name, Batch.of([Stable(t)]), incarnation)
 
     def _detach(self, name: str, batch: AnyBatch, index: int, stable_point: int) -> Outcome:
@@ -93,7 +97,7 @@ class StableGate:
 
 
 def is_gated(role: str) -> bool:
-    """An observer moves no output: what it says goes through as it is."""
+    """Whether the gate withholds the stables of this role. An observer moves no output: its elements pass unchanged."""
     return role != OBSERVE
 
 
@@ -102,7 +106,7 @@ def _first(batch: AnyBatch, stop: int) -> list[tuple[int, int, int, int, bytes]]
 
 
 def _without_stables(batch: AnyBatch, stop: int) -> tuple[AnyBatch, list[int]]:
-    """The first ``stop`` elements but for stables, and where each was."""
+    """Return the first ``stop`` elements without the stables, and the index of each in ``batch``."""
     kinds = batch.kinds[:stop]
     if STABLE not in kinds:
         return (batch if stop == batch.count else _built(_first(batch, stop))), list(range(stop))
@@ -129,7 +133,10 @@ def _built(rows: list[tuple[int, int, int, int, bytes]]) -> Batch:
 
 
 def _violation(name: str, batch: AnyBatch, index: int, stable_point: int) -> InputViolation:
-    """What the merge would have said of an element that the input's own stable point, or its lifetime, forbids."""
+    """Return the violation that the merge would raise for an element.
+
+    The input's own stable point forbids the element, or its lifetime is impossible.
+    """
     row = next(row for at, row in enumerate(batch.rows()) if at == index)
     kind, vs, ve, _, _ = row
     if kind == STABLE:
@@ -143,7 +150,7 @@ def _violation(name: str, batch: AnyBatch, index: int, stable_point: int) -> Inp
 
 
 def _joined(outcomes: list[Outcome], merge: Merge) -> Outcome:
-    """Several as one."""
+    """Join several outcomes into one."""
     output = BatchBuilder()
     for outcome in outcomes:
         output.extend(outcome.batch)

@@ -1,15 +1,18 @@
-"""When a merge stands still for ever: active inputs, none of them joined, and nobody who could move it to their times.
+"""Ends the standstill of a merge: it has active inputs, none has joined, and no input can move it to their times.
 
-So it is when all joined inputs are gone and those that came, or stayed, know nothing of the time in between. A merge
-that has said no stable point yet can go on at once. Another one waits ``after_s`` for somebody who knows more, and
-then accepts a gap: it *begins anew*, as after a restart without a store. All streams end with ``OutputGap``, a fresh
-merge takes the place, right from the earliest join_at on, and the first input that attaches again begins it with its
-live events; if it knows only later times, the merge begins there.
+A merge stalls when all joined inputs have ended, and the inputs that are left, or came since, have nothing of the time
+in between. A merge that has emitted no stable point can continue at once. Any other one waits ``after_s`` for an input
+that has the missing time. Then it accepts a gap and *begins anew*, as after a restart without a store:
 
-Nothing less is right. The old merge has half frozen events that the inputs left do not know, as they ended in the gap:
-its output would hold them open for ever, or would have to invent an end. A fresh merge has said nothing that it would
-have to stand by, and its stable point goes back to the beginning as that of a restarted server does, which publishers
-and subscribers know how to live with. The fence of incarnations stays.
+1. All streams end with ``OutputGap``.
+2. A fresh merge takes the place. Its output is right from the earliest join_at on.
+3. The first input that attaches again starts the fresh merge with its live events. If that input has only later times,
+   the merge begins at those.
+
+A smaller step would be wrong. The old merge has half frozen events that ended in the gap, so the inputs that are left
+do not have them. Its output would hold these events open for ever, or would have to invent an end. A fresh merge has
+emitted nothing that it must not contradict. Its stable point goes back to the beginning, like that of a restarted
+server, which publishers and subscribers can handle. The fence of incarnations stays.
 """
 
 from __future__ import annotations
@@ -22,10 +25,13 @@ from lmerge.errors import OutputGap
 
 
 def gap_error(merge: str, stable_point: int, join_at: int) -> OutputGap:
-    """Why a merge that was at ``stable_point`` begins anew. ``join_at``: the earliest of its joining inputs."""
+    """Return the error with which a merge that was at ``stable_point`` begins anew.
+
+    ``join_at``: the earliest one of its joining inputs.
+    """
     return OutputGap(
         f"merge {merge!r} begins anew: what ended between {show_time(stable_point)} and {show_time(join_at)} may "
-        "be missing, as no input that is left could tell it; attach or subscribe again"
+        "be missing, as no input that is left could deliver it; attach or subscribe again"
     )
 
 
@@ -39,7 +45,7 @@ class WaitTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self, awaited: object | None) -> None:
-        """This is waited for from now on, if it was not before; None: nothing is."""
+        """Wait for ``awaited`` from now on, unless that wait has begun already. None: wait for nothing."""
         if awaited == self._awaited:
             return
         self._awaited = awaited
@@ -55,15 +61,15 @@ class WaitTimer:
 
 
 class StandstillTimer:
-    """Waits ``after_s`` of the loop's time, then calls ``end`` once."""
+    """Calls ``end`` once when the merge has been stalled for ``after_s`` of the loop's time."""
 
     def __init__(self, after_s: float, end: Callable[[], None]) -> None:
         self._wait_timer = WaitTimer(after_s, end)
 
     def look(self, stands_still: bool) -> None:
-        """The merge stands still, or it does not, from now on."""
-        self._wait_timer.look("somebody who knows more" if stands_still else None)
+        """Note whether the merge is stalled from now on."""
+        self._wait_timer.look("an input that has the missing time" if stands_still else None)
 
     def close(self) -> None:
-        """Wait no more."""
+        """Stop waiting."""
         self._wait_timer.look(None)

@@ -1,7 +1,7 @@
-"""When the turns of one merge begin: apart, so that each has some output, and at once where work has piled up.
+"""When the turns of one merge begin: apart, so that each has some output, but at once where work has piled up.
 
-Turns start ``turn_interval_s`` apart, more for each subscriber, and more where turns take long or the process is late
-(``lmerge.linger``). ``hurry`` ends the pause: steps do not wait, and nor does a full turn's worth of elements.
+Turns start ``turn_interval_s`` apart. The distance grows with each subscriber, and where turns take long or the process
+is late (``lmerge.linger``). ``hurry`` ends the pause: steps do not wait, and a full turn's worth of elements does not.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from lmerge.service.settings import Settings
 
 
 class TurnPace:
-    """Of one merge, used by its task; ``hurry`` by everybody on the same loop."""
+    """The pace of one merge. Its task calls all methods; anything on the same loop may call ``hurry``."""
 
     def __init__(self, settings: Settings) -> None:
         self._linger = Linger(settings.turn_interval_s, settings.turn_interval_max_s)
         self._per_subscriber_s = settings.turn_interval_per_subscriber_s
         self._hurry = asyncio.Event()
         self._next_s = 0.0  # when the next turn may begin, on the loop's clock
-        self._late_s = 0.0  # by so much the present one began later than it could have
+        self._late_s = 0.0  # how much later than possible the present turn began
         self._started_s = 0.0
 
     def hurry(self) -> None:
-        """The next turn begins without a pause."""
+        """Let the next turn begin without a pause."""
         self._hurry.set()
 
     async def pause(self) -> None:
@@ -39,12 +39,12 @@ class TurnPace:
             self._late_s = max(0.0, loop.time() - self._next_s)
 
     def begin(self) -> None:
-        """A turn begins."""
+        """Note that a turn begins."""
         self._hurry.clear()
         self._started_s = asyncio.get_running_loop().time()
 
     def end(self, subscribers: int) -> float:
-        """It has ended, and its output goes to so many. Returns the seconds that it took."""
+        """Note that the turn has ended; return the seconds that it took. ``subscribers``: how many get its output."""
         took_s = asyncio.get_running_loop().time() - self._started_s
         self._linger.took(self._late_s + took_s)
         self._next_s = self._started_s + max(self._linger.seconds, self._per_subscriber_s * subscribers)
