@@ -17,8 +17,8 @@ hold       as alarm, and the stable waits until all agree goes on unchecked, but
                                                           inputs differed: see ``_disputed``
 ========== ============================================== ====================================================
 
-**Disputed.** Under hold, an interval in which two inputs that count differ is *disputed*. The end of one of the two does
-not decide it. The stable waits before it until one of these happens:
+**Disputed.** Under hold, an interval in which two inputs that count differ is *disputed*. The end of one of the two
+does not decide it. The stable waits before it until one of these happens:
 
 - two inputs agree on it;
 - one of those that differed breaks a promise or is put out;
@@ -100,7 +100,7 @@ class Certifier:
         self._disputed |= {interval_of(t, settings.certify_interval) for t in json.loads(kept.get(DISPUTED, "[]"))}
 
     def begin_anew(self, merge: Merge) -> None:
-        """Start with a fresh ``merge``, which has no inputs. Nothing of the merge before is compared with its inputs."""
+        """Start with a fresh ``merge``, without inputs. Nothing of the merge before is compared with its inputs."""
         settings = self._settings
         self._merge = merge
         self._disputed: set[int] = set()  # under hold: intervals that one input alone cannot decide
@@ -140,7 +140,7 @@ class Certifier:
             self.gate.attached(name)
 
     def gone(self, gone: InputDetached) -> None:
-        """Note that an input has ended. If it broke a promise, or was put out, its elements are not compared any more."""
+        """Note that an input has ended. If it broke a promise or was put out, its elements are not compared any more."""
         self.notice()
         is_disowned = gone.violation is not None or gone.reason.startswith(QUARANTINED)
         self._is_decided = self._is_decided or is_disowned or gone.reason.startswith(DETACHED)

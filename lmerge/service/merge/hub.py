@@ -155,7 +155,7 @@ class Hub(NewBeginnings):
 
     @property
     def is_unused(self) -> bool:
-        """Whether no input ever attached, and no step or subscriber waits."""
+        """Whether no input ever attached, there are no subscribers, and nothing waits in the inbox."""
         return not (self.attached_ever or self.subscribers or self._inbox)
 
     def keep(self, name: str, text: str) -> None:

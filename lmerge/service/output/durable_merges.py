@@ -1,7 +1,8 @@
-"""A merge that survives its server: what the hub says is committed before it is shown, and found again at the start.
+"""Merges that survive their server: output is committed before it is delivered, and read again when the server starts.
 
-A file of the folder belongs to one merge. A merge that has never let an input in has no file. When the disk is full
-nothing more is shown, and the publishers are held by and by; it is tried again and again, and goes on by itself.
+Each file of the folder belongs to one merge. A merge to which no input ever attached has no file. When the disk is
+full, no more output is delivered, and after a while the publishers wait. The commit is tried again and again, and the
+merge continues by itself when it succeeds.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ SUFFIX: Final = ".lmerge"
 LOCK: Final = "lock"
 MEMORY: Final = "memory"
 DURABLE: Final = "durable"
-# A resuming reader is sent pieces of the past of about this size.
+# A resuming reader gets its history in pieces of about this size.
 _READ_BYTES: Final = 2**20
 
 
 class RecoveredMerge(NamedTuple):
-    """A merge as it was: ``facts`` as the hub wrote them."""
+    """A merge as it was read from its store. ``facts``: as ``MergeRecord`` wrote them."""
 
     name: str
     merge: Merge
@@ -59,20 +60,20 @@ class RecoveredMerge(NamedTuple):
 
 
 class DurableOutput:
-    """The hub's way to its store. ``status``: for people, ``durable`` or what is wrong."""
+    """Writes and reads the store of one merge in a thread. ``status``: ``durable``, or what is wrong."""
 
     def __init__(self, store: Store, name: str, executor: Executor, settings: Settings) -> None:
         self.store = store
         self.status = DURABLE
         self.full: StoreFull | None = None
-        self._waiting: list[asyncio.Future[StoreFull]] = []  # those who want to hear at once that it is full
+        self._waiting: list[asyncio.Future[StoreFull]] = []  # futures of ``trouble``, done when the store is full
         self._name = name
         self._executor = executor
         self._frames = frames_of(resolve(settings.engine))
         self._settings = settings
 
     async def commit(self, changes: list[Changes]) -> None:
-        """Until it is done. Raises StoreDamaged."""
+        """Commit the changes; try again until it succeeds. Raises StoreDamaged."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -87,7 +88,7 @@ class DurableOutput:
                 return
 
     async def past(self, history: History) -> AsyncIterator[Message]:
-        """The messages of a history, piece by piece. Raises StoreDamaged; StoreFull if it cannot be read."""
+        """Read the messages of a history, piece by piece. Raises StoreDamaged; StoreFull if it cannot be read."""
         loop = asyncio.get_running_loop()
         for segment, number, end in ((history.segment, 0, 2**31), (None, history.first, history.end)):
             while number < end:
@@ -103,12 +104,12 @@ class DurableOutput:
                 number += len(messages)
 
     async def close(self) -> None:
-        """After the last commit."""
+        """Close the store. To be called after the last commit."""
         await asyncio.get_running_loop().run_in_executor(self._executor, self.store.close)
 
     @contextmanager
     def trouble(self) -> Iterator[asyncio.Future[StoreFull]]:
-        """A future that is done as soon as nothing can be written."""
+        """Give a future that is done as soon as the store cannot be written."""
         future: asyncio.Future[StoreFull] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         try:
@@ -129,10 +130,10 @@ class DurableOutput:
 
 
 class StoreFolder:
-    """The store of one server: its files, and the lock that keeps another server out."""
+    """The folder of one server's stores: their files, and the lock that keeps another server out."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises StoreInUse, UsageError."""
+        """Make and lock the folder. Raises StoreInUse, UsageError."""
         assert settings.store is not None
         self.path = Path(settings.store)
         self.damaged: dict[Path, StoreDamaged] = {}
@@ -149,27 +150,27 @@ class StoreFolder:
             raise StoreInUse(f"cannot use {str(self.path)!r} as a store: another server has it") from None
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         os.close(self._lock)
 
     def path_of(self, name: str) -> Path:
-        """A file name that every file system takes, and that tells people which merge it is."""
+        """Return the file of a merge: a name that every file system accepts, and that shows the name of the merge."""
         return self.path / f"{quote(name, safe='')[:100]}-{sha256(name.encode()).hexdigest()[:16]}{SUFFIX}"
 
     def store_of(self, name: str) -> Store:
-        """The store of a merge. Raises StoreDamaged if it was found damaged."""
+        """Return the store of a merge. Raises StoreDamaged if it was found damaged."""
         path = self.path_of(name)
         self.check(name)
         return Store(path, self._settings.store_sync)
 
     def check(self, name: str) -> None:
-        """Raises StoreDamaged if the file of this merge was found damaged, or spoiled."""
+        """Raise StoreDamaged if the file of this merge was found damaged, or spoiled."""
         problem = self.damaged.get(self.path_of(name))
         if problem is not None:
             raise type(problem)(f"merge {name!r}: {problem}")
 
     def remove(self, name: str) -> None:
-        """Delete the file of a merge, which nobody has open, and all that belongs to it. Raises StoreFull."""
+        """Delete the file of a merge and all that belongs to it. It must not be open. Raises StoreFull."""
         path = self.path_of(name)
         try:
             for one in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")), Store(path).mark):
@@ -182,13 +183,13 @@ class StoreFolder:
     def _recovered(self, store: Store, found: list[tuple[RecoveredMerge, Store]]) -> RecoveredMerge | None:
         try:
             return recover(store, self._settings)
-        except (UsageError, StoreInUse, StoreFull):  # the server does not start: nothing stays open
+        except (UsageError, StoreInUse, StoreFull):  # the server does not start, so no store may stay open
             for one in (store, *(other for _, other in found)):
                 one.close()
             raise
 
     def recover(self) -> list[tuple[RecoveredMerge, Store]]:
-        """All merges that are there and whole; the others are in ``damaged``.
+        """Read all merges of the folder; return those that are whole. The others are in ``damaged``.
 
         Raises UsageError, StoreInUse, StoreFull.
         """
@@ -215,9 +216,9 @@ class StoreFolder:
 
 
 def recover(store: Store, settings: Settings) -> RecoveredMerge | None:
-    """The merge in a file; None if nothing was committed to it. Raises StoreDamaged, UsageError."""
+    """Read the merge of a file; None if nothing was committed to it. Raises StoreDamaged, UsageError."""
     was_enabled = gc.isenabled()
-    gc.disable()  # it would look at the growing live events again and again, and find no garbage
+    gc.disable()  # it would scan the growing live events again and again, and find no garbage
     try:
         return _recovered(store, settings)
     finally:
@@ -237,7 +238,7 @@ def _recovered(store: Store, settings: Settings) -> RecoveredMerge | None:
         for data in found.last:
             replay.say(_batch(frames, data))
         live, stable_point = replay.live_events(), replay.stable_point
-    except Exception as problem:  # checksums fit, so whoever wrote it was wrong
+    except Exception as problem:  # the checksums fit, so the writer was wrong
         raise StoreDamaged(f"the store {store.path} is damaged ({problem!r}) and was not opened") from problem
     spoilt = spoilt_by(name, found.facts)
     if spoilt is not None:
@@ -247,15 +248,18 @@ def _recovered(store: Store, settings: Settings) -> RecoveredMerge | None:
         )
     if parse_policy(settings.policy).show is Show.FINAL and parse_policy(policy).show is not Show.FINAL:
         raise UsageError(
-            f"merge {name!r} of store {str(store.path)!r} ran with policy {policy}, and has shown events that are not "
-            f"final; it cannot go on with {settings.policy}"
+            f"merge {name!r} of store {str(store.path)!r} ran with policy {policy}, and has emitted events that are "
+            f"not final; it cannot go on with {settings.policy}"
         )
     merge = settings.resumed_merge(live, stable_point, running, found.incarnations, complete_from(found.facts))
     return RecoveredMerge(name, merge, found.facts, found.segments)
 
 
 def spoilt_by(name: str, facts: Mapping[str, bytes]) -> str | None:
-    """What is there that no publisher could declare today, and nobody could read; None: nothing."""
+    """Return what is wrong with the name or the schema of a stored merge; None if nothing is.
+
+    No publisher could declare such a name or schema today, and no client could read it.
+    """
     problem = problem_of(name)
     if problem is not None:
         return f"the name of a merge {problem}"
@@ -272,4 +276,4 @@ def _batch(frames: Frames, data: bytes) -> AnyBatch:
     received = frames.read_subscribe(data)
     if isinstance(received, pb.SubscribeResponse):
         raise ValueError("a message without a batch")
-    return received.decode(UNLIMITED)  # it may have been said under other limits than today's
+    return received.decode(UNLIMITED)  # it may have been emitted under other limits than today's

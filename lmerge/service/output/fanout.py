@@ -1,8 +1,8 @@
-"""The subscribers of one merge: the same bytes for all of them, in a queue that is bounded for each.
+"""The subscribers of one merge: all get the same bytes, each through a bounded queue.
 
-The hub encodes an output batch once (``encoded``), and ``Fanout`` offers the bytes to everyone when they are released.
-Each subscription's own task takes from its queue and writes; a queue that is full cuts that subscriber off, by name,
-and nobody waits for it.
+An output batch is encoded once (``encoded``), and ``Fanout`` offers the bytes to all subscribers when they are
+released. The task of each subscription takes from its queue and writes. If a queue is full, its subscriber is cut off
+with a named error, and no other subscriber waits for it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from lmerge.wire.limits import BatchLimits
 
 
 class SubscriberQueue:
-    """What waits for one subscriber. One task takes; the hub offers.
+    """The queue of one subscriber. One task takes; the fan-out offers.
 
-    ``cut`` holds the error once the queue has overflowed: whatever waits is dropped then. ``quiet``: nothing was
-    offered since the hub last looked. ``complete_from``: what it has been promised, or knew before.
+    ``cut`` holds the error once the queue has overflowed; what waits is dropped then. ``quiet``: nothing was offered
+    since the last progress interval began. ``complete_from``: the time from which its output is promised to be
+    complete, or from which it resumed.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class SubscriberQueue:
         self.quiet = False
         self.complete_from = NEG_INF
         self.wants_marks = wants_marks
-        self.epoch = epoch  # of the merge, as its token says
+        self.epoch = epoch  # of the merge, from its token
         self.has_left = False
         self.cut: asyncio.Future[LmergeError] = asyncio.get_running_loop().create_future()
         self._queue_bytes_max = queue_bytes_max
@@ -48,7 +49,7 @@ class SubscriberQueue:
         self._wake = asyncio.Event()
 
     def offer(self, message: bytes, elements: int) -> bool:
-        """Queue a message. False: it does not fit, and the subscriber is cut off."""
+        """Queue a message. Return False if it does not fit: the subscriber is cut off then."""
         if self.queued_bytes + len(message) > self._queue_bytes_max:
             self._overflow()
             return False
@@ -59,12 +60,12 @@ class SubscriberQueue:
         return True
 
     def finish(self, error: LmergeError) -> None:
-        """Nothing more will be offered; ``take`` raises ``error`` after what is queued."""
+        """End the queue: ``take`` raises ``error`` after what is queued."""
         self._finished = self._finished or error
         self._wake.set()
 
     async def take(self) -> bytes:
-        """The next message; waits for one. Raises the error of ``finish`` when there will be none."""
+        """Take the next message; wait for one. Raises the error of ``finish`` when there will be none."""
         while not self._messages:
             if self._finished is not None:
                 raise self._finished
@@ -86,9 +87,9 @@ class SubscriberQueue:
 
 
 class Fanout:
-    """All subscribers of the merge ``name``, and the progress that the quiet ones are told.
+    """All subscribers of the merge ``name``. Sends progress to the quiet ones.
 
-    ``stable_point``: the last one whose element was offered, or that was known before.
+    ``stable_point``: that of the last stable that was offered, or the merge's at the start.
     """
 
     def __init__(self, name: str, progress_interval_s: float, stable_point: int = NEG_INF) -> None:
@@ -100,7 +101,7 @@ class Fanout:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, subscriber: SubscriberQueue) -> None:
-        """What is offered from here on is for ``subscriber`` too, unless it has left while its beginning was made."""
+        """Add a subscriber: it gets what is offered from now on. Not if it has left while its snapshot was made."""
         if subscriber.has_left:
             return
         self.subscribers[id(subscriber)] = subscriber
@@ -112,26 +113,26 @@ class Fanout:
         self.subscribers.pop(id(subscriber), None)
 
     def offer(self, message: bytes, elements: int) -> None:
-        """To everyone; who has no room for it is cut off."""
+        """Offer a message to all subscribers; cut off those without room for it."""
         for subscriber in list(self.subscribers.values()):
             if not subscriber.offer(message, elements):
                 self._cut_off(subscriber)
 
     def mark(self, message: bytes) -> None:
-        """``offer`` to those that asked for marks."""
+        """Offer a message to the subscribers that requested marks."""
         for subscriber in list(self.subscribers.values()):
             if subscriber.wants_marks and not subscriber.offer(message, 0):
                 self._cut_off(subscriber)
 
     def finish(self, error: LmergeError, complete_from: int | None = None) -> None:
-        """End the subscribers with ``error``: all, or those that rely on times before ``complete_from``."""
+        """End all subscribers with ``error``, or only those that rely on times before ``complete_from``."""
         for subscriber in list(self.subscribers.values()):
             if complete_from is None or subscriber.complete_from < complete_from:
                 self.remove(subscriber)
                 subscriber.finish(error)
 
     def close(self) -> None:
-        """No more progress."""
+        """Stop sending progress."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -143,7 +144,7 @@ class Fanout:
         )
 
     def _tick(self) -> None:
-        """Once per progress interval, while there are subscribers: those that heard nothing hear that."""
+        """Send progress to the subscribers that got nothing. Runs once per interval while there are subscribers."""
         self._timer = None
         if not self.subscribers:
             return
@@ -156,7 +157,7 @@ class Fanout:
 
 
 class Message(NamedTuple):
-    """An encoded output batch: its elements, and how many of them are inserts."""
+    """An encoded output batch, the number of its elements, and how many of them are inserts."""
 
     data: bytes
     elements: int
@@ -164,17 +165,17 @@ class Message(NamedTuple):
 
 
 def encoded(batches: Sequence[AnyBatch], frames: Frames, limits: BatchLimits) -> Iterator[Message]:
-    """The messages that carry ``batches`` to a subscriber."""
+    """Encode ``batches`` as messages for subscribers."""
     for group in groups(batches, limits):
         elements = sum(batch.count for batch in group)
         yield Message(frames.encode_subscribe(group), elements, sum(b.counts(b.count)[0] for b in group))
 
 
 def marks(supporters: Sequence[int]) -> bytes:
-    """The message that says how many inputs have each insert of the batch before it."""
+    """Return the message with the number of inputs that have each insert of the batch before it."""
     return pb.SubscribeResponse(marks=pb.SubscribeResponse.Marks(supporters=supporters)).SerializeToString()
 
 
 def progress(stable_point: int) -> bytes:
-    """The message that says: still alive, and this far."""
+    """Return the message that reports that the server is alive, and its stable point."""
     return pb.SubscribeResponse(progress=pb.SubscribeResponse.Progress(stable_point=stable_point)).SerializeToString()

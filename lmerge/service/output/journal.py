@@ -1,12 +1,13 @@
-"""The output that a merge remembers, so that a subscriber can resume in the past.
+"""The output that a merge retains, so that a subscriber can resume in the past.
 
-The journal is a row of *segments*. Each begins with the live output events at a stable point C, which is all that a
-reader needs who knows every event with Ve < C, and holds the messages that followed. To resume at T is to read the
-newest segment with C <= T and all messages since. A segment is begun when the one before has grown to several times
-its snapshot, so snapshots cost a fixed part of the output; whole segments are forgotten, oldest first, beyond
-``retain_bytes`` and ``retain_time``.
+The journal is a row of *segments*. A segment begins with a snapshot: the live output events at a stable point C. A
+reader that has every event with Ve < C needs nothing else. The segment then holds the messages that followed. To resume
+at T, a subscriber reads the newest segment with C <= T and all messages since. A segment begins when the one before has
+grown to several times its snapshot, so snapshots cost a fixed part of the output. Whole segments are forgotten, oldest
+first, beyond ``retain_bytes`` and ``retain_time``.
 
-The hub writes, in its own order; what is kept in a ``store`` is there, and here is only the table of contents.
+The hub writes, in its own order. If there is a ``store``, the snapshots and messages are in it, and the journal has
+only the table of contents.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lmerge.service.output.transaction import Changes, NewSegment
 from lmerge.wire.codec import payload_sizes
 from lmerge.wire.limits import ELEMENT_BYTES
 
-# A segment grows to so many times its snapshot: what snapshots may cost of the output.
+# A segment grows to this many times its snapshot. This bounds what snapshots cost, as a share of the output.
 SNAPSHOTS_PER_SEGMENT: Final = 2
 # At a low rate messages are small, and each costs a resuming reader about 0.1 ms however few bytes it has: 4 MiB of
 # them would take it two seconds.
@@ -29,7 +30,7 @@ MESSAGES_PER_SEGMENT: Final = 1_000
 
 
 class Segment:
-    """One segment. ``complete_from``: what it tells is right for events with Ve >= this.
+    """One segment. ``complete_from``: its content is right for events with Ve >= this.
 
     ``first`` and ``next`` are numbers of messages; ``snapshot`` and ``messages`` are None if a store has them.
     """
@@ -55,10 +56,10 @@ class Segment:
 
 
 class History(NamedTuple):
-    """What a reader that resumes gets before the present: of one moment. ``events``: the inserts in it.
+    """What a resuming reader gets before its queue, as of one moment. ``events``: the number of inserts in it.
 
-    In memory ``snapshot`` and ``messages`` are all of it. In a store it is the snapshot of ``segment`` and the messages
-    from number ``first`` to before ``end``.
+    In memory, ``snapshot`` and ``messages`` are all of it. In a store, it is the snapshot of ``segment`` and the
+    messages from number ``first`` to before ``end``.
     """
 
     complete_from: int
@@ -71,7 +72,7 @@ class History(NamedTuple):
 
 
 class Journal:
-    """``changes``: where a store hears of everything; None: all is kept in memory."""
+    """The journal of one merge. ``changes``: collects what the store must write; None: all is kept in memory."""
 
     def __init__(
         self, retain_bytes: int, retain_time: int | None, segment_bytes: int, changes: Changes | None = None
@@ -84,29 +85,29 @@ class Journal:
         self._next = 1
         self._next_segment = 1
         self._bytes = 0
-        self._unkept = 0  # bytes that were said while a snapshot was too large to be kept
+        self._unkept = 0  # bytes that were emitted while a snapshot was too large to be kept
 
     def __len__(self) -> int:
         return len(self._segments)
 
     @property
     def bytes(self) -> int:
-        """What is kept, as it is counted against ``retain_bytes``."""
+        """The bytes of all segments, as they count against ``retain_bytes``."""
         return self._bytes
 
     @property
     def retained_from(self) -> int | None:
-        """One can resume at any time from here on; None: only at the stable point."""
+        """The earliest time at which a subscriber can resume; None: only at the stable point."""
         return self._segments[0].complete_from if self._segments else None
 
     # The hub writes.
 
     def begin(self, live: AnyBatch, stable_point: int, complete_from: int) -> None:
-        """A new segment. ``live``: the live events, then ``stable_point`` if there is one."""
+        """Begin a segment. ``live``: the live events, then ``stable_point`` if there is one."""
         payloads, _ = payload_sizes(live)
         size = live.count * ELEMENT_BYTES + payloads
         self._unkept = 0
-        if size > self._retain_bytes and self._changes is None:  # a store is what a restart begins from
+        if size > self._retain_bytes and self._changes is None:  # a store takes it: a restart begins from it
             self.skip()
             return
         segment = Segment(
@@ -124,19 +125,19 @@ class Journal:
         self._bytes += size
 
     def skip(self) -> None:
-        """A new segment is due, and its snapshot would be too large to be kept: nothing is, for now."""
+        """Keep nothing for now: a segment is due, and its snapshot is too large to be kept."""
         self._unkept = 0
         self.forget()
 
     def reopen(self, segments: list[Segment]) -> None:
-        """Go on with what a store holds."""
+        """Continue with the segments of a store."""
         self._segments.extend(segments)
         self._bytes = sum(segment.bytes for segment in segments)
         if segments:
             self._next, self._next_segment = segments[-1].next, segments[-1].number + 1
 
     def append(self, message: Message) -> None:
-        """The merge has said ``message``."""
+        """Add a message that the merge has emitted."""
         if not self._segments:
             self._unkept += len(message.data)
             return
@@ -154,7 +155,7 @@ class Journal:
         self._bytes += len(message.data)
 
     def wants_segment(self, stable_point: int) -> bool:
-        """Whether it is time to ``begin`` the next one."""
+        """Whether it is time to ``begin`` the next segment."""
         if not self._segments:
             return self._unkept > self._retain_bytes
         segment = self._segments[-1]
@@ -175,21 +176,21 @@ class Journal:
             self._forget_oldest()
 
     def forget(self) -> None:
-        """All segments: they do not tell what is right any more, or there is no room for one."""
+        """Forget all segments: their content is not right any more, or there is no room for one."""
         while self._segments:
             self._forget_oldest()
 
     # Subscribers read.
 
     def find(self, t: int) -> Segment | None:
-        """The newest segment from which one can resume at ``t``."""
+        """Return the newest segment from which a subscriber can resume at ``t``; None if there is none."""
         for segment in reversed(self._segments):
             if segment.complete_from <= t:
                 return segment
         return None
 
     def history(self, segment: Segment) -> History:
-        """Everything from the beginning of ``segment`` up to now."""
+        """Return everything from the beginning of ``segment`` up to now."""
         events = segment.events
         messages: list[Message] = []
         for later in self._segments:
@@ -201,7 +202,7 @@ class Journal:
         )
 
     def _is_past(self, stable_point: int) -> bool:
-        """Whether the second segment already reaches back as far as is wanted."""
+        """Whether the second segment already reaches back as far as ``retain_time`` requires."""
         if self._retain_time is None or stable_point == NEG_INF:
             return False
         return self._segments[1].complete_from <= stable_point - self._retain_time

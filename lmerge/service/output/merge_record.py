@@ -1,4 +1,4 @@
-"""What a durable merge must remember beside its output: who it is, what ran, from where on it is right, its schema."""
+"""The facts that a durable merge persists beside its output: its name, algorithm, policy, ``complete_from``, schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 
 
 class RecordedMerge(Protocol):
-    """The part of a hub that is remembered."""
+    """The part of a merge's output that is persisted as facts."""
 
     @property
     def name(self) -> str: ...
@@ -28,7 +28,7 @@ class RecordedMerge(Protocol):
 
 
 class MergeRecord:
-    """What the store has been told, and what others asked to keep."""
+    """The facts that were handed to the store, and the texts that ``Hub.keep`` persists."""
 
     def __init__(self) -> None:
         self._kept: dict[str, str] = {}
@@ -39,15 +39,15 @@ class MergeRecord:
         return self._kept
 
     def keep(self, name: str, text: str) -> None:
-        """Remember ``text`` from the end of this turn on."""
+        """Persist ``text`` with the changes of this turn."""
         self._kept = self._kept | {name: text}
 
     def forget(self) -> None:
-        """A new epoch: nothing that was kept counts any more, and everything is to be noted."""
+        """Forget all texts, and hand all facts to the store again: a new epoch has begun."""
         self._kept, self._stored = {}, {}
 
     def note(self, changes: Changes, hub: RecordedMerge) -> None:
-        """At the end of a turn: what has changed."""
+        """At the end of a turn: add the facts that have changed to ``changes``."""
         merge = hub.merge
         now: dict[str, object] = {
             "name": hub.name, "algorithm": merge.algorithm, "policy": merge.policy, "complete_from": hub.complete_from,
@@ -60,21 +60,21 @@ class MergeRecord:
         self._stored = now
 
     def load(self, facts: Mapping[str, bytes], hub: RecordedMerge) -> None:
-        """Put back what was noted."""
+        """Set the state of ``hub`` from facts that were read from a store."""
         hub.complete_from = complete_from(facts)
         hub.gaps = int(facts.get("gaps", b"0"))
         hub.epoch = int(facts.get("epoch", b"0"))
         schema = facts.get("schema", b"")
         hub.schema = pb.Schema.FromString(schema[1:]) if schema else None
         noted = facts.get("bare_events")
-        if noted is None:  # written by an older version: what there is tells
+        if noted is None:  # written by an older version: derive it from the events that are there
             noted = _dump(hub.merge.stable_point > NEG_INF or hub.merge.live_count > 0 or None)
         hub.has_bare_events = hub.schema is None and bool(noted)
         self._kept = json.loads(facts.get("kept", b"{}"))
 
 
 def complete_from(facts: Mapping[str, bytes]) -> int:
-    """From where on the output is right that these facts are about."""
+    """Return the time from which the output of these facts is complete."""
     return int(facts.get("complete_from", b"%d" % NEG_INF))
 
 
@@ -82,5 +82,5 @@ def _dump(value: object) -> bytes:
     if value is None:
         return b""
     if isinstance(value, pb.Schema):
-        return b"=" + value.SerializeToString()  # a schema without columns is one, too
+        return b"=" + value.SerializeToString()  # so that a schema without columns differs from none
     return json.dumps(value).encode() if isinstance(value, dict) else str(value).encode()

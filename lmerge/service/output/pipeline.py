@@ -1,8 +1,8 @@
-"""The way out of one merge: what it says is encoded once, remembered, kept, released and shown, all in one order.
+"""The output path of one merge: output is encoded once, journalled, persisted, released and delivered, in one order.
 
-The hub says; this class owns the journal, the release, the fan-out and, in a durable server, what the store is told.
-Everything that others may hear of the merge goes through ``then`` or ``emit``, so a snapshot, the deltas behind it, an
-ack and the end of a stream stand in the order in which they came about.
+The hub passes the output in. This class owns the journal, the release queue, the fan-out and, in a durable server, the
+changes for the store. Everything that leaves the merge goes through ``then`` or ``emit``. So a snapshot, the deltas
+behind it, an ack and the end of a stream keep the order in which they were made.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Beginning(NamedTuple):
-    """What a subscriber gets before the present: the live events of now, or the past since it left."""
+    """The output that a subscriber gets before its queue: the live events of now, or the history since it left."""
 
     live: AnyBatch | None
     history: History | None
@@ -44,16 +44,17 @@ class Beginning(NamedTuple):
 
     @property
     def events(self) -> int:
-        """Inserts in it."""
+        """The number of inserts in it."""
         if self.history is not None:
             return self.history.events
         return self.live.counts(self.live.count)[0] if self.live is not None else 0
 
 
 class MergeOutput:
-    """Of the merge ``name``. ``complete_from``: it is right for every event with Ve >= this; ``gaps``: see ``Hub``.
+    """The output of the merge ``name``.
 
-    ``released``: called after each turn that was released. ``durable``: where it is kept, None: in memory.
+    ``complete_from``: the output is right for every event with Ve >= this. ``gaps``: see ``HubQueries``. ``released``:
+    called after each turn that was released. ``durable``: the store of the output; None: it is in memory only.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class MergeOutput:
         self.gaps = 0
         self.epoch = 0  # of the merge: see ``reset``
         self.schema: pb.Schema | None = None  # the first one that an active input declares
-        self.has_bare_events = False  # events were merged while there was none: nobody can declare one any more
+        self.has_bare_events = False  # events were merged without a schema: none can be declared any more
         self.facts = MergeRecord()
         self.fanout = Fanout(name, settings.progress_interval_s, merge.stable_point)
         self.release = ReleaseQueue(self.fanout, released, durable, settings.store_waiting_bytes)
@@ -82,12 +83,12 @@ class MergeOutput:
         self._segment_is_due = False
         self._emitted: list[AnyBatch] = []
         self._is_used = False
-        self._with_marks = False  # whether a subscriber has asked for them
+        self._with_marks = False  # whether a subscriber has requested marks
 
-    # What the merge says.
+    # What the merge emits.
 
     def emit(self, batch: AnyBatch) -> None:
-        """The merge has emitted this."""
+        """Add a batch that the merge has emitted."""
         if batch.count:
             self._emitted.append(batch)
 
@@ -97,15 +98,15 @@ class MergeOutput:
         return self.schema is None and not self.has_bare_events
 
     def note_bare_events(self, batch: AnyBatch) -> None:
-        """An active input has delivered ``batch`` while the merge has no schema."""
+        """Note that an active input has delivered ``batch`` while the merge has no schema."""
         self.has_bare_events = batch.counts(batch.count)[0] > 0
 
     def then(self, effect: Effect) -> None:
-        """What is to happen at this point of a turn, once all before it is released."""
+        """Add an effect at this point of the turn: it is run when all before it is released."""
         self.release.then(effect)
 
     def flush(self) -> None:
-        """Encode what was emitted so far; it is said at this point."""
+        """Encode what was emitted so far, and hand it to the release queue at this point."""
         if not self._emitted:
             return
         batches, self._emitted = self._emitted, []
@@ -118,14 +119,14 @@ class MergeOutput:
                 self.then(partial(self.fanout.mark, marks(counts)))
 
     async def keep_journal(self) -> None:
-        """Once a turn, after ``flush``: begin a segment if it is time, forget what is too old."""
+        """Once a turn, after ``flush``: begin a segment if one is due, and forget what is too old."""
         stable_point = self.merge.stable_point
         if self._segment_is_due or self.journal.wants_segment(stable_point):
             await self._begin_large_segment()
         self.journal.trim(stable_point)
 
     def end_turn(self) -> None:
-        """Hand over what the turn has said."""
+        """Hand over the output and the effects of the turn."""
         if self.durable is not None and self._is_used:
             self.facts.note(self.release.changes, self)
         self.release.end_turn(self.merge.stable_point)
@@ -133,7 +134,7 @@ class MergeOutput:
     # Where it begins.
 
     def use(self, replica: str, incarnation: int) -> None:
-        """An input is in: from the first one on there is something to remember."""
+        """Note that an input has attached. From the first one on the merge has a journal and a record."""
         if not self._is_used:
             self._is_used = True
             self._begin_segment()
@@ -141,20 +142,20 @@ class MergeOutput:
             self.release.changes.incarnations[replica] = incarnation
 
     def go_on(self, facts: dict[str, bytes], segments: list[Segment]) -> None:
-        """With what a store holds."""
+        """Continue with the facts and segments that were read from a store."""
         self._is_used = True
         self.facts.load(facts, self)
         self.journal.reopen(segments)
 
     def begin_from(self, complete_from: int) -> None:
-        """The output is right only for events with Ve >= ``complete_from``: the past is of no use to anybody.
+        """Begin at ``complete_from``: the output is right only for events with Ve >= this, so the journal is dropped.
 
-        Those who rely on earlier times subscribe again, and are told.
+        Subscribers that rely on earlier times end with OutputGap, and subscribe again.
         """
         self.complete_from = max(self.complete_from, complete_from)
         error = OutputGap(
             f"merge {self.name!r}: what ended before {show_time(complete_from)} may be missing, as no input that is "
-            "left could tell it; subscribe again to go on from there"
+            "left could deliver it; subscribe again to go on from there"
         )
         self.then(lambda: self.fanout.finish(error, complete_from))
         self.flush()
@@ -162,9 +163,9 @@ class MergeOutput:
         self._begin_segment()
 
     def begin_anew(self, merge: Merge, complete_from: int, error: OutputGap) -> None:
-        """``merge``, which has said nothing, takes the place of one that could not go on: see ``standstill``.
+        """Replace a merge that could not go on by ``merge``, which has emitted nothing: see ``stalled_merge``.
 
-        Who subscribes before an input is back is promised no more than ``complete_from``.
+        A subscription that begins before an input is back is promised no more than ``complete_from``.
         """
         log.event(logging.WARNING, "merge begins anew", merge=self.name, reason=str(error))
         self.flush()
@@ -176,7 +177,7 @@ class MergeOutput:
         self._begin_segment()
 
     def reset(self, merge: Merge, epoch: int, error: MergeReset) -> None:
-        """``merge``, which has said nothing, begins a new epoch: nothing of the one before is kept, or goes on."""
+        """Begin a new epoch with ``merge``, which has emitted nothing. Nothing of the epoch before is kept."""
         self.flush()
         self.then(lambda: self.fanout.finish(error))
         self.journal.forget()
@@ -190,12 +191,15 @@ class MergeOutput:
         self._begin_segment()
 
     def forget(self, replica: str) -> None:
-        """The fence of this replica's incarnations is gone."""
+        """Remove the fence of this replica's incarnations from the store."""
         if self.durable is not None:
             self.release.changes.incarnations[replica] = None
 
     def _begin_segment(self) -> None:
-        """Here; one with many live events at the end of this turn, which then has everything that the turn emits."""
+        """Begin a segment at this point.
+
+        A segment with many live events begins at the end of this turn instead, behind everything that the turn emits.
+        """
         if self._skips_segment():
             return
         self._segment_is_due = self._aside.is_large(self.merge)
@@ -211,7 +215,7 @@ class MergeOutput:
         is_too_large = self.durable is None and self.merge.live_bytes > self._retain_bytes
         if is_too_large:
             self._segment_is_due = False
-            self.journal.skip()  # without a copy of what cannot be kept
+            self.journal.skip()  # does not copy the live events, which cannot be kept
         return is_too_large
 
     def _begin_with(self, live: AnyBatch) -> None:
@@ -221,15 +225,16 @@ class MergeOutput:
 
     @property
     def retained_from(self) -> int:
-        """A subscriber can resume at any time from here on."""
+        """The earliest time at which a subscriber can resume."""
         retained = self.journal.retained_from
         return self.release.stable_point if retained is None else retained
 
     async def subscribe(
         self, subscriber: SubscriberQueue, resume_at: int | None, snapshot_if_too_old: bool
     ) -> Beginning:
-        """Its place is here: what comes before is in the answer, what comes after in its queue. The hub waits, so
-        nothing is emitted meanwhile. Raises OutOfRange, MergeReset.
+        """Register a subscriber at this point. The answer has the output before it, the queue gets the output after it.
+
+        The hub waits, so nothing is emitted meanwhile. Raises OutOfRange, MergeReset.
         """
         if subscriber.epoch not in (None, self.epoch):
             raise MergeReset(
@@ -252,7 +257,7 @@ class MergeOutput:
         return Beginning(live, history, stable_point, complete_from, self.schema, self.epoch)
 
     def past(self, history: History) -> AsyncIterator[Message]:
-        """The messages of a history that is in the store."""
+        """Return the messages of a history that is in the store."""
         assert self.durable is not None
         return self.durable.past(history)
 
@@ -272,11 +277,14 @@ class MergeOutput:
 
     @property
     def store_status(self) -> str:
-        """``memory``, ``durable``, or what is wrong with the store."""
+        """The state of the store: ``memory``, ``durable``, or what is wrong with it."""
         return MEMORY if self.durable is None else self.durable.status
 
     async def once_kept(self, what: str, settled: Coroutine[Any, Any, T]) -> T:
-        """What comes of ``settled``. Raises StoreFull if nothing can be written at present, or while it waits."""
+        """Await ``settled``; return its result. Raises StoreFull if the store cannot be written, now or while it waits.
+
+        ``what``: what was attempted, for the error.
+        """
         if self.durable is None:
             return await settled
         if self.durable.full is not None:
@@ -293,10 +301,10 @@ class MergeOutput:
         raise self._full(what, trouble.result())
 
     def _full(self, what: str, problem: StoreFull) -> StoreFull:
-        return StoreFull(f"nobody can {what} merge {self.name!r} now: {problem}")
+        return StoreFull(f"cannot {what} merge {self.name!r} now: {problem}")
 
     def start(self, broken: Callable[[Exception], None]) -> asyncio.Task[None] | None:
-        """The task that commits, if there is a store. ``broken``: hears why no more can be kept."""
+        """Return the task that commits, or None if there is no store. ``broken``: called if it cannot go on."""
         if self.durable is None:
             return None
 
@@ -309,6 +317,6 @@ class MergeOutput:
         return asyncio.create_task(run(), name=f"release {self.name}")
 
     async def close(self) -> None:
-        """After its task has ended."""
+        """Close the store. To be called after the task has ended."""
         if self.durable is not None:
             await self.durable.close()

@@ -1,13 +1,12 @@
-"""From what a merge says to what others hear of it: in order, and only once it cannot be taken back.
+"""Releases the output of a merge, in order, and only when it is committed.
 
-A turn of the hub hands over, in one order, what it has to say: messages for subscribers, and *effects* (an ack, an
-accepted attach, a subscriber's place in the fan-out, the end of a stream). Without a store they are released when the
-turn ends. With one they wait until everything that belongs to them, and to all before them, is committed: turns go on
-meanwhile, and what has come together by the end of a commit is the next one (group commit). Too much that waits holds
-the hub, and through it the publishers.
+A turn of the hub hands over, in one order, messages for subscribers and *effects*. An effect is an ack, an accepted
+attach, a subscriber's place in the fan-out, or the end of a stream. Without a store all of them are released when the
+turn ends. With a store they wait until everything that belongs to them, and to all before them, is committed. Turns
+continue meanwhile. The turns that have ended by the end of a commit are committed together next (group commit). If too
+much waits, the hub waits, and through it the publishers.
 
-``stable_point`` is the one that was released: acks, feedback and progress speak of no other, as publishers forget by
-it.
+``stable_point`` is the released one. Acks, feedback and progress use no other, as publishers forget events by it.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from lmerge.service.output.fanout import Fanout
 from lmerge.service.output.transaction import Changes
 
-# A turn that waits costs something even if it has said nothing.
+# A turn that waits costs this much even if it has emitted nothing.
 _GROUP_BYTES: Final = 1024
 
 Effect: TypeAlias = Callable[[], None]
 QueuedMessage: TypeAlias = tuple[bytes, int]
-"""A message, and how many elements are in it."""
+"""A message, and the number of elements in it."""
 
 
 class OutputCommitter(Protocol):
-    """Where changes are made durable. ``commit`` returns when they are, however long it takes."""
+    """Makes changes durable. ``commit`` returns when they are durable, however long that takes."""
 
     async def commit(self, changes: list[Changes]) -> None: ...
 
 
 class CommitGroup(NamedTuple):
-    """What one turn has handed over."""
+    """What one turn has handed over: messages and effects in order, and the changes to commit before them."""
 
     entries: list[QueuedMessage | Effect]
     stable_point: int
@@ -43,7 +42,7 @@ class CommitGroup(NamedTuple):
 
 
 class ReleaseQueue:
-    """The way out of one merge. ``after``: called when a turn has been released. One task hands over."""
+    """The release queue of one merge. ``after``: called when a turn has been released. One task hands over."""
 
     def __init__(
         self, fanout: Fanout, after: Effect, committer: OutputCommitter | None = None, waiting_bytes_max: int = 0
@@ -67,15 +66,15 @@ class ReleaseQueue:
         return self._fanout.stable_point
 
     def emit(self, data: bytes, elements: int) -> None:
-        """A message to all who subscribe at this point."""
+        """Add a message at this point, for all subscribers that are registered before it."""
         self._entries.append((data, elements))
 
     def then(self, effect: Effect) -> None:
-        """Something that is to happen at this point."""
+        """Add an effect at this point."""
         self._entries.append(effect)
 
     def end_turn(self, stable_point: int) -> None:
-        """Hand over what the turn has said."""
+        """Hand over the messages and effects of the turn."""
         entries, self._entries = self._entries, []
         group = CommitGroup(entries, stable_point, self.changes.take())
         if not self._groups and not group.changes:
@@ -90,7 +89,7 @@ class ReleaseQueue:
             self._room.clear()
 
     async def room(self) -> None:
-        """Wait while too much waits to be committed."""
+        """Wait until the bytes to be committed are below the limit."""
         await self._room.wait()
 
     async def settled(self) -> None:
@@ -98,7 +97,7 @@ class ReleaseQueue:
         await self._settled.wait()
 
     async def run(self) -> None:
-        """Commit and release, for ever. Only where there is a store; raises what the committer raises."""
+        """Commit and release, for ever. Only if there is a store. Raises what the committer raises."""
         assert self._committer is not None
         while True:
             await self._wake.wait()

@@ -1,11 +1,11 @@
-"""``serve --record``: what a merge was told, as a recorded session (DESIGN 9), one file a merge.
+"""``serve --record``: writes what a merge received as a recorded session (docs/session-format.md), one file a merge.
 
-Written in the order in which the merge was told, so ``lmerge replay`` with the same algorithm, policy and closing
-prints what the subscribers got. Of an input that broke its promise the offending element is the last that is
-written; replay finds the same fault. Only what the merge accepted is written: refused attaches and elements of
-fenced incarnations are not. A newer incarnation that takes a live input's place is written as detach and attach.
+The order is that in which the merge received it. So ``lmerge replay`` with the same algorithm, policy and closing
+prints what the subscribers got. If an input broke its promise, its last line is the offending element, and replay finds
+the same violation. Only what the merge accepted is written: refused attaches and elements of fenced incarnations are
+not. A newer incarnation that takes a live input's place is written as detach and attach.
 
-A merge that begins anew behind a gap (``standstill``) is a fresh one, and so is its session: what follows is in
+A merge that begins anew behind a gap (``stalled_merge``) is a fresh one and gets a new session: what follows is in
 ``<file>.1``, after the next gap in ``<file>.2``.
 """
 
@@ -31,26 +31,29 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def record_file(template: str, merge: str) -> Path:
-    """The file for ``merge``: its name, with anything but letters, digits and ``-._~`` escaped, for ``{merge}``."""
+    """Return the file for ``merge``: ``{merge}`` is replaced by its name.
+
+    All characters of the name but letters, digits and ``-._~`` are escaped.
+    """
     return Path(template.replace("{merge}", quote(merge, safe="")))
 
 
 class Recorder:
-    """Appends to one session file. Opened anew: a session starts with a fresh merge.
+    """Writes one session file. An existing file is replaced: a session starts with a fresh merge.
 
-    A disk that is full, or fails, ends the recording and not the merge: the file is cut off behind the last turn that
-    is whole in it, so it can be replayed, and nothing more is written. What comes later cannot be replayed without what
-    came between, so a recording begins again with a fresh merge only: behind a gap, or after a restart of the server.
+    A disk that is full, or fails, ends the recording and not the merge. The file is cut off behind the last turn that
+    is whole in it, so it can be replayed, and nothing more is written. Later input cannot be replayed without the
+    missing part. So a recording begins again only with a fresh merge: behind a gap, or after a restart of the server.
     ``status``: ``recording``, or why it has stopped.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises UsageError if the file cannot be written, for another reason than a full disk."""
+        """Open the file. Raises UsageError if it cannot be written, for another reason than a full disk."""
         self.status = RECORDING
         self._path = path
         self._sessions = 1
         self._turn: list[str] = []
-        self._whole_bytes = 0  # of the file, which may be a pipe and so cannot be asked
+        self._whole_bytes = 0  # counted here: the file may be a pipe, which has no size
         self._file: FileIO | None = None
         try:
             self._open(path)
@@ -60,7 +63,7 @@ class Recorder:
             self._stop(problem)
 
     def begin_anew(self) -> None:
-        """The merge is a fresh one from here on, and this is another session."""
+        """Begin another session: the merge is a fresh one from now on."""
         self.flush()
         self.close()
         path = self._path.with_name(f"{self._path.name}.{self._sessions}")
@@ -80,7 +83,7 @@ class Recorder:
         self._write(format_excuse(name))
 
     def applied(self, name: str, batch: AnyBatch, count: int) -> None:
-        """The first ``count`` elements of ``batch`` were told to the merge."""
+        """Write the first ``count`` elements of ``batch``: those that the merge has read."""
         if self._file is not None:
             rows = batch.rows()
             self._turn += [format_row(next(rows), name) + "\n" for _ in range(count)]
@@ -89,7 +92,7 @@ class Recorder:
         self._write(format_detach(name))
 
     def flush(self) -> None:
-        """Called once a turn: what subscribers have got is in the file."""
+        """Write the turn to the file. Called once a turn, before its output is released."""
         turn, self._turn = self._turn, []
         if self._file is None or not turn:
             return
@@ -100,7 +103,7 @@ class Recorder:
                 rest = rest[self._file.write(rest):]
             self._whole_bytes = whole
         except OSError as problem:
-            with suppress(OSError):  # a pipe, which keeps what was written
+            with suppress(OSError):  # a pipe cannot be truncated
                 self._file.truncate(self._whole_bytes)
             self._stop(problem)
 

@@ -1,12 +1,14 @@
-"""The file of one merge: its journal and what must outlive the server, in SQLite.
+"""The SQLite file of one merge: its journal, and the state that must outlive the server.
 
-WAL, ``synchronous`` full unless told otherwise, one transaction a commit. One connection, in exclusive mode, used by
-one thread at a time. What it holds is checked when it is opened: SQLite's ``quick_check``, a checksum in every row,
-message numbers without holes, and the number of commits against a mark beside the file. SQLite takes a torn tail of its
-log for a transaction that was never finished; the mark tells that it was. It is there from the first commit on: one
-that is gone, or empty, is a problem to be reported (``mark_problem``), as then nothing proves that no end was lost.
+It uses WAL, ``synchronous`` full unless set otherwise, and one transaction a commit. There is one connection, in
+exclusive mode, used by one thread at a time.
 
-Everything here blocks: ``durable`` calls it in a thread.
+The content is checked when the file is opened: SQLite's ``quick_check``, a checksum in every row, message numbers
+without holes, and the number of commits against a mark beside the file. SQLite treats a torn tail of its log as a
+transaction that was never finished. The mark shows that it was finished. The mark exists from the first commit on. A
+mark that is gone, or empty, is reported (``mark_problem``): nothing proves then that no commit was lost at the end.
+
+Everything here blocks: ``durable_merges`` calls it in a thread.
 """
 
 from __future__ import annotations
@@ -33,10 +35,10 @@ _APPLICATION: Final = 0x6C6D7267  # "lmrg"
 # Messages are up to a megabyte where it matters: with pages of 8 KiB, writing and forgetting them took twice the CPU
 # (5.6 ms a megabyte, and 2.7 with these); small ones cost the same.
 _PAGE_BYTES: Final = 32_768
-# The mark is replaced after every commit, and need not reach the disk with each: it has to survive a kill, as SQLite's
-# log survives everything else. Once in so many seconds it is synced, so that a power failure leaves a whole one.
+# The mark is replaced after every commit, but not synced each time: it has to survive a kill only, as SQLite's log
+# survives everything else. It is synced once in so many seconds, so that a power failure leaves a whole mark.
 _MARK_SYNC_S: Final = 1.0
-# Free pages are used again; only when so many more than used ones are free, the file shrinks.
+# Free pages are used again. The file shrinks only when there are more than this many times as many free as used pages.
 _FREE_FACTOR: Final = 2
 
 _TABLES: Final = """
@@ -52,7 +54,7 @@ CREATE TABLE message (number INTEGER PRIMARY KEY, segment INTEGER, elements INTE
 
 
 class LoadedStore(NamedTuple):
-    """What a file holds. ``last``: the snapshot of the last segment and the messages since, in order."""
+    """The content of a file. ``last``: the snapshot of the last segment and the messages since, in order."""
 
     facts: dict[str, bytes]
     incarnations: dict[str, int]
@@ -76,11 +78,11 @@ class Store:
 
     @property
     def mark(self) -> Path:
-        """Where the number of commits stands."""
+        """The file that holds the number of commits."""
         return self.path.with_suffix(".mark")
 
     def commit(self, changes: list[Changes], frames: Frames, limits: BatchLimits) -> None:
-        """All of it or nothing. Raises StoreFull if there is no room, or the disk fails; StoreDamaged."""
+        """Write the changes in one transaction. Raises StoreDamaged; StoreFull if there is no room or the disk fails."""
         with self._lock, self._translated_errors():
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE")
@@ -99,8 +101,10 @@ class Store:
                 self._shrink(connection)
 
     def read(self, segment: int | None, start: int, end: int, bytes_max: int) -> list[Message]:
-        """Messages from number ``start`` to before ``end``, or parts of the snapshot of ``segment``; up to
-        ``bytes_max``, but one at least; none if they are not retained any more. Raises StoreDamaged.
+        """Read messages from number ``start`` to before ``end``, or parts of the snapshot of ``segment``.
+
+        Returns up to ``bytes_max``, but at least one message. None if they are not retained any more. Raises
+        StoreDamaged.
         """
         found: list[Message] = []
         size = 0
@@ -127,14 +131,14 @@ class Store:
             return self._open().execute("SELECT 1 FROM segment WHERE number = ?", (segment,)).fetchone() is not None
 
     def load(self) -> LoadedStore:
-        """Open and check everything. Raises StoreDamaged, StoreInUse, StoreFull; it is closed then.
+        """Open the file and check all of it. Raises StoreDamaged, StoreInUse, StoreFull; the file is closed then.
 
-        Nothing is made here: a file without tables is what is left of a first commit that found no room.
+        No tables are made here: a file without tables is left of a first commit that found no room.
         """
         try:
             with self._lock:
                 self._is_closed = False
-                if not self.path.stat().st_size:  # opening it could want to roll back, and write, what was begun
+                if not self.path.stat().st_size:  # opening it could roll back an unfinished commit, and so write
                     self._check_mark()
                     return LoadedStore({}, {}, [], [])
                 return self._load(self._open(make=False))
@@ -150,7 +154,7 @@ class Store:
             raise self._damaged(str(problem)) from problem
 
     def close(self) -> None:
-        """Nothing is read or written any more, until it is loaded: what comes late could meet another server's file."""
+        """Close the file until the next ``load``. A late read or write could meet another server's file."""
         with self._lock:
             self._is_closed = True
             if self._connection is not None:
@@ -162,7 +166,7 @@ class Store:
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """SQLite's errors as ours."""
+        """Raise SQLite's errors as errors of lmerge."""
         try:
             yield
         except (sqlite3.OperationalError, OSError) as problem:
@@ -172,7 +176,7 @@ class Store:
             raise self._damaged(str(problem)) from problem
 
     def _open(self, *, make: bool = True) -> sqlite3.Connection:
-        """``make``: the tables, if there are none."""
+        """Return the connection; open it if needed. ``make``: also make the tables, if there are none."""
         if self._is_closed:
             raise StoreInUse(f"cannot use the store {self.path}: it was closed, and others may have it")
         if self._connection is None:
@@ -208,7 +212,7 @@ class Store:
             run(f"PRAGMA application_id = {_APPLICATION}")
             run(f"PRAGMA user_version = {VERSION}")
             run("COMMIT")
-            self._mark()  # of no commit: from here on there is always one
+            self._mark()  # for zero commits: from now on the mark always exists
         elif version != VERSION or run("PRAGMA application_id").fetchone()[0] != _APPLICATION:
             raise self._damaged(f"it is not a store of version {VERSION}")
 
@@ -216,7 +220,7 @@ class Store:
         free = connection.execute("PRAGMA freelist_count").fetchone()[0]
         used = connection.execute("PRAGMA page_count").fetchone()[0] - free
         if free > _FREE_FACTOR * used:
-            with suppress(sqlite3.OperationalError):  # another time, then
+            with suppress(sqlite3.OperationalError):  # a later commit tries again
                 connection.execute(f"PRAGMA incremental_vacuum({free - used})").fetchall()
 
     # What is wrong with it.
@@ -233,7 +237,7 @@ class Store:
             raise self._damaged(f"{what}: wrong checksum")
 
     def _mark(self) -> None:
-        """Replaced as a whole: a kill in the middle leaves the one before."""
+        """Replace the mark as a whole: a kill in the middle leaves the one before."""
         now_s = time.monotonic()
         sync = now_s - self._mark_synced_s >= _MARK_SYNC_S
         with suppress(OSError):
@@ -241,7 +245,7 @@ class Store:
             self._mark_synced_s = now_s if sync else self._mark_synced_s
 
     def _check_mark(self) -> None:
-        """Raises StoreDamaged if the mark counts more commits. ``mark_problem``: why it counts none at all."""
+        """Raise StoreDamaged if the mark counts more commits than the file. Set ``mark_problem`` if it has no count."""
         try:
             marked = int(self.mark.read_bytes())
         except FileNotFoundError:
@@ -356,7 +360,7 @@ def _write(connection: sqlite3.Connection, changes: Changes, frames: Frames, lim
 
 
 def _is_blank(connection: sqlite3.Connection) -> bool:
-    """Whether no table was ever made."""
+    """Whether no table has ever been made."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     return version == 0 and not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
 

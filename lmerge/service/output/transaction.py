@@ -1,4 +1,4 @@
-"""What must be in a store before the output that it belongs to is shown: a turn's, written in one transaction."""
+"""The changes of a turn that must be in the store before the turn's output is delivered: one transaction."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ class NewSegment(NamedTuple):
 
 @dataclass
 class Changes:
-    """In one transaction. ``is_reset``: all that was there before goes first. ``forgotten``: numbers of
-    segments; ``facts``: by name, see ``store``; ``bytes``: about.
-    ``incarnations``: the newest of each replica; None: it is forgotten.
+    """The changes of one transaction.
+
+    ``is_reset``: everything in the store is deleted first. ``forgotten``: the numbers of segments to delete. ``facts``:
+    by name, see ``merge_record``. ``bytes``: the approximate size of the messages. ``incarnations``: the newest one of
+    each replica; None deletes it.
     """
 
     segments: list[NewSegment] = field(default_factory=list)
@@ -44,12 +46,12 @@ class Changes:
         )
 
     def reset(self) -> None:
-        """Nothing that was there, or was collected, is kept."""
+        """Delete everything in the store, and drop the changes that were collected so far."""
         self.take()
         self.is_reset = True
 
     def take(self) -> Changes:
-        """What was collected; nothing is left here."""
+        """Return the collected changes, and start with none."""
         taken = Changes(
             self.segments, self.messages, self.forgotten, self.incarnations, self.facts, self.bytes, self.is_reset
         )
