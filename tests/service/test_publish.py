@@ -248,7 +248,7 @@ async def test_the_schema_of_the_first_publisher_holds_for_all() -> None:
         senseless = pb.Schema(columns=[pb.Schema.Column(name="id", type="word")])
         refused = await world.refused("f", schema=senseless)
         assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
-        assert "the schema that it declares cannot be: column 'id': unknown type 'word'" in refused.details
+        assert "the schema that it declares is invalid: column 'id': unknown type 'word'" in refused.details
         assert (await world.subscriber()).begin.schema == schema
 
 

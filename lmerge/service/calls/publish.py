@@ -1,7 +1,7 @@
-"""One publisher's stream: attach, batches up, acks and feedback down (PUBLISH of the wire document).
+"""The stream of one publisher: attach, batches up, acks and feedback down (PUBLISH of docs/wire.md).
 
-Two tasks: a reader that decodes batches and puts them into the merge's inbox (and so stops reading when that is
-full), and a writer that sends the latest ack, the latest fast-forward and the latest change of role. The hub ends the
+A session has two tasks. The reader decodes batches and puts them into the merge's inbox; it stops reading while the
+inbox is full. The writer sends the latest ack, the latest fast-forward and the latest change of role. The hub ends the
 session when the input breaks a promise or is fenced.
 """
 
@@ -42,7 +42,7 @@ class _Ack(NamedTuple):
 
 
 class PublishSession:
-    """One call of Publish. ``run`` returns when the publisher has left, and raises what ended it otherwise."""
+    """One call of Publish. ``run`` returns when the publisher has left, or raises the error that ended it."""
 
     def __init__(self, context: Any, registry: Registry, settings: Settings) -> None:
         self._context = context
@@ -60,19 +60,19 @@ class PublishSession:
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
 
-    # The hub's side.
+    # Called by the hub.
 
     def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
         self._ack = _Ack(sequence, stable_point, joined)
         self._wake.set()
 
     def fast_forward(self, until: int) -> None:
-        """V.D: nothing that ends before ``until`` is of interest here."""
+        """V.D: send feedback: events that end before ``until`` are not needed any more."""
         self._fast_forward = until
         self._wake.set()
 
     def change_role(self, role: str) -> None:
-        """The input is to attach again in this role."""
+        """Ask the input to attach again in this role."""
         self._role = role
         self._wake.set()
 
@@ -81,7 +81,7 @@ class PublishSession:
             self._detached = detached
             self._ended.set_result(error)
 
-    # The stream's side.
+    # Called by the server.
 
     async def run(self) -> None:
         """Serve the stream. Raises the LmergeError that ended it."""
@@ -113,7 +113,7 @@ class PublishSession:
         try:
             await asyncio.wait((reader, writer, self._ended), return_when=asyncio.FIRST_COMPLETED)
             if writer.done():
-                writer.result()  # the stream is broken: the peer has gone
+                writer.result()  # raises: the stream is broken
             if not self._ended.done() and reader.done():
                 reader.result()
                 await hub.leave(self, "left")
@@ -157,18 +157,18 @@ class PublishSession:
         )
 
     def _schema(self, declared: pb.Schema) -> pb.Schema:
-        """What is declared, checked: subscribers and the store are handed it as it is."""
+        """Check the declared schema; return it unchanged, as subscribers and the store get it."""
         try:
             Schema.from_message(declared)
         except UsageError as problem:
-            raise UsageError(f"{self._who} cannot attach: the schema that it declares cannot be: {problem}") from None
+            raise UsageError(f"{self._who} cannot attach: the schema that it declares is invalid: {problem}") from None
         return declared
 
     def _accepted(self, accepted: Accepted) -> pb.PublishResponse.Accepted:
         return pb.PublishResponse.Accepted(**accepted._asdict(), limits=self._settings.limits_message())
 
     async def _read(self, hub: Hub) -> None:
-        """Until the publisher leaves or half-closes."""
+        """Read messages until the publisher leaves or half-closes."""
         read = hub.frames.read_publish
         while True:
             data = await self._context.read()
@@ -199,7 +199,7 @@ class PublishSession:
         await hub.put(self, self._sequence, batch, wire_bytes)
 
     async def _commit(self, hub: Hub, commit: pb.PublishRequest.Commit) -> None:
-        """Staged parts, and a stable behind them, as one batch."""
+        """Queue the staged parts of a commit, and the stable behind them, as one batch."""
         self._must_be_due("commit", commit.sequence)
         wanted = [(part.partition, part.attempt) for part in commit.parts]
         if len(set(wanted)) < len(wanted):
@@ -207,7 +207,7 @@ class PublishSession:
         self._sequence += 1
         attached = hub.attached(self._owner.replica)
         if attached is None or attached.session is not self:
-            return  # it has been fenced, or put out, and is about to hear so: the parts are not its to take
+            return  # it was fenced, or put out, and its stream is about to end: it may not take the parts
         declared = PartSizes(
             commit.elements if commit.HasField("elements") else None,
             commit.payload_bytes if commit.HasField("payload_bytes") else None,
@@ -230,7 +230,7 @@ class PublishSession:
             staging.give_back(self._owner, parts)
 
     async def _put_all(self, hub: Hub, batches: list[tuple[AnyBatch, int]]) -> None:
-        """Batches, with their bytes on the wire, as one."""
+        """Queue batches, each with its bytes on the wire, as one batch."""
         base = 0
         for at, (batch, wire_bytes) in enumerate(batches, 1):
             await hub.put(self, self._sequence, batch, wire_bytes, base=base, is_last=at == len(batches))
@@ -252,7 +252,7 @@ class PublishSession:
             raise Undecodable(f"{self._who}: a message of {len(data)} bytes is not a PublishRequest") from None
 
     async def _write(self) -> None:
-        """Send the latest ack, at most one per interval."""
+        """Send the latest updates, at most once per interval."""
         interval = self._settings.ack_interval_s
         loop = asyncio.get_running_loop()
         while True:
@@ -270,7 +270,7 @@ class PublishSession:
             await self._context.write(pb.PublishResponse(ack=pb.PublishResponse.Ack(**ack._asdict())))
 
     async def _write_rest(self) -> None:
-        """The last ack and, after a fault, what the fault was."""
+        """Send the last ack and, after a violation, the message that describes it."""
         await self._write_ack()
         if self._detached is not None:
             await self._context.write(pb.PublishResponse(detached=self._detached))

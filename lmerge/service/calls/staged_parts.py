@@ -1,10 +1,10 @@
-"""Staged parts: what workers of a replica have brought, until its publisher commits it (STAGE of the wire document).
+"""Staged parts: kept from the time a worker of a replica stages them until its publisher commits them.
 
-One ``Staging`` a server, as a part may come before its merge exists. Everything here may be dropped at any time: a
-publisher whose commit finds a part missing says the elements itself. So the only questions are how much is kept, and
-for how long:
+See STAGE of docs/wire.md. There is one ``Staging`` a server, as a part may come before its merge exists. Any part may
+be dropped at any time: if a commit misses a part, the publisher sends the elements itself. So the rules only decide how
+much is kept, and for how long:
 
-    query q1 of replica a, staged and committed           what is dropped, and the word for it in metrics
+    query q1 of replica a, staged and committed           what is dropped, and the reason in metrics
       stage 4/0, stage 4/1, stage 4/1 (attempt 1)
       stage 5/0                                           nothing: batch 4 may still be committed
       commit 4: 4/0, 4/1 (attempt 1)                      4/1 (attempt 0): superseded
@@ -14,8 +14,8 @@ for how long:
     anything above the room of the replica or server      the oldest: room
     nothing staged or committed for q2 for a while        all: time
 
-Bytes of a part that arrives, and of parts that are on their way into the merge, count and cannot be dropped. Pure:
-times are given, those of the event loop.
+The bytes of an arriving part, and of parts on their way into the merge, count against the room, and such parts cannot
+be dropped. Pure: times are arguments, those of the event loop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lmerge.errors import LimitExceeded, Unavailable
 from lmerge.service.settings import Settings
 from lmerge.wire.codec import payload_sizes
 
-# What a part and a message of it cost beside the bytes that came, so that empty ones are not free.
+# What a part, and a message of it, count beside the bytes that came, so that empty ones are not free.
 PART_BYTES: Final = 1024
 MESSAGE_BYTES: Final = 256
 # What an element costs as Python's objects: four numbers and a bytes object, without the payload.
@@ -45,7 +45,7 @@ REASONS: Final = (REPLACED, SUPERSEDED, ROOM, TIME)
 
 
 class PartOwner(NamedTuple):
-    """Whose parts: an input, attached or not."""
+    """The input whose parts are staged. It need not be attached."""
 
     merge: str
     replica: str
@@ -55,7 +55,7 @@ class PartOwner(NamedTuple):
 
 
 class PartKey(NamedTuple):
-    """Which part of which batch of which query, and by which attempt."""
+    """The identity of a part: its query, batch, partition and attempt."""
 
     query: str
     batch: int
@@ -67,14 +67,14 @@ class PartKey(NamedTuple):
 
 
 class PartSizes(NamedTuple):
-    """What a publisher says that the parts of its commit hold together; None: it does not say."""
+    """What the parts of a commit hold together, as the publisher declares it. None: it does not declare this."""
 
     elements: int | None
     payload_bytes: int | None
 
 
 class StagedPart:
-    """A part, as far as it has come. ``batches``: with their bytes on the wire. ``bytes``: what it counts as."""
+    """A part, as far as it has come. ``batches``: with their bytes on the wire. ``bytes``: what it counts."""
 
     __slots__ = ("batches", "bytes", "elements", "payload_bytes")
 
@@ -86,7 +86,10 @@ class StagedPart:
 
 
 class _ReplicaParts:
-    """All that is there of one replica, which is of one query. ``bytes``: with those in ``held``, which are moving."""
+    """All parts of one replica, which are of one query.
+
+    ``held``: the bytes of parts that arrive or are on their way into the merge. ``bytes``: all bytes, with ``held``.
+    """
 
     __slots__ = ("bytes", "held", "parts", "query", "used_s")
 
@@ -99,7 +102,7 @@ class _ReplicaParts:
 
 
 class Staging:
-    """The staged parts of one server. ``dropped``: how many have been, uncommitted, by the word for why."""
+    """The staged parts of one server. ``dropped``: how many were dropped without a commit, by reason."""
 
     def __init__(self, settings: Settings) -> None:
         self.bytes = 0
@@ -115,7 +118,7 @@ class Staging:
 
     @contextmanager
     def arriving(self, owner: PartOwner, key: PartKey, now_s: float) -> Iterator[ArrivingPart]:
-        """A part that begins to arrive. What is not ``finish``ed in here has never been. Raises LimitExceeded."""
+        """Give a part that begins to arrive. It is discarded unless it is ``finish``ed inside. Raises LimitExceeded."""
         if not self._bytes_max:
             raise LimitExceeded(f"{key} of {owner} cannot be staged: this server keeps no staged parts")
         arriving = ArrivingPart(self, owner, key, now_s)
@@ -125,7 +128,7 @@ class Staging:
             self._release(owner, arriving.held)
 
     def hold(self, owner: PartOwner, key: PartKey, part_bytes: int, more: int, now_s: float) -> None:
-        """Room for ``more`` bytes of a part that has ``part_bytes`` with them. Raises LimitExceeded."""
+        """Make room for ``more`` bytes of a part, which has ``part_bytes`` with them. Raises LimitExceeded."""
         if part_bytes > self._replica_bytes_max:
             raise LimitExceeded(
                 f"{key} of {owner} cannot be staged: it takes {part_bytes} bytes or more, and the staged parts of a "
@@ -145,7 +148,7 @@ class Staging:
         kept.held += more
 
     def finish(self, owner: PartOwner, key: PartKey, part: StagedPart, now_s: float) -> None:
-        """All of a part has come, and it is held: from here on it can be committed, or dropped."""
+        """Add a part that has arrived completely. From now on it can be committed, or dropped."""
         kept = self._kept[owner]
         if key in kept.parts:
             self._drop(owner, key, REPLACED)
@@ -160,8 +163,10 @@ class Staging:
         self, owner: PartOwner, query: str, batch: int, parts: Sequence[tuple[int, int]], declared: PartSizes,
         now_s: float,
     ) -> list[StagedPart]:
-        """These parts, by partition and attempt, in this order; they count until they are given back. Whatever else is
-        staged of this batch, of older ones and of other queries is dropped. Raises Unavailable if one is missing.
+        """Take the parts of a commit, by partition and attempt, in this order. They count until they are given back.
+
+        All else that is staged of this batch, of older batches and of other queries is dropped. Raises Unavailable if a
+        part is missing.
         """
         kept = self._kept.get(owner)
         keys = [PartKey(query, batch, partition, attempt) for partition, attempt in parts]
@@ -173,7 +178,7 @@ class Staging:
             if missing:
                 others = f", nor is {len(missing) - 1} more of its commit" if missing[1:] else ""
                 raise Unavailable(
-                    f"{missing[0]} of {owner} is not staged here (any more){others}: attach again and say the elements"
+                    f"{missing[0]} of {owner} is not staged here (any more){others}: attach again and send the elements"
                 )
             _check(f"batch {batch} of query {query!r} of {owner}", taken, declared)
         except Unavailable:
@@ -182,13 +187,13 @@ class Staging:
         return taken
 
     def give_back(self, owner: PartOwner, parts: Iterable[StagedPart]) -> None:
-        """Parts that were taken are on their way: they count no more."""
+        """Give back parts that were taken and are in the merge's inbox: they do not count any more."""
         self._release(owner, sum(part.bytes for part in parts))
 
-    # Time, and what others ask.
+    # Expiry and queries.
 
     def sweep(self, now_s: float) -> None:
-        """Drop what nobody has used for a while."""
+        """Drop the parts of replicas that have staged and committed nothing for a while."""
         for owner, kept in list(self._kept.items()):
             if now_s - kept.used_s >= self._keep_s:
                 for key in list(kept.parts):
@@ -199,7 +204,7 @@ class Staging:
         return len(self._order)
 
     def of_merge(self, merge: str) -> tuple[int, int]:
-        """Parts of one merge, and what they count as in bytes."""
+        """Return the number of parts of one merge, and the bytes that they count."""
         kept = [kept for owner, kept in self._kept.items() if owner.merge == merge]
         return sum(len(k.parts) for k in kept), sum(k.bytes for k in kept)
 
@@ -213,13 +218,13 @@ class Staging:
             assert {key.query for key in kept.parts} <= {kept.query}
 
     def cost(self, batch: AnyBatch, wire_bytes: int) -> int:
-        """What a batch counts as that came in so many bytes."""
+        """Return the bytes that a batch counts. ``wire_bytes``: its bytes on the wire."""
         return wire_bytes + MESSAGE_BYTES + batch.count * self._element_bytes
 
     # Dropping.
 
     def _use(self, owner: PartOwner, kept: _ReplicaParts, query: str, now_s: float, *, behind: int) -> None:
-        """``query`` is at work: what is of another, or of a batch before ``behind``, is not wanted any more."""
+        """Note that ``query`` runs: drop parts of other queries, and of batches before ``behind``."""
         kept.used_s, kept.query = now_s, query
         for key in [key for key in kept.parts if key.query != query or key.batch < behind]:
             self._drop(owner, key, SUPERSEDED)
@@ -248,14 +253,14 @@ class Staging:
             self._forget(owner)
 
     def _forget(self, owner: PartOwner) -> None:
-        """Keep no memory of a replica of which nothing is here."""
+        """Delete the record of a replica that has no parts and no held bytes."""
         kept = self._kept.get(owner)
         if kept is not None and not kept.parts and not kept.held:
             del self._kept[owner]
 
 
 class ArrivingPart:
-    """A part on its way in; made by ``Staging.arriving``. ``held``: bytes that are given back if it does not finish."""
+    """A part that is arriving; made by ``Staging.arriving``. ``held``: bytes to give back if it does not finish."""
 
     def __init__(self, staging: Staging, owner: PartOwner, key: PartKey, now_s: float) -> None:
         self.part = StagedPart()
@@ -267,7 +272,7 @@ class ArrivingPart:
         self._hold(self.part.bytes)
 
     def add(self, batch: AnyBatch, wire_bytes: int) -> None:
-        """One batch of it. Raises LimitExceeded."""
+        """Add one batch. Raises LimitExceeded."""
         part = self.part
         cost = self._staging.cost(batch, wire_bytes)
         part.bytes += cost
@@ -277,7 +282,7 @@ class ArrivingPart:
         part.payload_bytes += payload_sizes(batch)[0]
 
     def finish(self, now_s: float) -> StagedPart:
-        """All of it has come."""
+        """Add the part to the staged ones: all of it has come."""
         self._staging.finish(self._owner, self._key, self.part, now_s)
         self.held = 0
         return self.part
@@ -288,11 +293,11 @@ class ArrivingPart:
 
 
 def _check(what: str, parts: Sequence[StagedPart], declared: PartSizes) -> None:
-    """Raises Unavailable if the parts do not hold what the publisher says: those of another run have their names."""
+    """Raise Unavailable if the parts do not hold what the publisher declares: another run may have staged them."""
     found = PartSizes(sum(part.elements for part in parts), sum(part.payload_bytes for part in parts))
     for name, is_there, expected in zip(PartSizes._fields, found, declared, strict=True):
         if expected is not None and expected != is_there:
             raise Unavailable(
-                f"the staged parts of {what} hold {is_there} {name.replace('_', ' ')} where the commit says "
-                f"{expected}: attach again and say the elements"
+                f"the staged parts of {what} hold {is_there} {name.replace('_', ' ')} where the commit declares "
+                f"{expected}: attach again and send the elements"
             )

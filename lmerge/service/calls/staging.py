@@ -1,8 +1,8 @@
-"""One call of Stage: a worker of a replica brings one part, for its publisher to commit (STAGE of the wire document).
+"""One call of Stage: a worker of a replica stages one part, and its publisher commits it later (STAGE of docs/wire.md).
 
-A part is checked as it comes, like what a publisher sends, and is kept in the form in which a merge takes it: what a
-commit takes from ``parts`` cannot be malformed any more. A call that ends early has brought nothing; as gRPC shows a
-worker that was killed as one that has half-closed, a part says how many batches it has.
+A part is checked as it comes, like what a publisher sends, and is kept in the form in which a merge takes it. So what a
+commit takes from ``staged_parts`` is well formed. A call that ends early stages nothing. To gRPC, a worker that was
+killed looks like one that has half-closed, so a part declares its number of batches.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import UNLIMITED
 from lmerge.wire.names import check_name
 
-# How a worker tells a payload that nobody could publish from a part that only cannot be kept here.
+# Distinguishes, for the worker, a payload that cannot be published at all from a part that cannot be kept here.
 LIMIT_KEY: Final = "lmerge-limit"
 PAYLOAD_LIMIT: Final = "payload"
-# What the server says when it takes batches: gRPC gives a call that was refused initial metadata too, empty ones.
+# The server sends this when it accepts batches. A refused call has initial metadata too, but gRPC leaves them empty.
 TAKES: Final = ("lmerge-takes", "batches")
-# Of a part that was refused so many messages are still read, as far as they go: a worker that is cut off in the middle
-# of a write would hear of that instead of the reason.
+# How many further messages of a refused part are read. A worker that is cut off in the middle of a write would get an
+# error about that instead of the reason.
 _READ_ON_MESSAGES: Final = 8
 
 
 class StageCall:
-    """``run`` returns the answer, and raises the LmergeError that the call ends with otherwise."""
+    """One call of Stage. ``run`` returns the answer, or raises the LmergeError with which the call ends."""
 
     def __init__(self, context: Any, registry: Registry, settings: Settings) -> None:
         self._context = context
@@ -47,7 +47,7 @@ class StageCall:
         self._refusal: UsageError | None = None
 
     async def run(self) -> pb.StageResponse:
-        """Take the part, within the time that a call may last."""
+        """Receive the part, within the time that a call may last."""
         limit_s = self._settings.stage_timeout_s
         try:
             return await asyncio.wait_for(self._receive(), limit_s)
@@ -69,7 +69,7 @@ class StageCall:
                 with staged.arriving(owner, key, loop.time()) as arriving:
                     await self._context.send_initial_metadata((TAKES,))
                     await self._read_batches(arriving, opened.batches)
-                    self._registry.staging_for(opened.merge)  # it may have begun to drain
+                    self._registry.staging_for(opened.merge)  # raises if the server has begun to drain
                     part = arriving.finish(loop.time())
             except UsageError as error:
                 self._refusal = error
@@ -114,7 +114,7 @@ class StageCall:
                 return
 
     async def _read(self) -> bytes | None:
-        """One message; None at the end."""
+        """Read one message; None at the end."""
         data = await self._context.read()
         if data is EOF:
             return None
@@ -135,7 +135,7 @@ class StageCall:
 
 
 def _has_large_payload(received: Received, elements_max: int) -> bool:
-    """Of a batch that is above a limit: whether the number of its elements is not what is wrong."""
+    """Whether a batch above a limit has a payload that is too large, and not too many elements."""
     try:
         received.decode(replace(UNLIMITED, elements=elements_max))
     except UsageError:

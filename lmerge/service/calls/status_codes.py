@@ -1,4 +1,4 @@
-"""Errors to gRPC status codes: the one place that knows both. The table is the one of the wire document."""
+"""Maps errors to gRPC status codes. The table is that of docs/wire.md."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CODES: Final[tuple[tuple[type[Exception], grpc.StatusCode], ...]] = (  # the fi
 
 
 def code_of(error: Exception) -> grpc.StatusCode:
-    """The status code that tells a peer about ``error``; INTERNAL for what lmerge did not raise on purpose."""
+    """Return the status code for ``error``. INTERNAL for an error that lmerge did not raise on purpose."""
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code
@@ -36,5 +36,5 @@ def code_of(error: Exception) -> grpc.StatusCode:
 
 
 def trailing_metadata(error: Exception) -> tuple[tuple[str, str], ...]:
-    """What tells errors apart that have the same status code."""
+    """Return the metadata that distinguish errors with the same status code."""
     return ((ERROR_KEY, MERGE_RESET),) if isinstance(error, errors.MergeReset) else ()

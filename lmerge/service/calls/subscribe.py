@@ -1,7 +1,7 @@
-"""One subscriber's stream: snapshot or history, then deltas and progress (SUBSCRIBE of the wire document).
+"""The stream of one subscriber: snapshot or history, then deltas and progress (SUBSCRIBE of docs/wire.md).
 
-What comes first is taken and the queue registered at one point of the merge's output; it is encoded, or read from the
-store, piece by piece while it is sent, so a large one costs no queue.
+The snapshot or history is taken, and the queue registered, at one point of the merge's output. It is encoded, or read
+from the store, piece by piece while it is sent. So a large one takes no room in the queue.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lmerge.wire.token import read_token
 async def serve_subscriber(
     request: pb.SubscribeRequest, context: Any, registry: Registry, settings: Settings
 ) -> None:
-    """Serve one call of Subscribe; ends by raising the LmergeError that ended it."""
+    """Serve one call of Subscribe. Raises the LmergeError that ended it."""
     check_name("merge", request.merge)
     name = request.subscriber or f"anonymous at {context.peer()}"
     check_name("subscriber", name)
@@ -36,7 +36,7 @@ async def serve_subscriber(
     resume_at = None if token is None else token.time
     try:
         beginning = await hub.subscribe(subscriber, resume_at, snapshot_if_too_old=request.snapshot_if_too_old)
-        # First: one that is cut off at once knows that it was let in, and may subscribe again.
+        # Sent first: a subscriber that is cut off at once has been accepted, and may subscribe again.
         await context.write(pb.SubscribeResponse(snapshot_begin=_begin(beginning)).SerializeToString())
         sender = asyncio.create_task(_send(context, subscriber, beginning, hub, settings))
         try:
@@ -52,7 +52,7 @@ async def serve_subscriber(
 
 
 async def _send(context: Any, subscriber: SubscriberQueue, beginning: Beginning, hub: Hub, settings: Settings) -> None:
-    """Until the subscriber is finished: raises LmergeError then."""
+    """Send until the subscription ends. Raises the LmergeError that ended it."""
     write, take = context.write, subscriber.take
     async for message in _past(beginning, hub, settings):
         await write(message.data)
@@ -74,7 +74,7 @@ def _begin(beginning: Beginning) -> pb.SubscribeResponse.SnapshotBegin:
 
 
 async def _past(beginning: Beginning, hub: Hub, settings: Settings) -> AsyncIterator[Message]:
-    """The live events of now, or those of a time before and all that was said since."""
+    """Give the live events of now, or those of an earlier time and everything emitted since."""
     live, history = beginning.live, beginning.history
     if history is not None:
         live = history.snapshot

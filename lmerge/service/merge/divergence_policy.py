@@ -140,7 +140,7 @@ class Certifier:
             self.gate.attached(name)
 
     def gone(self, gone: InputDetached) -> None:
-        """Note that an input has ended. If it broke a promise or was put out, its elements are not compared any more."""
+        """Note that an input has ended. If it broke a promise or was put out, the monitor forgets its elements."""
         self.notice()
         is_disowned = gone.violation is not None or gone.reason.startswith(QUARANTINED)
         self._is_decided = self._is_decided or is_disowned or gone.reason.startswith(DETACHED)

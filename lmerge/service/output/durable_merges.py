@@ -268,7 +268,7 @@ def spoilt_by(name: str, facts: Mapping[str, bytes]) -> str | None:
         if declared:
             Schema.from_message(pb.Schema.FromString(declared[1:]))
     except (UsageError, DecodeError) as found:
-        return f"its schema cannot be: {found}"
+        return f"its schema is invalid: {found}"
     return None
 
 

@@ -82,7 +82,7 @@ class Store:
         return self.path.with_suffix(".mark")
 
     def commit(self, changes: list[Changes], frames: Frames, limits: BatchLimits) -> None:
-        """Write the changes in one transaction. Raises StoreDamaged; StoreFull if there is no room or the disk fails."""
+        """Write all changes or none. Raises StoreDamaged; StoreFull if there is no room or the disk fails."""
         with self._lock, self._translated_errors():
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE")
