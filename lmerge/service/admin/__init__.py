@@ -1,4 +1,4 @@
-"""What administrators and monitoring ask of a server: commands, cutover, status, metrics, HTTP.
+"""The commands of administrators, and monitoring: cutover, reset, status, metrics, HTTP.
 
-Called by ``service.server``. Reads merges through their views; changes them through steps of the hub.
+Called by ``service.server``. It reads merges through their views, and changes them through steps of the hub.
 """

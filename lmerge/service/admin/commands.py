@@ -1,4 +1,4 @@
-"""What administrators ask of a merge: what differs, put an input out, let it in again, replace it."""
+"""The commands of administrators for a merge: report differences, detach, release or replace an input, reset."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.names import check_name
 
-# An answer stays below the limit of a message: 64 intervals of 16 differences with short payloads are some 100 KB.
+# So an answer stays below the limit of a message: 64 intervals of 16 differences with short payloads are some 100 KB.
 DIVERGENT_REPORTED = 64
 # A reason is a sentence, and is repeated in every status.
 REASON_BYTES_MAX = 1000
-# A payload is shown to be recognized.
+# This much of a payload is enough to recognize it.
 _PAYLOAD_BYTES_REPORTED = 1024
 
 
 async def certify_merge(hub: Hub) -> pb.CertifyMergeResponse:
-    """How far the inputs have been found equal, and where they differ."""
+    """Return how far the inputs have been found equal, and where they differ."""
     return await hub.call(lambda: _certified(hub))
 
 
 async def detach_input(hub: Hub, request: pb.DetachInputRequest) -> pb.DetachInputResponse:
-    """End an input; with ``quarantine`` its name is refused from now on, with ``forget`` it may begin again with any
-    incarnation, whether it is attached or not.
+    """End an input. Raises UnknownInput, UsageError.
 
-    Raises UnknownInput, UsageError.
+    With ``quarantine`` its name is refused from now on. With ``forget`` it may begin again with any incarnation. Both
+    work whether it is attached or not.
     """
     _check_reason(request.reason)
     await hub.settled(lambda: _detach(hub, request))
@@ -45,16 +45,16 @@ async def reset_merge(registry: Registry, request: pb.ResetMergeRequest, caller:
 
 
 async def release_input(hub: Hub, request: pb.ReleaseInputRequest) -> pb.ReleaseInputResponse:
-    """Let a quarantined name attach again, or an input go on that is held or disputed. Raises UsageError."""
+    """Let a quarantined name attach again, or release an input that is held or disputed. Raises UsageError."""
     return pb.ReleaseInputResponse(words=await hub.release(request.replica))
 
 
 async def cut_over(hub: Hub, request: pb.CutoverRequest, context: Any, settings: Settings) -> None:
-    """Replace one input by another, and tell how it goes. Raises UsageError, UnknownInput, Draining."""
+    """Replace one input by another, and report the steps. Raises UsageError, UnknownInput, Draining."""
     timeout_s = request.timeout_seconds or settings.cutover_timeout_s
     if not 0 < timeout_s < float("inf"):
         raise UsageError(f"the time-out of a cutover must be a number of seconds above 0, not {timeout_s}")
-    leaves = getattr(request, "from")  # a word of Python
+    leaves = getattr(request, "from")  # a keyword of Python
     for name in (leaves, request.to):
         check_name("replica", name)
     cutover = Cutover(hub, leaves, request.to, request.intervals or settings.cutover_intervals, timeout_s)

@@ -1,16 +1,19 @@
-"""Cutover (II.5): one replica takes the place of another, and nobody who reads the merge notices.
+"""Cutover (II.5): one replica takes the place of another, invisibly for the subscribers of the merge.
 
     waiting ---> joined ---> certifying ---> promoting ---> leaving ---> done
        |            |            |              |
        `------------`------------`--------------`---> rolled-back: nothing has changed
 
-`to` attaches, to observe or active; it is *certified* when it has said the same as `from` in so many intervals in a
-row; an observer is asked to attach again as active; when it counts, `from` is put out. A difference between the two in
-an interval that was not compared before the cutover began, the time-out, or the loss of either rolls back: `from` has
-never stopped, and `to` gets the role back that it had.
+1. `to` attaches, as an observer or active.
+2. `to` is *certified* when it has delivered the same as `from` in a number of intervals in a row.
+3. If `to` is an observer, the server asks it to attach again as active.
+4. When `to` counts, `from` is put out.
 
-`from` ends with a final error and its name is refused until it is released: whatever restarts it would otherwise put it
-back in.
+Three things roll the cutover back: a difference between the two in an interval that was not compared before the cutover
+began, the time-out, and the loss of either. `from` has never stopped, and `to` gets back the role that it had.
+
+`from` ends with a final error, and its name is refused until it is released. Otherwise the supervisor that restarts it
+would attach it again.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ ROLLED_BACK: Final = "rolled-back"
 
 
 class CutoverStep(NamedTuple):
-    """One step, in words."""
+    """A report of one step of a cutover: its stage, and a sentence about it."""
 
     stage: str
     text: str
@@ -48,14 +51,14 @@ ReportStep = Callable[[CutoverStep], Awaitable[None]]
 
 
 class _RolledBack(UsageError):
-    """Why nothing has changed: the hub hands it on, as it does all errors that are not bugs."""
+    """Why the cutover was rolled back. A UsageError, so that the hub returns it to the caller, and does not fail."""
 
 
 class Cutover:
-    """One call of it. ``intervals``: equal ones in a row that certify ``to``."""
+    """One cutover, from ``leaves`` to ``to``. ``intervals``: how many equal ones in a row certify ``to``."""
 
     def __init__(self, hub: Hub, leaves: str, to: str, intervals: int, timeout_s: float) -> None:
-        """Raises UsageError, UnknownInput."""
+        """Check that the cutover is possible. Raises UsageError, UnknownInput."""
         if leaves == to:
             raise UsageError(f"a cutover from {leaves!r} to itself changes nothing")
         if hub.certifier.policy == NONE:
@@ -71,10 +74,10 @@ class Cutover:
         self._equal = 0
         self._is_certified = False
         self._since: int | None = None  # a difference in an interval from here on ends the attempt
-        self._role_before: str | None = None  # of ``to``, once it has been asked to change it
+        self._role_before: str | None = None  # of ``to``, from the moment when it was asked to change its role
 
     async def run(self, report: ReportStep) -> None:
-        """Until it is done or rolled back, which the last progress says."""
+        """Run the cutover until it is done or rolled back. The last report has the result."""
         certifier = self._hub.certifier
         certifier.cutover_to = self._to
         done = False
@@ -108,7 +111,7 @@ class Cutover:
             await self._report(report, LEAVING, f"{to} counts; {leaves} leaves")
 
     async def _certify(self, report: ReportStep, news: asyncio.Event) -> None:
-        """Until the two have been equal in enough intervals in a row."""
+        """Wait until the two inputs have been equal in enough intervals in a row."""
         reported = None
         while True:
             news.clear()
@@ -120,7 +123,7 @@ class Cutover:
                 text = f"{self._to} equal to {self._leaves} over {self._equal} of {self._intervals} intervals"
                 await self._report(report, CERTIFYING, text)
             if self._equal >= self._intervals:
-                self._is_certified = True  # its next life counts from 0
+                self._is_certified = True  # its next incarnation counts equal intervals from 0
                 return
             await news.wait()
 
@@ -133,7 +136,7 @@ class Cutover:
             await news.wait()
 
     def _look(self) -> None:
-        """Compare the two as far as they have come. Raises _RolledBack."""
+        """Compare the two inputs as far as they have come. Raises _RolledBack."""
         monitor = self._hub.certifier.monitor
         assert monitor is not None
         if self._hub.attached(self._leaves) is None:
@@ -164,7 +167,7 @@ class Cutover:
             attached.session.change_role(self._role_before)
 
     def _put_out(self) -> None:
-        """In a step of the hub, so what is looked at is what is changed."""
+        """Put ``leaves`` out. Runs in a step of the hub, so the state that it checks is the state that it changes."""
         self._look()
         if not self._counts(self._to):
             raise _RolledBack(f"{self._to} does not count any more")

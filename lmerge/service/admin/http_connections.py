@@ -1,9 +1,9 @@
-"""The connections of the HTTP port: few, bounded by peer, and none that waits for a request forever.
+"""The connections of the HTTP port: few, bounded by peer, and none waits for a request for ever.
 
-A connection *waits* until it has brought a whole header, and between two requests; else it *works*. Where there is no
-room for a newcomer, the one that has waited longest is closed, of the same peer if that has as many as it may. So
-connections that say nothing, or one byte now and then, cost a probe nothing: they are the first to go, and without a
-whole header in ``header_timeout_s`` they go anyway.
+A connection *waits* until it has sent a whole header, and between two requests. Otherwise it *works*. If there is no
+room for a new connection, the one that has waited longest is closed. If its peer has as many as allowed, one of the
+same peer is closed. So connections that send nothing, or one byte now and then, take no room from a probe: they are
+closed first, and they are closed anyway without a whole header in ``header_timeout_s``.
 
     peer p, limit 3     open: 1 waits, 2 waits, 3 works; p opens 4: 1 is closed
     all work            the newcomer is closed
@@ -19,21 +19,21 @@ from lmerge.service.security.quota import peer_key
 
 
 class OpenConnections:
-    """All open connections. ``closed``: how many were, by the word for why."""
+    """All open connections. ``closed``: how many were closed, by reason."""
 
     def __init__(self, most: int, per_peer: int, header_timeout_s: float) -> None:
         self.closed: Counter[str] = Counter()
         self.header_timeout_s = header_timeout_s
         self._most = most
         self._per_peer = per_peer
-        self._open: dict[HttpConnection, None] = {}  # the longest open first
+        self._open: dict[HttpConnection, None] = {}  # the one whose last request is the oldest comes first
         self._peers: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._open)
 
     def enter(self, connection: HttpConnection) -> None:
-        """A newcomer; afterwards it may be closed, like any other."""
+        """Add a new connection, and close one if there are too many: perhaps the new one."""
         self._open[connection] = None
         self._peers[connection.peer] += 1
         if self._peers[connection.peer] > self._per_peer:
@@ -49,7 +49,7 @@ class OpenConnections:
                 del self._peers[connection.peer]
 
     def used(self, connection: HttpConnection) -> None:
-        """It has brought a request: among those that wait it is now the newest."""
+        """Note that a request of it was answered: it is now the newest among those that wait."""
         if connection in self._open:
             del self._open[connection]
             self._open[connection] = None
@@ -60,7 +60,7 @@ class OpenConnections:
 
 
 class HttpConnection(asyncio.Protocol):
-    """Stands before the protocol that serves a connection, and hands everything on to it."""
+    """The protocol of one connection. It passes everything on to ``inner``, which serves the connection."""
 
     def __init__(self, connections: OpenConnections, inner: asyncio.Protocol) -> None:
         self.peer = ""
@@ -70,7 +70,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    # What the loop calls.
+    # Called by the loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -83,7 +83,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.is_waiting and self._timer is None:
-            self._expect_header()  # of a further request
+            self._expect_header()  # a further request has begun
         self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
@@ -100,20 +100,20 @@ class HttpConnection(asyncio.Protocol):
         self._connections.leave(self)
         self._inner.connection_lost(problem)
 
-    # What the server calls.
+    # Called by the server.
 
     def begin(self) -> None:
-        """A whole header has come: an answer is being made."""
+        """Note that a whole header has come: the connection works."""
         self.is_waiting = False
         self._stop_timer()
 
     def end(self) -> None:
-        """The answer is made, if not yet read."""
+        """Note that the answer is made: the connection waits, even if the peer has not read the answer yet."""
         self.is_waiting = True
         self._connections.used(self)
 
     def close(self, why: str) -> None:
-        """At once, whatever it was about to bring."""
+        """Close the connection at once. ``why``: the reason, for ``closed``."""
         self._connections.closed[why] += 1
         self._connections.leave(self)
         if self._transport is not None:

@@ -1,7 +1,7 @@
 """The HTTP port: ``/metrics`` for Prometheus, ``/healthz`` (alive) and ``/readyz`` (takes publishers) for probes.
 
-The probes are open to all; whatever else there is, is behind the guard. With certificates it is HTTPS. Who connects and
-brings no request takes nobody's place: see ``rooms``.
+The probes are open to all. Every other path is behind the guard. With certificates the port uses HTTPS. A connection
+without a request takes no place from others: see ``http_connections``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STATUSES: Final = {
 
 
 class HttpServer:
-    """Serves the pages. ``why_not_ready`` is asked on each probe; None: it is ready."""
+    """Serves the pages. ``why_not_ready`` is called for each ``/readyz``, and returns None if the server is ready."""
 
     def __init__(
         self, settings: Settings, port: int, pages: Pages, guard: Guard, why_not_ready: Callable[[], str | None]
@@ -50,7 +50,7 @@ class HttpServer:
         self._listening: list[asyncio.Server] = []
 
     async def start(self) -> None:
-        """Listen; ``port`` is the bound one from here on. Raises AddressInUse, UsageError."""
+        """Listen. ``port`` is the bound one from then on. Raises AddressInUse, UsageError."""
         app = web.Application(middlewares=[self._behind_the_guard()])
         app.add_routes([
             web.get("/metrics", self._show_metrics),
@@ -71,11 +71,11 @@ class HttpServer:
         self.port = server.sockets[0].getsockname()[1]
 
     async def renew(self) -> None:
-        """New connections get the certificates as they are now; those that are open go on."""
+        """Use the present certificates for new connections. Open connections keep theirs."""
         before, self._listening = self._listening, []
         loop = asyncio.get_running_loop()
         for server in before:
-            for listening in server.sockets:  # the same sockets, so nobody is turned away in between
+            for listening in server.sockets:  # the same sockets, so no connection is refused in between
                 same = listening.dup()
                 self._listening.append(await loop.create_server(self._connection, sock=same, **self._tls()))
             server.close()
@@ -99,13 +99,13 @@ class HttpServer:
         return guarded
 
     def _connection(self) -> asyncio.BaseProtocol:
-        """What serves a new connection."""
+        """Return the protocol for a new connection."""
         assert self._runner is not None
         assert self._runner.server is not None
         return HttpConnection(self._connections, self._runner.server())
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """A page, if the guard lets the caller in; also for a path that has none."""
+        """Answer a request through the guard, also one for a path that does not exist."""
         transport = request.transport
         connection = transport.get_protocol() if transport is not None else None
         if isinstance(connection, HttpConnection):

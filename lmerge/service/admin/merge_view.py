@@ -1,6 +1,6 @@
-"""What people and dashboards are told of a merge: one moment of it, between two batches.
+"""The state of a merge for status and metrics, as of one moment between two batches.
 
-A merge at work in another thread cannot be looked at; then the moment before it began is told.
+While another thread works on the merge it cannot be read. The state before that work began is reported then.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from lmerge.core.merge import Counts, InputStatus, Merge
 
 
 class Observed(NamedTuple):
-    """The fields are those of ``Merge``."""
+    """The state of a merge. The fields are those of ``Merge``."""
 
     algorithm: str
     algorithm_reason: str
@@ -25,7 +25,7 @@ class Observed(NamedTuple):
 
 
 def observe(merge: Merge) -> Observed:
-    """The merge as it is now."""
+    """Return the state of the merge as it is now."""
     return Observed(
         merge.algorithm, merge.algorithm_reason, merge.stable_point, merge.received, merge.emitted, merge.late,
         merge.refused, merge.live_count, tuple(merge.inputs()),

@@ -1,4 +1,4 @@
-"""Prometheus metrics, read from the hubs when they are scraped: counting costs the hot path nothing.
+"""Prometheus metrics, read from the hubs when they are scraped, so that the hot path only counts.
 
 Names are ``lmerge_<noun>_<unit>[_total]``. The registry is injected, so two servers in one process do not mix. Series
 of an input end when it detaches and start at 0 with its next incarnation.
@@ -24,16 +24,16 @@ from lmerge.service.security.guard import REFUSALS, Guard
 
 
 class MergeCollector(Collector):
-    """All metrics of one server."""
+    """Collects all metrics of the merges of one server."""
 
     def __init__(self, registry: Registry, engine: str) -> None:
-        """``engine``: the one that the merges run on, ``python`` or ``native``."""
+        """Make the collector. ``engine``: the one that runs the merges, ``python`` or ``native``."""
         self._registry = registry
         self._engine = engine
         self._is_left_out = False
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the names are those that ``collect`` gives."""
+        """Return nothing: ``collect`` gives the names."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -44,11 +44,11 @@ class MergeCollector(Collector):
         yield from _staged(self._registry.staging)
 
     def names(self) -> list[str]:
-        """The merges, in order of name."""
+        """Return the names of the merges, in order."""
         return sorted(self._registry.hubs)
 
     def of_merges(self, names: Iterable[str]) -> Iterator[Metric]:
-        """The families that have samples for each merge, with those of these merges, as far as they are there."""
+        """Give the families with samples for each merge, with the samples of those of ``names`` that still exist."""
         hubs = [self._registry.hubs[name] for name in names if name in self._registry.hubs]
         yield from _merge_counters(hubs)
         yield from _merge_gauges(hubs)
@@ -56,7 +56,7 @@ class MergeCollector(Collector):
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
-        """Without ``of_merges``, for who asks that himself, in steps."""
+        """Leave ``of_merges`` out of ``collect`` meanwhile, for a caller that calls it itself, in steps."""
         self._is_left_out = True
         try:
             yield
@@ -65,13 +65,13 @@ class MergeCollector(Collector):
 
 
 class AccessCollector(Collector):
-    """Who was refused, and whether the files of the server's security are in force as they stand."""
+    """Collects how many calls were refused, and whether the security files are in force as they are on disk."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, as above."""
+        """Return nothing, as above."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -88,7 +88,7 @@ class AccessCollector(Collector):
 
 
 def _info(name: str, label: str, value: str) -> Metric:
-    """A word as a metric: the sample is 1, the word is the label's."""
+    """Return a text as a metric: the sample is 1, the text is the value of the label."""
     family = GaugeMetricFamily(name, f"1; {label} is the label", labels=[label])
     family.add_metric([value], 1)
     return family
@@ -112,7 +112,7 @@ def _merge_counters(hubs: list[Hub]) -> Iterator[Metric]:
         "lmerge_divergent_intervals", "Intervals in which inputs that promise the same differed", labels=["merge"]
     )
     gaps = CounterMetricFamily(
-        "lmerge_output_gaps", "Stretches of time that no input could tell any more", labels=["merge"]
+        "lmerge_output_gaps", "Stretches of time that no input could deliver any more", labels=["merge"]
     )
     commits = CounterMetricFamily("lmerge_staged_commits", "Commits whose parts were staged here", labels=["merge"])
     missed = CounterMetricFamily("lmerge_missed_commits", "Commits that missed a part of theirs", labels=["merge"])
@@ -144,7 +144,7 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
     stable = GaugeMetricFamily("lmerge_stable_point_time", "Stable point of the output", labels=["merge"])
     weight = GaugeMetricFamily("lmerge_live_bytes", "Payload bytes that the merge holds", labels=["merge"])
     held = GaugeMetricFamily("lmerge_held_inputs", "Inputs whose stable is held for its lead", labels=["merge"])
-    disputed = GaugeMetricFamily("lmerge_disputed_intervals", "Intervals that nobody decided on", labels=["merge"])
+    disputed = GaugeMetricFamily("lmerge_disputed_intervals", "Intervals that no input has decided", labels=["merge"])
     silent = GaugeMetricFamily("lmerge_recording_stopped_bool", "1 if --record has stopped", labels=["merge"])
     broken = GaugeMetricFamily("lmerge_store_stopped_bool", "1 if the store cannot be written", labels=["merge"])
     queued = GaugeMetricFamily("lmerge_queued_elements", "Elements that wait for the merge", labels=["merge"])
@@ -199,7 +199,10 @@ def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
 
 
 def _staged(staging: Staging) -> Iterator[Metric]:
-    """Of all merges together, as parts may come before their merge: their names are anybody's."""
+    """Give the metrics of staged parts, for all merges together.
+
+    A part may come before its merge, so the name of its merge is arbitrary, and must not become a label.
+    """
     parts = GaugeMetricFamily("lmerge_staged_parts", "Parts that wait for the commit of their publisher")
     kept = GaugeMetricFamily("lmerge_staged_bytes", "What they, and those that come or go, count as")
     dropped = CounterMetricFamily("lmerge_dropped_parts", "Staged parts that were not committed", labels=["reason"])
@@ -211,7 +214,7 @@ def _staged(staging: Staging) -> Iterator[Metric]:
 
 
 def _time(t: int) -> float:
-    """A time as a sample; the two infinities as such."""
+    """Return a time as a sample. The two infinities are the infinities of floats."""
     if t == INF:
         return float("inf")
     return float("-inf") if t == NEG_INF else float(t)

@@ -1,8 +1,8 @@
-"""The text of ``/metrics``, made in steps: Prometheus asks a server with a thousand merges every few seconds, and the
-merges go on meanwhile.
+"""The text of ``/metrics``, made in steps, so that the merges run meanwhile.
 
-A step reads and writes the samples of a few merges, then the loop turns. Samples of one family must stand together, so
-the text is kept by family until all merges were asked. Only one page is made at a time: who asks meanwhile gets that.
+Prometheus scrapes a server with a thousand merges every few seconds. A step reads and writes the samples of a few
+merges; then the loop runs other tasks. Samples of one family must be together, so the text is kept by family until all
+merges were read. Only one page is made at a time: requests that come meanwhile get that page.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from prometheus_client.exposition import choose_encoder
 
 from lmerge.service.admin.metrics import MergeCollector
 
-# Merges of one step: about 3 ms, less than a turn of a busy merge.
+# Merges in one step: about 3 ms, less than a turn of a busy merge.
 _STEP_MERGES: Final = 4
 _EOF: Final = b"# EOF\n"
 
 
 class Page(NamedTuple):
-    """A page as Prometheus takes it."""
+    """A page in a format of Prometheus."""
 
     body: bytes
     content_type: str
 
 
 class Pages:
-    """Makes the pages of one server. ``registry``: all metrics, those of ``merges`` among them."""
+    """Makes the pages of one server. ``registry``: all metrics, including those of ``merges``."""
 
     def __init__(self, registry: CollectorRegistry, merges: MergeCollector) -> None:
         self._registry = registry
@@ -38,7 +38,7 @@ class Pages:
         self._being_made: dict[str, asyncio.Task[Page]] = {}
 
     async def page(self, accept: str) -> Page:
-        """The page in the form that ``accept``, a header, asks for: of now, or of a moment ago if one is being made."""
+        """Return the page in the form that ``accept``, a header, requests. If one is being made, return that one."""
         encode, content_type = choose_encoder(accept)
         task = self._being_made.get(content_type)
         if task is None:
@@ -64,7 +64,7 @@ class Pages:
 
 
 class _SingleFamily:
-    """What an encoder takes for a registry: a single family."""
+    """A registry, for an encoder, that has a single family."""
 
     def __init__(self, family: Metric) -> None:
         self._family = family
@@ -74,5 +74,5 @@ class _SingleFamily:
 
 
 def _without_head(lines: bytes) -> bytes:
-    """The samples of a family alone."""
+    """Return the samples of a family, without its head."""
     return b"".join(line for line in lines.splitlines(keepends=True) if not line.startswith(b"# "))

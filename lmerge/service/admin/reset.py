@@ -1,14 +1,15 @@
-"""Reset: a new epoch of a merge that is spoiled, or stands where nobody can take it back from.
+"""Reset: begins a new epoch of a merge that is spoiled, or whose stable point is so far ahead that it cannot go on.
 
 The merge begins again, empty: without events, schema, inputs, fenced incarnations and quarantined names. Its store is
-emptied in one transaction, which also holds the number of the new epoch; a store that could not be opened is deleted.
+emptied in one transaction, which also writes the number of the new epoch. A store that could not be opened is deleted.
 
-    publishers     end with UNAVAILABLE, and attach anew by themselves, with their live events
+    publishers     end with UNAVAILABLE, and attach again by themselves, with their live events
     subscribers    end with MergeReset: what they have read does not go on
     tokens         of another epoch are refused with MergeReset, whatever else the request allows
 
-Epochs are numbers that only grow: by default the time in seconds, so that the servers of a merge, and one whose store
-was deleted, need not know an earlier one. An administrator who resets a merge on several servers gives all the same.
+Epochs are numbers that only grow. The default is the time in seconds, so that the servers of a merge, and a server
+whose store was deleted, need not have an earlier number. An administrator who resets a merge on several servers gives
+the same number to all.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ _NO_REASON: Final = "asked for by an administrator"
 
 
 async def begin_epoch(hub: Hub, epoch: int, reason: str, caller: str) -> int:
-    """Reset the merge of ``hub``, for ``caller``; the number of the new epoch, once it is durable. ``epoch`` 0: by the
-    clock. Raises UsageError.
+    """Reset the merge of ``hub``, for ``caller``. Return the number of the new epoch when it is durable.
+
+    ``epoch`` 0: take the number from the clock. Raises UsageError.
     """
     return await hub.settled(lambda: _reset(hub, epoch, reason or _NO_REASON, caller))
 

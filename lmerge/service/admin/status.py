@@ -1,4 +1,4 @@
-"""What a server says about itself and its merges: ListMerges, DescribeMerge, DescribeServer."""
+"""The status of a server and its merges: the answers of ListMerges, DescribeMerge and DescribeServer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 
 
 def lmerge_version() -> str:
-    """Of the installed distribution; ``unknown`` if lmerge runs from a bare source tree."""
+    """Return the version of the installed distribution; ``unknown`` if lmerge runs from a bare source tree."""
     try:
         return version("lmerge")
     except PackageNotFoundError:
@@ -25,7 +25,7 @@ def lmerge_version() -> str:
 
 
 def describe_server(settings: Settings, started_at: float) -> pb.DescribeServerResponse:
-    """``started_at``: of the monotonic clock."""
+    """Describe the server. ``started_at``: a time of the monotonic clock."""
     return pb.DescribeServerResponse(
         version=lmerge_version(), engine=settings.resolved_engine, limits=settings.limits_message(),
         uptime_seconds=time.monotonic() - started_at,
@@ -33,12 +33,12 @@ def describe_server(settings: Settings, started_at: float) -> pb.DescribeServerR
 
 
 def list_merges(registry: Registry) -> pb.ListMergesResponse:
-    """In order of name."""
+    """List the merges, in order of name."""
     return pb.ListMergesResponse(merges=[_summary(registry.hubs[name]) for name in sorted(registry.hubs)])
 
 
 def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
-    """Everything about one merge."""
+    """Describe one merge completely."""
     observed = hub.observed
     now_s = asyncio.get_running_loop().time()
     return pb.DescribeMergeResponse(
