@@ -129,7 +129,7 @@ async def test_what_the_server_has_against_a_caller_is_an_error_of_its_own_kind(
         a = Security(ca=ca, token=world.token("a", ["publish"]))
         for security, replica, kind, words in (
             (Security(ca=ca), "a", Unauthenticated, "no credentials came"),
-            (Security(ca=ca, token=FORGED), "a", Unauthenticated, "not one that this server knows"),
+            (Security(ca=ca, token=FORGED), "a", Unauthenticated, "not in the access file of this server"),
             (a, "b", PermissionDenied, "may not publish into merge 'flights' as replica 'b'"),
         ):
             with pytest.raises(kind, match=words):

@@ -161,7 +161,7 @@ def test_a_wrong_entry_is_named_and_nothing_is_guessed(change: dict[str, Any], w
     ("{", "is not JSON"), ("[]", "must be one object"), ('{"entries": {}}', "must be one object"),
     ('{"entries": [], "x": 1}', "must be one object"), ('{"entries": [1]}', "entry 1: it must be an object"),
     ("[" * 100_000, "is not JSON"), ("\udcff", "is not JSON"), (" " * 2**20 + "{}", "is larger than"),
-    (json.dumps({"entries": [GOOD, GOOD]}), "'3f9a2c11' stands there twice"),
+    (json.dumps({"entries": [GOOD, GOOD]}), "'3f9a2c11' is there twice"),
 ])
 def test_a_file_that_is_none_is_refused(text: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "access.json"
@@ -186,7 +186,7 @@ def test_a_token_is_known_by_its_digest_alone(tmp_path: Path) -> None:
     other_secret, no_such_id = token[:13] + "0" * 64, "lmt_ffffffff_" + token[13:]
     cut = (token[:-1], token + "0", token.upper(), digest_of(token), "", "lmt__", "é")
     for forged in (other_secret, no_such_id, *cut):
-        with pytest.raises(Unauthenticated, match=r"^the token is not one that this server knows$"):
+        with pytest.raises(Unauthenticated, match=r"^the token is not in the access file of this server$"):
             file.by_token(forged)
 
 
@@ -218,7 +218,7 @@ def test_a_revoked_token_says_so_only_to_who_holds_it(tmp_path: Path) -> None:
     file = AccessFile(path)
     with pytest.raises(Unauthenticated, match="has been revoked"):
         file.by_token(first)
-    with pytest.raises(Unauthenticated, match="not one that this server knows"):
+    with pytest.raises(Unauthenticated, match="not in the access file of this server"):
         file.by_token(first[:-1] + ("0" if first[-1] != "0" else "1"))
     assert file.by_token(second)
     assert tokens.revoke(path, "a") == [f"token 'a' ({second[4:12]})"]

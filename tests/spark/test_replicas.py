@@ -335,7 +335,7 @@ async def test_a_replica_in_spark_shows_what_a_secured_server_asks_for(tmp_path:
         server = ["spark-append", "-s", world.target, "-m", MERGE, "-r", "a", "--ca", world.authority.path]
         done = await asyncio.to_thread(run, *server, *days)
         assert done.returncode == 1
-        assert "this server wants to know who calls" in done.stderr
+        assert "this server requires a certificate or a token" in done.stderr
         done = await asyncio.to_thread(run, *server, *days, "--token-file", str(file))
         assert done.returncode == 0, done.stderr
 

@@ -144,7 +144,7 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
     stable = GaugeMetricFamily("lmerge_stable_point_time", "Stable point of the output", labels=["merge"])
     weight = GaugeMetricFamily("lmerge_live_bytes", "Payload bytes that the merge holds", labels=["merge"])
     held = GaugeMetricFamily("lmerge_held_inputs", "Inputs whose stable is held for its lead", labels=["merge"])
-    disputed = GaugeMetricFamily("lmerge_disputed_intervals", "Intervals that no input has decided", labels=["merge"])
+    disputed = GaugeMetricFamily("lmerge_disputed_intervals", "Disputed intervals, not decided yet", labels=["merge"])
     silent = GaugeMetricFamily("lmerge_recording_stopped_bool", "1 if --record has stopped", labels=["merge"])
     broken = GaugeMetricFamily("lmerge_store_stopped_bool", "1 if the store cannot be written", labels=["merge"])
     queued = GaugeMetricFamily("lmerge_queued_elements", "Elements that wait for the merge", labels=["merge"])

@@ -1,4 +1,4 @@
 """Who may call what: certificates, tokens, access rights and quotas.
 
-Called by ``service.server`` and the calls. Imports no merge.
+Called by ``service.server`` and the calls. It imports no merge.
 """

@@ -1,16 +1,17 @@
-"""The access file: who holds which token or certificate, and what they may do. Read by the server, written by ``lmerge
-token``.
+"""The access file: the tokens and certificates of callers, and their rights.
+
+The server reads it, and ``lmerge token`` writes it:
 
     {"entries": [
       {"name": "a", "id": "3f9a2c11", "sha256": "9f86...", "roles": ["publish"], "merges": ["flights"],
        "replicas": ["a"], "expires": "2027-01-01T00:00:00Z", "enabled": true},
       {"name": "board", "certificate": "dns:board.example", "roles": ["subscribe", "status"], "merges": ["*"]}]}
 
-A token is ``lmt_ID_SECRET``; the file holds its SHA-256, never the token: whoever reads the file cannot use it. The
-secret has 256 random bits, so no slow hash is needed. ``replicas``, where it is left out, is the entry's own name. A
-field that is not known is an error: a misspelled limit must not be no limit.
+A token is ``lmt_ID_SECRET``. The file holds its SHA-256, never the token, so a reader of the file cannot use the token.
+The secret has 256 random bits, so no slow hash is needed. ``replicas``, if it is left out, is the entry's own name. An
+unknown field is an error: a misspelled limit must not be no limit.
 
-The file is read again when it changes. One that cannot be read then leaves the last good one in force.
+The file is read again when it changes. If it cannot be read then, the last good one stays in force.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from lmerge.wire.names import check_name
 _TOKEN: Final = re.compile(r"lmt_([0-9a-f]{8})_[0-9a-f]{64}")
 _TOKENS: Final = re.compile(r"(lmt_[0-9a-f]{8}_)[0-9a-f]+")
 _FIELDS: Final = {"name", "id", "sha256", "certificate", "roles", "merges", "replicas", "expires", "enabled"}
-_UNKNOWN: Final = "the token is not one that this server knows"
-_NO_DIGEST: Final = "0" * 64  # compared with where there is no such entry, so that its absence takes no less time
+_UNKNOWN: Final = "the token is not in the access file of this server"
+_NO_DIGEST: Final = "0" * 64  # compared with if there is no such entry, so that a missing entry takes the same time
 
 
 @dataclass(frozen=True)
 class AccessEntry:
-    """One line of the file. Exactly one of ``sha256`` (with ``id``) and ``certificate`` is set."""
+    """One entry of the file. Exactly one of ``sha256`` (with ``id``) and ``certificate`` is set."""
 
     name: str
     rights: Rights
@@ -58,7 +59,7 @@ class AccessEntry:
         return CallerIdentity(what, (self.rights,))
 
     def must_be_valid(self, now_us: int) -> None:
-        """Raises Unauthenticated if it has expired or was revoked."""
+        """Raise Unauthenticated if it has expired or was revoked."""
         if not self.enabled:
             raise Unauthenticated(f"{self.identity.name} has been revoked")
         if self.expires_us is not None and now_us >= self.expires_us:
@@ -66,17 +67,17 @@ class AccessEntry:
 
 
 class AccessFile:
-    """The entries of one file, as they are now. ``problem``: why what it says now is not in force, if it is not."""
+    """The entries in force of one file. ``problem``: why the present content is not in force; None if it is."""
 
     def __init__(self, path: Path) -> None:
-        """Raises UsageError if it cannot be read, or says what cannot be."""
+        """Read the file. Raises UsageError if it cannot be read, or its content is invalid."""
         self.problem: str | None = None
         self._path = path
         self._seen = stamp_of(path)
         self._take(read_entries(path))
 
     def refresh(self) -> bool:
-        """Read the file again if it has changed. Whether other entries are in force now."""
+        """Read the file again if it has changed. Return whether other entries are in force now."""
         stamp = stamp_of(self._path)
         if stamp == self._seen:
             return False
@@ -92,7 +93,7 @@ class AccessFile:
         return True
 
     def by_token(self, token: str) -> CallerIdentity:
-        """Raises Unauthenticated: forged, expired, revoked."""
+        """Return the identity of a token. Raises Unauthenticated if it is forged, expired or revoked."""
         match = _TOKEN.fullmatch(token)
         entry = self._by_id.get(match[1]) if match is not None else None
         is_right = hmac.compare_digest(digest_of(token), entry.sha256 if entry is not None else _NO_DIGEST)
@@ -102,7 +103,10 @@ class AccessFile:
         return entry.identity
 
     def by_certificate(self, certificate: Certificate) -> CallerIdentity | None:
-        """What the file says of it; None: nothing. Raises Unauthenticated if it expired or was revoked."""
+        """Return the identity of a certificate; None if no entry names it.
+
+        Raises Unauthenticated if an entry has expired or was revoked.
+        """
         found = [self._by_certificate[name] for name in sorted(certificate.names) if name in self._by_certificate]
         for entry in found:
             entry.must_be_valid(clock.wall_us())
@@ -116,17 +120,17 @@ class AccessFile:
 
 
 def digest_of(token: str) -> str:
-    """What the file holds of a token."""
+    """Return the digest of a token, as the file holds it."""
     return hashlib.sha256(token.encode(errors="replace")).hexdigest()
 
 
 def show_expiry(expires_us: int) -> str:
-    """As the file writes it."""
+    """Return the time as the file writes it."""
     return datetime.fromtimestamp(expires_us / 1e6, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def read_items(path: Path) -> list[dict[str, Any]]:
-    """The entries as they stand in the file. Raises UsageError."""
+    """Read the entries as they are in the file. Raises UsageError."""
     data = read_bounded("access file", path)
     try:
         document = json.loads(data)
@@ -140,23 +144,23 @@ def read_items(path: Path) -> list[dict[str, Any]]:
 
 
 def read_entries(path: Path) -> list[AccessEntry]:
-    """The entries, checked. Raises UsageError that says which one is wrong."""
+    """Read and check the entries. Raises UsageError, which names the wrong entry."""
     entries: list[AccessEntry] = []
     for number, item in enumerate(read_items(path), 1):
         try:
             entries.append(entry_of(item))
         except (UsageError, ValueError) as problem:
-            text = _TOKENS.sub(r"\1...", str(problem))  # somebody may have put one where it does not belong
+            text = _TOKENS.sub(r"\1...", str(problem))  # a token may be in the wrong field
             raise UsageError(f"access file {str(path)!r}, entry {number}: {text}") from None
     keys = [entry.id or entry.certificate for entry in entries]
     twice = sorted({key for key in keys if keys.count(key) > 1}) if len(set(keys)) < len(keys) else []
     if twice:
-        raise UsageError(f"access file {str(path)!r}: {twice[0]!r} stands there twice")
+        raise UsageError(f"access file {str(path)!r}: {twice[0]!r} is there twice")
     return entries
 
 
 def entry_of(item: Any) -> AccessEntry:
-    """Raises UsageError: what is wrong with it, without its digest."""
+    """Check one item; return its entry. Raises UsageError with what is wrong, without the digest."""
     if not isinstance(item, dict):
         raise UsageError("it must be an object")
     unknown = sorted(set(item) - _FIELDS)
@@ -183,7 +187,10 @@ def entry_of(item: Any) -> AccessEntry:
 
 
 def parse_expiry(text: str) -> int:
-    """``2027-01-01T00:00:00Z`` in microseconds. Raises UsageError; a time without a zone could be anybody's."""
+    """Return a time such as ``2027-01-01T00:00:00Z`` in microseconds.
+
+    Raises UsageError, also for a time without a zone, which is ambiguous.
+    """
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
@@ -198,7 +205,7 @@ def _rights(item: Mapping[str, Any], name: str) -> Rights:
     for role in roles:
         if role not in ROLES:
             raise UsageError(f"{name!r}: unknown role {role!r}; there are {', '.join(ROLES)}")
-    own = (re.sub(r"([*?[])", r"[\1]", name),)  # the name itself, not what it would match as a pattern
+    own = (re.sub(r"([*?[])", r"[\1]", name),)  # escaped, so that it matches only itself
     replicas = _texts(item, "replicas", name) if "replicas" in item else own
     return Rights(frozenset(roles), _texts(item, "merges", name), replicas)
 

@@ -1,11 +1,12 @@
-"""The door before every call: who comes in is settled before a handler runs, and looked at again while streams go on.
+"""The guard before every call: it checks access before a handler runs, and again while streams run.
 
-One interceptor stands before all handlers, health and reflection among them. What a method asks for stands in
-``ACCESS_RULES``; a method that is not there is closed. Publish and Stage name their merge and replica in their first message,
-so they ask here (``attaching``, ``staging``) when they have read that.
+One interceptor runs before all handlers, including health and reflection. ``ACCESS_RULES`` has what each method
+requires. A method that is not in it is closed. Publish and Stage name their merge and replica in their first message,
+so they call the guard (``attaching``, ``staging``) when they have read that message.
 
-A stream ends when what it was let in for no longer holds: its token expired, was revoked, or lost the right. Every
-``check_interval_s`` the files are looked at and all streams checked, so it ends within twice that.
+A stream ends when its access no longer holds: its token expired, was revoked, or lost the right. Every
+``check_interval_s`` the files are read if they changed, and all streams are checked. So such a stream ends within twice
+that time.
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ _REFLECTION: Final = "grpc.reflection.v1alpha.ServerReflection"
 
 @dataclass(frozen=True)
 class AccessRule:
-    """What a method asks for: nothing (``is_open``), to be known (no ``roles``), or one of ``roles`` in the request's
-    merge. ``attempt``: what a caller attempts here.
+    """What a method requires of its caller.
+
+    Nothing (``is_open``), to be identified (no ``roles``), or one of ``roles`` in the request's merge. ``attempt``:
+    what a caller attempts by the method, for messages.
     """
 
     attempt: str
@@ -68,15 +71,15 @@ ACCESS_RULES: Final[dict[str, AccessRule]] = {
     f"/{_HEALTH}/List": AccessRule("list the health", is_open=True),
     f"/{_REFLECTION}/ServerReflectionInfo": AccessRule("ask for the protocol"),
 }
-# What is not there is not there for strangers either: they cannot ask around.
+# Methods that do not exist have a rule too, so that an unidentified caller cannot find out which methods exist.
 _ANY_METHOD: Final = "*"
 ACCESS_RULES[_ANY_METHOD] = AccessRule("call a method that is not there")
-# A machine may run the workers of several replicas: it may stage so many times as often as one of them.
+# A machine may run the workers of several replicas. So one peer may stage this many times as often as one replica.
 PEER_STAGES: Final = 4
-# Of HTTP; every other path asks for the same as /metrics does: it shows all merges.
+# The open paths of HTTP. Every other path requires what /metrics requires, which shows all merges.
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 _WATCHERS: Final = (STATUS, ADMIN)
-# Why a call is refused, as metrics say it.
+# The reasons for which a call is refused, as the metrics name them.
 REFUSALS: Final[dict[str, type[LmergeError]]] = {
     "unauthenticated": Unauthenticated, "denied": PermissionDenied, "limit": LimitExceeded, "rate": TooOften,
     "undecodable": Undecodable,
@@ -84,7 +87,7 @@ REFUSALS: Final[dict[str, type[LmergeError]]] = {
 
 
 class ShownCredentials:
-    """What a caller shows to be known by. Its text has no secret."""
+    """The credentials that a caller shows. Their text contains no secret."""
 
     def __init__(self, authorization: Sequence[str], certificate: Certificate | None) -> None:
         self.certificate = certificate
@@ -99,12 +102,12 @@ class ShownCredentials:
 
 
 class CallAccess:
-    """What one call was let in for."""
+    """The access of one call: its identities, and what they were granted."""
 
     def __init__(
         self, guard: Guard, shown: ShownCredentials, identities: tuple[CallerIdentity, ...], peer: str
     ) -> None:
-        self.identities = identities  # all of them must allow what is done; none: nobody is asked who he is
+        self.identities = identities  # all of them must allow what the call does; none: callers are not identified
         self.ended: LmergeError | None = None
         self._guard = guard
         self._shown = shown
@@ -113,29 +116,30 @@ class CallAccess:
         self._granted: list[tuple[tuple[str, ...], str, str, str | None]] = []
 
     def require(self, roles: tuple[str, ...], attempted: str, merge: str, replica: str | None = None) -> None:
-        """Raises PermissionDenied; what is granted here must hold as long as the call lasts, if it is a stream."""
+        """Raise PermissionDenied unless the identities allow this. For a stream it must hold as long as the call."""
         for identity in self.identities:
             identity.must(roles, attempted, merge, replica)
         self._granted.append((roles, attempted, merge, replica))
 
     def sees(self, merge: str) -> bool:
-        """Whether the caller has any business with ``merge``."""
+        """Whether the caller has any rights in ``merge``."""
         return all(identity.sees(merge) for identity in self.identities)
 
     def attaching(self, merge: str, replica: str) -> None:
-        """A publisher has said who it wants to be. Raises PermissionDenied, TooOften."""
+        """Check a publisher that has named its merge and replica. Raises PermissionDenied, TooOften."""
         self.require((PUBLISH,), f"publish into merge {_cut(merge)} as replica {_cut(replica)}", merge, replica)
         self._guard.count_attach(self._peer, merge, replica)
 
     def staging(self, merge: str, replica: str) -> AbstractContextManager[None]:
-        """A worker has said for whom it stages; it holds a place meanwhile. Raises PermissionDenied, TooOften,
-        LimitExceeded.
+        """Check a worker that has named its merge and replica. It holds a place inside the context.
+
+        Raises PermissionDenied, TooOften, LimitExceeded.
         """
         self.require((PUBLISH,), f"stage parts for merge {_cut(merge)} as replica {_cut(replica)}", merge, replica)
         return self._guard.one_stage(self._peer, merge, replica)
 
     def check_again(self) -> None:
-        """End the call if it would not be let in now."""
+        """End the call if it would be refused now."""
         try:
             self.identities = self._guard.identify(self._shown)
             for roles, attempted, merge, replica in self._granted:
@@ -151,36 +155,39 @@ _ACCESS: ContextVar[CallAccess] = ContextVar("lmerge_access")
 
 
 def attaching(merge: str, replica: str) -> None:
-    """For the session of a publisher, in its own task. Raises PermissionDenied, TooOften."""
+    """Check the publisher of the call in this task. Raises PermissionDenied, TooOften."""
     access = _ACCESS.get(None)
-    if access is not None:  # None: a session without a server, which has no strangers
+    if access is not None:  # None: a session without a server, whose caller is trusted
         access.attaching(merge, replica)
 
 
 def staging(merge: str, replica: str) -> AbstractContextManager[None]:
-    """For a call of a worker, in its own task, while it lasts. Raises PermissionDenied, TooOften, LimitExceeded."""
+    """Check the worker of the call in this task; to be held while the call lasts.
+
+    Raises PermissionDenied, TooOften, LimitExceeded.
+    """
     access = _ACCESS.get(None)
     return nullcontext() if access is None else access.staging(merge, replica)
 
 
 def may_see(merge: str) -> bool:
-    """For what lists merges: whether this call's caller has business with ``merge``."""
+    """Whether the caller of this call has any rights in ``merge``, for lists of merges."""
     access = _ACCESS.get(None)
     return access is None or access.sees(merge)
 
 
 def caller_of(context: Any) -> str:
-    """For the log: who calls, as far as callers are identified, and from where."""
+    """Return who calls, as far as callers are identified, and from where, for the log."""
     access = _ACCESS.get(None)
     names = [identity.name for identity in access.identities] if access is not None else []
     return " and ".join([*names, str(context.peer())])
 
 
 class Guard(grpc.aio.ServerInterceptor):
-    """Stands before all calls of one server. ``refused``: calls by the word for why."""
+    """Guards all calls of one server. ``refused``: how many calls were refused, by reason."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises UsageError if a file of the settings cannot be used."""
+        """Read the files of the settings. Raises UsageError if one cannot be used."""
         self.settings = settings
         self.tls: TlsFiles | None = None
         self.access: AccessFile | None = None
@@ -201,10 +208,10 @@ class Guard(grpc.aio.ServerInterceptor):
         self._open_calls = Places(settings.open_calls_per_peer)
         self._subscriptions = Places(settings.subscribers_per_identity)
 
-    # Who.
+    # Identity.
 
     def identify(self, shown: ShownCredentials) -> tuple[CallerIdentity, ...]:
-        """Who shows this; nobody if callers are not asked. Raises Unauthenticated."""
+        """Return the identities of these credentials; none if callers are not identified. Raises Unauthenticated."""
         if not self.settings.identifies_callers:
             return ()
         found = [self._by_certificate(shown.certificate), self._by_token(shown.token)]
@@ -216,7 +223,7 @@ class Guard(grpc.aio.ServerInterceptor):
                 f"{shown.certificate.shown} has no lmerge:// name and is not in the server's access file, and no token "
                 "came with it"
             )
-        raise Unauthenticated("no credentials came: this server wants to know who calls")
+        raise Unauthenticated("no credentials came: this server requires a certificate or a token")
 
     def _by_certificate(self, certificate: Certificate | None) -> CallerIdentity | None:
         if certificate is None or self.settings.tls_client_ca is None:
@@ -230,20 +237,20 @@ class Guard(grpc.aio.ServerInterceptor):
         try:
             return self.access.by_token(token)
         except Unauthenticated:
-            if not self.access.refresh():  # it may have been made a moment ago
+            if not self.access.refresh():  # the token may have been made a moment ago
                 raise
             return self.access.by_token(token)
 
-    # How often.
+    # Rates.
 
     def count_attach(self, peer: str, merge: str, replica: str) -> None:
-        """Raises TooOften."""
+        """Count an attach. Raises TooOften."""
         now_s = self._loop.time()
         self._peer_attaches.must(peer_key(peer), now_s, f"{peer_key(peer)} attaches inputs")
         self._attaches.must((merge, replica), now_s, f"input {_cut(replica)} of merge {_cut(merge)} attaches")
 
     def one_stage(self, peer: str, merge: str, replica: str) -> AbstractContextManager[None]:
-        """A call of Stage. Raises TooOften, LimitExceeded."""
+        """Count a call of Stage; it holds a place inside the context. Raises TooOften, LimitExceeded."""
         now_s = self._loop.time()
         self._peer_stages.must(peer_key(peer), now_s, f"{peer_key(peer)} stages parts")
         whose = f"input {_cut(replica)} of merge {_cut(merge)}"
@@ -251,7 +258,10 @@ class Guard(grpc.aio.ServerInterceptor):
         return self._stage_calls.one((merge, replica), f"calls that stage parts of {whose}")
 
     def _count_refusal(self, error: LmergeError, attempted: str, peer: str) -> LmergeError:
-        """Count and log a refused call. The error to answer with: one that says less to who is refused all the time."""
+        """Count and log a refused call; return the error to answer with.
+
+        A peer that sends wrong credentials too often gets an error without the reason.
+        """
         reason = next((reason for reason, kind in REFUSALS.items() if isinstance(error, kind)), None)
         if reason is None:
             return error
@@ -274,7 +284,7 @@ class Guard(grpc.aio.ServerInterceptor):
         return self.guarded(_NO_METHOD, _ANY_METHOD) if self.settings.identifies_callers else None
 
     def guarded(self, handler: Any, method: str) -> Any:
-        """The handler behind its door."""
+        """Return a handler that runs ``handler`` behind the rule of ``method``."""
         rule = ACCESS_RULES.get(method)
         make = {
             (False, False): grpc.unary_unary_rpc_method_handler,
@@ -302,7 +312,7 @@ class Guard(grpc.aio.ServerInterceptor):
     async def _entered(
         self, rule: AccessRule | None, method: str, read: Callable[[Any], Any], raw: Any, context: Any, is_stream: bool
     ) -> AsyncIterator[Any]:
-        """While a call is let in: what it asks for, decoded by ``read``."""
+        """Let a call in; give its request, decoded by ``read``. The call holds its places inside the context."""
         access: CallAccess | None = None
         try:
             with ExitStack() as places:
@@ -327,7 +337,10 @@ class Guard(grpc.aio.ServerInterceptor):
         self, rule: AccessRule | None, method: str, read: Callable[[Any], Any], raw: Any, context: Any,
         places: ExitStack,
     ) -> tuple[CallAccess, Any]:
-        """Raises Unauthenticated, PermissionDenied, LimitExceeded; Undecodable to those who may call at all."""
+        """Check a call; return its access and its request.
+
+        Raises Unauthenticated, PermissionDenied, LimitExceeded; and Undecodable to callers that may use the method.
+        """
         peer = context.peer()
         if rule is None:
             raise PermissionDenied(f"{method} is closed: the server has no rule for it")
@@ -350,7 +363,7 @@ class Guard(grpc.aio.ServerInterceptor):
     # HTTP.
 
     def let_in_http(self, path: str, authorization: Sequence[str], certificate: Certificate | None, peer: str) -> None:
-        """Raises Unauthenticated, PermissionDenied, LimitExceeded."""
+        """Check a request of HTTP. Raises Unauthenticated, PermissionDenied, LimitExceeded."""
         if path in OPEN_PATHS:
             return
         attempted = f"read {path:.80}"
@@ -363,7 +376,7 @@ class Guard(grpc.aio.ServerInterceptor):
     # Time.
 
     def check(self) -> bool:
-        """Look at the files, then at all streams. Whether other certificates are in force now."""
+        """Read the files that changed, then check all streams. Return whether other certificates are in force now."""
         renewed = self.tls.refresh() if self.tls is not None else False
         if self.access is not None:
             self.access.refresh()
@@ -373,8 +386,10 @@ class Guard(grpc.aio.ServerInterceptor):
 
 
 def _reading(handler: Any, method: str) -> Callable[[Any], Any]:
-    """What makes a request of what gRPC has read. It raises Undecodable, where gRPC itself would log a traceback and
-    answer UNKNOWN; of a stream, when the message in question is due.
+    """Return the function that decodes what gRPC has read.
+
+    It raises Undecodable, where gRPC itself would log a traceback and answer UNKNOWN. For a stream it raises when the
+    message in question is due.
     """
     decode = handler.request_deserializer
 
@@ -405,7 +420,7 @@ def _authorization(metadata: Sequence[tuple[str, str | bytes]] | None) -> list[s
 
 
 def _cut(name: str) -> str:
-    """A name that a peer has sent, for a message: quoted, and short."""
+    """Quote and shorten a name that a peer has sent, for a message."""
     return repr(name) if len(name) <= 100 else f"{name[:100]!r}..."
 
 

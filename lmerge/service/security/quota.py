@@ -1,7 +1,7 @@
-"""How often, how many, how much: what keeps one peer, name or input from taking the room of all others.
+"""Quotas: they keep one peer, name or input from taking the room of all others.
 
-``TokenBuckets`` bound a rate (attaches, refused calls), ``Places`` a number at a time (connections, subscriptions), both by
-key; ``Growth`` finds the input that fills a merge. Times are the event loop's.
+``TokenBuckets`` bound a rate (attaches, refused calls). ``Places`` bound a number at a time (connections,
+subscriptions). Both count by key. ``Growth`` finds the input that fills a merge. Times are the event loop's.
 """
 
 from __future__ import annotations
@@ -23,15 +23,18 @@ if TYPE_CHECKING:
         Hub,  # it is above this module: publish asks the guard, and the guard counts here
     )
 
-# Keys that are remembered: names come from peers, so their number must end somewhere. About 1 MiB.
+# How many keys are kept. Names come from peers, so their number must have a bound. About 1 MiB.
 KEYS_MAX: Final = 10_000
-# A merge that stays above its limit loses its next input when it has grown by this share of the limit, and only one
-# that has brought as much.
+# A merge that stays above its limit loses its next input when it has grown by this share of the limit. Only an input
+# that has brought as much is ended.
 GROWTH_SHARE: Final = 1 / 8
 
 
 def peer_key(peer: str) -> str:
-    """Who a peer is for quotas: its address without the port; of IPv6 the network, which one host may have whole."""
+    """Return the key of a peer for quotas: its address without the port.
+
+    For IPv6 it is the /64 network, as one host may have all of its addresses.
+    """
     host = host_of(peer)
     try:
         address = ipaddress.ip_address(host)
@@ -54,7 +57,7 @@ class TokenBuckets:
         self._levels: OrderedDict[object, tuple[float, float]] = OrderedDict()  # (what is left, when)
 
     def take(self, key: object, now_s: float) -> float:
-        """Take one. 0.0: it was there; otherwise the seconds until it will be, and nothing was taken."""
+        """Take one token. Return 0.0 if there was one; otherwise the seconds until there is one, and take nothing."""
         left, before_s = self._levels.pop(key, (float(self._burst), now_s))
         left = min(float(self._burst), left + (now_s - before_s) * self._rate_per_s)
         wait_s = 0.0
@@ -78,7 +81,7 @@ class TokenBuckets:
 
 
 class Places:
-    """So many at a time for each key."""
+    """Bounds how many there are at a time for each key."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -86,7 +89,7 @@ class Places:
 
     @contextmanager
     def one(self, key: object, what: str) -> Iterator[None]:
-        """Hold a place. Raises LimitExceeded: ``what`` has as many as it may."""
+        """Hold a place inside the context. Raises LimitExceeded if ``what`` has as many as allowed."""
         self.enter(key, what)
         try:
             yield
@@ -113,7 +116,7 @@ class Places:
 
 
 class Connections:
-    """The connections of each peer, as far as they carry calls: gRPC shows no others."""
+    """Bounds the connections of each peer. Only connections with calls count: gRPC shows no others."""
 
     def __init__(self, most: int) -> None:
         self._calls: dict[str, int] = {}
@@ -121,7 +124,7 @@ class Connections:
 
     @contextmanager
     def one_call(self, peer: str) -> Iterator[None]:
-        """While a call of ``peer``, with its port, goes on. Raises LimitExceeded."""
+        """Count one call of ``peer``, which includes its port, inside the context. Raises LimitExceeded."""
         if peer not in self._calls:
             key = peer_key(peer)
             self._places.enter(key, f"connections of {key} with calls")
@@ -137,13 +140,13 @@ class Connections:
 
 
 class Growth:
-    """Finds who fills a merge beyond its limit of live events.
+    """Finds the input that takes a merge above its limit of live events.
 
-    Replicas say the same events, so no input can be held back for the number alone: the one to end is the one that has
-    brought most of what came since the merge was last at ease, at half its limit or below. The others go on; what only
-    the ended one had said goes at the next stable of another (V.C). A merge that is simply larger than its limit loses
-    one input after another, each with the reason, until it is small enough or has none left: the server and its other
-    merges live.
+    Replicas deliver the same events, so no input can be blamed for the number alone. The input to end is the one that
+    brought most of what came since the merge was last at half its limit or below. The others go on. What only the ended
+    one delivered is removed at the next stable of another (V.C). A merge that is simply larger than its limit loses one
+    input after another, each with the reason, until it is small enough or has no input left. The server and its other
+    merges go on.
     """
 
     def __init__(self, live_events_max: int) -> None:
@@ -152,8 +155,9 @@ class Growth:
         self._at_ease: dict[tuple[str, int], int] = {}
 
     def look(self, live_events: int, brought: Mapping[tuple[str, int], int]) -> tuple[str, LimitExceeded] | None:
-        """The input to end now, and why; None: nobody. ``brought``: by input and incarnation, the output elements that
-        it was the first to cause.
+        """Return the input to end now, and the error; None if no input must end.
+
+        ``brought``: by input and incarnation, the number of output elements that it was the first to cause.
         """
         if live_events <= self._max:
             self._act_above = self._max
@@ -165,7 +169,7 @@ class Growth:
         name, incarnation = max(since, key=lambda key: (since[key], key))
         share = int(self._max * GROWTH_SHARE)
         if since[name, incarnation] <= share:
-            return None  # what is too much came from one that has gone: it goes at the next stable of another
+            return None  # the excess came from an input that has ended: the next stable of another removes it
         self._act_above = live_events + share
         return name, LimitExceeded(
             f"input {name!r} was ended: the merge has {live_events} live events, above the limit of {self._max}, and "
@@ -181,17 +185,17 @@ class GrowthWatch:
         self._merges: dict[str, tuple[Growth, int]] = {}  # with the turns at the last look
 
     def look(self, hubs: Mapping[str, Hub]) -> None:
-        """End the inputs that have to be."""
+        """Check all merges; end the inputs that take one above its limit."""
         self._merges = {name: known for name, known in self._merges.items() if name in hubs}
         for name, hub in hubs.items():
             growth, turns = self._merges.get(name) or (Growth(self._live_events_max), -1)
             self._merges[name] = growth, hub.turns
             if hub.turns == turns:
-                continue  # nothing has happened
+                continue  # the merge has had no turn since
             observed = hub.observed
             found = growth.look(observed.live_count, {(i.name, i.incarnation): i.won for i in observed.inputs})
             inp = hub.attached(found[0]) if found is not None else None
             if found is not None and inp is not None:
                 log.event(logging.WARNING, "merge above its limit", merge=name, problem=str(found[1]))
-                # Said as a message too: a peer that is held in the middle of a write may never see the status.
+                # Sent as a message too: a peer that is held in the middle of a write may never see the status.
                 inp.session.end(found[1], pb.PublishResponse.Detached(code="limit-exceeded", message=str(found[1])))

@@ -1,4 +1,4 @@
-"""Small files that a server reads again when they change: what both kinds of them need."""
+"""Small files that a server reads again when they change: the helpers that both kinds share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ FILE_BYTES_MAX: Final = 2**20
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
-    """Changes when the file is written or replaced, also behind a symbolic link. None: there is no such file."""
+    """Return a value that changes when the file is written or replaced, also behind a symbolic link.
+
+    None: there is no such file.
+    """
     try:
         status = os.stat(path)
     except OSError:
@@ -22,7 +25,7 @@ def stamp_of(path: Path) -> tuple[int, int, int] | None:
 
 
 def read_bounded(what: str, path: Path) -> bytes:
-    """The file's bytes. Raises UsageError if it cannot be read or is too large; ``what`` it is, for the message."""
+    """Read the file. ``what``: its kind, for messages. Raises UsageError if it cannot be read or is too large."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)

@@ -1,9 +1,9 @@
-"""The server's certificate, its key, and the authorities of its clients: read, checked, read again when they change.
+"""The server's certificate, its key, and the authorities of its clients: read, checked, and read again on a change.
 
-Both ports use the same files. New connections get what the files say now; those that are open keep what they began
-with. Files that do not fit together (a certificate has been replaced and its key not yet) leave the last good ones in
-force and are looked at again when one of them changes. TLS 1.2 is the oldest version on either port: gRPC's own floor,
-and the one set here for HTTP.
+Both ports use the same files. New connections use the present files; open connections keep what they began with. If the
+files do not fit together (a certificate has been replaced and its key not yet), the last good ones stay in force, and
+the files are read again when one of them changes. TLS 1.2 is the oldest version on either port: it is gRPC's own
+minimum, and is set here for HTTP.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from lmerge.pem import load_pair, reason_of
 from lmerge.service import log
 from lmerge.service.security.reloaded_files import read_bounded, stamp_of
 
-# A handshake begins some microseconds after it has asked for news; see `_news`.
+# A handshake begins some microseconds after it has asked for the configuration; see `_changed_configuration`.
 _QUIET_S: Final = 0.1
-_PATIENCE_S: Final = 1.0
+_WAIT_MAX_S: Final = 1.0
 _PAUSE_S: Final = 0.05
 
 
 class TlsFiles:
-    """The files, as they are now. ``problem``: why what they say now is not in force, if it is not."""
+    """The files that are in force. ``problem``: why the present files are not in force; None if they are."""
 
     def __init__(self, cert: str, key: str, client_ca: str | None = None) -> None:
-        """Raises UsageError if they cannot be used."""
+        """Read the files. Raises UsageError if they cannot be used."""
         self.problem: str | None = None
         self.requires_client_certificate = client_ca is not None
         self._paths = {"certificate": Path(cert), "key": Path(key)}
         if client_ca is not None:
             self._paths["client CA"] = Path(client_ca)
-        self._pending: Any = None  # what gRPC has not been told yet
+        self._pending: Any = None  # the configuration that gRPC has not taken yet
         self._pending_s = self._asked_s = 0.0
         self._seen = self._stamps()
         self._take()
 
     def refresh(self) -> bool:
-        """Read the files again if one has changed. Whether others are in force now."""
+        """Read the files again if one has changed. Return whether others are in force now."""
         stamps = self._stamps()
         if stamps == self._seen:
             return False
@@ -59,7 +59,7 @@ class TlsFiles:
         return True
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
-        """For the gRPC port; each new connection gets the newest files."""
+        """Return the credentials of the gRPC port. Each new connection gets the newest files."""
 
         configuration, self._pending = self._pending, None
         return grpc.dynamic_ssl_server_credentials(
@@ -68,23 +68,27 @@ class TlsFiles:
 
     @property
     def http_context(self) -> ssl.SSLContext:
-        """For the HTTP port, as of now. A client certificate is asked for, not demanded: probes have none."""
+        """The present context of the HTTP port. It requests a client certificate but does not require one: probes have
+        none.
+        """
         return self._context
 
     def _changed_configuration(self) -> Any:
-        """The configuration if there is a new one. gRPC asks before each handshake, on threads of its own, one by one.
+        """Return the configuration if there is a new one; None if not.
 
-        When it gets one it frees what it had, and a handshake that has asked and not yet begun would begin with freed
-        memory (grpc issue 36693; it ends the process). That takes some microseconds, so nothing new is told until
-        nobody has asked for a while. Where that does not come, because somebody connects all the time, the next to ask
-        waits until those before him have begun; whoever comes later waits for him.
+        gRPC calls this before each handshake, on its own threads, one call at a time.
+
+        When gRPC gets a new one it frees the old one. A handshake that has called this and not begun yet would then use
+        freed memory (grpc issue 36693; it ends the process). A handshake begins some microseconds after its call. So a
+        new configuration is returned only after a time without calls. If clients connect all the time and there is no
+        such time, one call waits until the handshakes before it have begun. Later calls wait behind it.
         """
         now_s = time.monotonic()
         is_quiet, self._asked_s = now_s - self._asked_s >= _QUIET_S, now_s
         if self._pending is None:
             return None
         if not is_quiet:
-            if now_s - self._pending_s < _PATIENCE_S:
+            if now_s - self._pending_s < _WAIT_MAX_S:
                 return None
             time.sleep(_PAUSE_S)
         configuration, self._pending = self._pending, None

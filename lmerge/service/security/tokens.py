@@ -1,7 +1,7 @@
-"""Making and revoking tokens: the writing side of the access file, used by ``lmerge token``.
+"""Makes and revokes tokens: the writer of the access file, used by ``lmerge token``.
 
-A token is shown once, when it is made. The file is written beside itself and renamed, so a server that reads it never
-sees half of it, and two writers wait for each other.
+A token is shown once, when it is made. A new file is written beside the old one and renamed, so a server never reads
+half a file. Of two writers, one waits for the other.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ def make(
     path: Path, name: str, roles: Sequence[str], merges: Sequence[str], replicas: Sequence[str] | None = None,
     expires_us: int | None = None, certificate: str | None = None,
 ) -> str:
-    """Add an entry to the file, which is made if need be. The new token; for a ``certificate`` there is none, and "" is
-    given. Raises UsageError, and then the file is as it was.
+    """Add an entry to the file, which is made if needed; return the new token.
+
+    For a ``certificate`` there is no token, and "" is returned. Raises UsageError; the file is unchanged then.
     """
     with _edited(path) as items:
         item: dict[str, Any] = {"name": name}
@@ -47,8 +48,9 @@ def make(
 
 
 def revoke(path: Path, which: str) -> list[str]:
-    """Switch off the entries with this id, certificate or name; what they are called. Raises UsageError if there is
-    none that was on.
+    """Disable the entries with this id, certificate or name; return their names.
+
+    Raises UsageError if there is no enabled one.
     """
     revoked = []
     with _edited(path) as items:
@@ -64,8 +66,8 @@ def revoke(path: Path, which: str) -> list[str]:
 
 @contextmanager
 def _edited(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """The entries, to be changed; what they are at the end is written. Not if that raises, or could not be read."""
-    path = path.resolve()  # a link stays one
+    """Give the entries, to be changed; write them at the end. Nothing is written if the caller raises."""
+    path = path.resolve()  # so that a symbolic link stays one
     lock = path.with_name(f".{path.name}.lock")
     written = path.with_name(f".{path.name}.new")
     try:
@@ -79,7 +81,7 @@ def _edited(path: Path) -> Iterator[list[dict[str, Any]]]:
                 file.write("\n")
                 file.flush()
                 os.fsync(file.fileno())
-            read_entries(written)  # never leave a file that a server would not take
+            read_entries(written)  # never leave a file that a server would refuse
             written.replace(path)
     except OSError as problem:
         raise UsageError(f"access file {str(path)!r} cannot be written: {problem.strerror}") from None
