@@ -1,11 +1,11 @@
-"""The server: the merges behind gRPC, and HTTP for probes and metrics. A shell around the other modules.
+"""The server: gRPC for the merges, and HTTP for probes and metrics. A shell around the other modules.
 
     server = Server(Settings(port=7654))
     await server.start()
     await server.wait_closed()      # until stop(), or until a merge has failed
 
-Subscribe, Publish and Stage are registered with raw bytes on the hot side: a subscriber's messages are serialized once
-for all of them, and what publishers and workers send is measured before it is parsed.
+Subscribe, Publish and Stage are registered with raw bytes on the side that carries the elements. A message to
+subscribers is serialized once for all of them. What publishers and workers send is measured before it is parsed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 SERVICE: Final = pb.DESCRIPTOR.services_by_name["Lmerge"].full_name
-# A message above its limit should get our error, which names the input, rather than gRPC's: up to this factor it does.
+# gRPC accepts messages up to this factor above the limit, so that they get our error, which names the input.
 _RECEIVE_FACTOR: Final = 2
 # File descriptors that connections leave to the rest of the process.
 _OWN_FILES: Final = 128
@@ -49,7 +49,7 @@ class Server:
     """One server. ``port`` and ``http_port`` are the bound ones after ``start``."""
 
     def __init__(self, settings: Settings, metrics: CollectorRegistry | None = None) -> None:
-        """Raises UsageError if the settings cannot work together."""
+        """Make the server. Raises UsageError if the settings are impossible, or do not fit together."""
         settings.validate()
         self.settings = settings
         self.port = settings.port
@@ -61,7 +61,7 @@ class Server:
         self._stopping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Listen. Raises AddressInUse, UsageError; nothing is left behind then."""
+        """Listen. Raises AddressInUse, UsageError; all resources are released then."""
         self._closed = asyncio.Event()
         self._guard = Guard(self.settings)
         self._growth = GrowthWatch(self.settings.live_events_max)
@@ -102,7 +102,7 @@ class Server:
         )
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Drain: take nothing new, merge and send what was received, end all streams; by force after ``grace_s``."""
+        """Drain: take nothing new, merge and send what was received, end all streams. Use force after ``grace_s``."""
         if self._closed is None:
             return
         if self._stopping is None:
@@ -110,7 +110,7 @@ class Server:
         await asyncio.shield(self._stopping)
 
     async def wait_closed(self) -> None:
-        """Until the server has stopped. Raises what a merge failed with, if one did."""
+        """Wait until the server has stopped. If a merge failed, raise its error."""
         if self._closed is not None:
             await self._closed.wait()
         if self._failure is not None:
@@ -133,21 +133,23 @@ class Server:
         self._closed.set()
 
     def _why_not_ready(self) -> str | None:
-        """Why no publisher should come here now; None: one may."""
+        """Return why publishers should not connect now; None if they may."""
         if self._registry.draining:
             return "draining"
         problems = (hub.store_problem for hub in self._registry.hubs.values())
         return next((problem for problem in problems if problem is not None), None)
 
     def _on_crash(self, bug: BaseException) -> None:
-        """A merge failed: a bug. The other merges drain, and ``wait_closed`` raises it."""
+        """Stop the server: a merge failed because of a bug. The other merges drain; ``wait_closed`` raises the error."""
         self._failure = self._failure or bug
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(1.0))
 
     async def _keep_watch(self) -> None:
-        """New certificates for new connections; an end to streams that would not be let in now, to inputs that fill
-        a merge, and to staged parts that nobody commits.
+        """Check the server at every interval.
+
+        Use new certificates for new connections. End streams that would be refused now, and inputs that take a merge
+        above its limit. Drop staged parts that were not committed for long.
         """
         try:
             while True:
@@ -167,12 +169,12 @@ class Server:
         settings = self.settings
         most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OWN_FILES
         server = grpc.aio.server(interceptors=[self._guard], options=[
-            ("grpc.so_reuseport", 0),  # a port in use must be an error, not a lottery
+            ("grpc.so_reuseport", 0),  # a port in use must be an error; otherwise connections go to either server
             ("grpc.max_receive_message_length", _RECEIVE_FACTOR * settings.message_bytes),
             ("grpc.max_send_message_length", settings.message_bytes),
             ("grpc.keepalive_time_ms", int(settings.keepalive_s * 1000)),
             ("grpc.keepalive_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
-            # gRPC by itself waits a minute for the answer to a ping, whatever the line above says.
+            # By default gRPC waits a minute for the answer to a ping, whatever the option above is.
             ("grpc.http2.ping_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
             ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # clients may ping us as well
             ("grpc.http2.max_pings_without_data", 0),
@@ -234,7 +236,7 @@ class Server:
             ),
         }
 
-    # The guard, which stands before all of these, answers an error of ours with its status.
+    # The guard runs before all of these. It turns an error of lmerge into its status.
 
     async def _publish(self, _requests: Any, context: Any) -> None:
         await PublishSession(context, self._registry, self.settings).run()
