@@ -140,7 +140,7 @@ class Server:
         return next((problem for problem in problems if problem is not None), None)
 
     def _on_crash(self, bug: BaseException) -> None:
-        """Stop the server: a merge failed because of a bug. The other merges drain; ``wait_closed`` raises the error."""
+        """Stop the server: a bug ended a merge. The other merges drain, and ``wait_closed`` raises the error."""
         self._failure = self._failure or bug
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(1.0))

@@ -44,8 +44,8 @@ class Settings:
     algorithm: str = "auto"
     policy: str = "lazy"
     closing: str = "all"
-    # How far one input may be ahead of the next, in the stream's own units of time. Beyond it the input's stable is held
-    # (core/lead.py). None: no bound. It must be larger than the usual skew of the replicas, so there is no default.
+    # How far one input may be ahead of the next, in the stream's own units of time. Beyond it the input's stable is
+    # held (core/lead.py). None: no bound. It must be larger than the usual skew of the replicas, so there is no default.
     lead_max: int | None = None
     # How long, before the output's first stable, the merge waits for inputs that have delivered no stable while another
     # input's stable is held: longer than a replica takes to send its live events.
@@ -88,8 +88,8 @@ class Settings:
     turn_elements: int | None = None
     # At a low rate turns start this far apart: a message costs about 0.1 ms, so output costs at most 5 % of a core.
     turn_interval_s: float = 0.002
-    # The distance grows up to this where turns take long, or begin late (lmerge/linger.py). It is less than the time for
-    # which a publisher waits for an ack.
+    # The distance grows up to this where turns take long, or begin late (lmerge/linger.py). It is less than the time
+    # for which a publisher waits for an ack.
     turn_interval_max_s: float = 0.010
     # The least distance for each subscriber, as an output is one message to each of them, at about 0.1 ms. So writing
     # takes at most half a core, whatever their number. 100 of them wait 20 ms for larger messages and keep up.
