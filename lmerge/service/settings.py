@@ -45,7 +45,7 @@ class Settings:
     policy: str = "lazy"
     closing: str = "all"
     # How far one input may be ahead of the next, in the stream's own units of time. Beyond it the input's stable is
-    # held (core/lead.py). None: no bound. It must be larger than the usual skew of the replicas, so there is no default.
+    # held (core/lead.py). None: no bound. It must be larger than the usual skew of the replicas, so no default fits.
     lead_max: int | None = None
     # How long, before the output's first stable, the merge waits for inputs that have delivered no stable while another
     # input's stable is held: longer than a replica takes to send its live events.

@@ -67,14 +67,14 @@ DEFECTS = (
     Defect(
         "a stable of many events is merged on the loop",
         "lmerge/service/merge/hub.py",
-        "return self._aside.is_large(self.merge) and any(",
-        "return self._aside.is_large(self.merge) and not any(",
+        "return self._offload.is_large(self.merge) and any(",
+        "return self._offload.is_large(self.merge) and not any(",
         ASIDE_TESTS + "test_others_are_served_while_a_stable_visits_many_events",
     ),
     Defect(
         "a stable that was agreed on is merged on the loop",
         "lmerge/service/merge/hub.py",
-        "outcome = await self._aside.read(self.merge, give)",
+        "outcome = await self._offload.read(self.merge, give)",
         "outcome = give()",
         ASIDE_TESTS + "test_others_are_served_while_a_stable_that_was_agreed_on_visits_many_events",
     ),
@@ -116,7 +116,7 @@ DEFECTS = (
     Defect(
         "rows of many bytes are checked on the loop",
         "lmerge/service/merge/hub.py",
-        "        if self._aside.has_thread and self._row_check",
+        "        if self._offload.has_thread and self._row_check",
         "        if False and self._row_check",
         "tests/service/test_aside.py::test_others_are_served_while_rows_of_many_bytes_are_checked",
     ),

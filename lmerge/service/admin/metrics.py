@@ -142,7 +142,7 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
     losses = GaugeMetricFamily("lmerge_survivable_losses", "Inputs that may be lost", labels=["merge"])
     out = GaugeMetricFamily("lmerge_quarantined_inputs", "Names that may not attach until released", labels=["merge"])
     stable = GaugeMetricFamily("lmerge_stable_point_time", "Stable point of the output", labels=["merge"])
-    weight = GaugeMetricFamily("lmerge_live_bytes", "Payload bytes that the merge holds", labels=["merge"])
+    live_bytes = GaugeMetricFamily("lmerge_live_bytes", "Payload bytes that the merge holds", labels=["merge"])
     held = GaugeMetricFamily("lmerge_held_inputs", "Inputs whose stable is held for its lead", labels=["merge"])
     disputed = GaugeMetricFamily("lmerge_disputed_intervals", "Disputed intervals, not decided yet", labels=["merge"])
     silent = GaugeMetricFamily("lmerge_recording_stopped_bool", "1 if --record has stopped", labels=["merge"])
@@ -156,15 +156,15 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
         losses.add_metric([hub.name], hub.survives_losses)
         stable.add_metric([hub.name], _time(hub.observed.stable_point))
         out.add_metric([hub.name], len(hub.certifier.quarantined))
-        weight.add_metric([hub.name], hub.weight.live_bytes + hub.queued_bytes)
-        held.add_metric([hub.name], len(hub.leading.held))
+        live_bytes.add_metric([hub.name], hub.payload_limit.live_bytes + hub.queued_bytes)
+        held.add_metric([hub.name], len(hub.lead_alarm.held))
         disputed.add_metric([hub.name], len(hub.certifier.disputed))
         silent.add_metric([hub.name], hub.recording_status not in ("", RECORDING))
         broken.add_metric([hub.name], hub.store_problem is not None)
         queued.add_metric([hub.name], hub.queued_elements)
         readers.add_metric([hub.name], len(hub.subscribers))
         backlog.add_metric([hub.name], max((s.queued_bytes for s in hub.subscribers.values()), default=0))
-    yield from (live, inputs, losses, out, stable, weight, held, disputed, silent, broken, queued, readers, backlog)
+    yield from (live, inputs, losses, out, stable, live_bytes, held, disputed, silent, broken, queued, readers, backlog)
 
 
 def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
@@ -188,7 +188,7 @@ def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
             received.add_metric(key, status.inserts + status.adjusts + status.stables)
             won.add_metric(key, status.won)
             late.add_metric(key, status.late)
-            brought.add_metric(key, hub.weight.share((status.name, status.incarnation)))
+            brought.add_metric(key, hub.payload_limit.share((status.name, status.incarnation)))
             equal.add_metric(key, hub.certifier.equal_in_row(status.name))
             stable.add_metric(key, _time(status.stable_point))
             behind = _time(front) - _time(status.stable_point) if front > status.stable_point else 0.0

@@ -73,7 +73,7 @@ def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
         staged_commits=hub.staged_commits,
         missed_commits=hub.missed_commits,
         epoch=hub.epoch,
-        live_bytes=hub.weight.live_bytes + hub.queued_bytes,
+        live_bytes=hub.payload_limit.live_bytes + hub.queued_bytes,
         lead_max=hub.merge.policy.lead_max,
         disputed=hub.certifier.disputed,
         recording=hub.recording_status,
@@ -106,7 +106,7 @@ def _input(hub: Hub, status: InputStatus, now_s: float) -> pb.InputStatus:
         skipped_until=life.skipped_until,
         fast_forwarded_to=life.fast_forwarded_to,
         equal_intervals=hub.certifier.equal_in_row(status.name),
-        live_bytes=hub.weight.share((status.name, status.incarnation)),
+        live_bytes=hub.payload_limit.share((status.name, status.incarnation)),
         lacks=hub.redundancy.lacks(status, life, now_s),
     )
 

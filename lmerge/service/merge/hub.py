@@ -94,13 +94,13 @@ class Hub(NewBeginnings):
         self._turn_elements = settings.turn_elements_of(self.merge.engine)
         self._inbox = Inbox(settings.merge_queue_elements, settings.merge_queue_bytes)
         self._pool = pool if self.merge.engine == NATIVE else None
-        self._aside = Offload(pool)
+        self._offload = Offload(pool)
         self._pace = TurnPace(settings)
         self._draining = False
         self._piece_limits = BatchLimits(self._turn_elements, settings.payload_bytes, 2 * settings.message_bytes)
         self._acks = Acks(self._inputs, lambda: self.lives, settings)
         self._output = MergeOutput(
-            name, self.merge, settings, lambda: self._acks.released(self._output.release), self._aside, durable
+            name, self.merge, settings, lambda: self._acks.released(self._output.release), self._offload, durable
         )
         self._broken: LmergeError | None = None
         self._releasing: asyncio.Task[None] | None = None
@@ -110,9 +110,11 @@ class Hub(NewBeginnings):
         self.certifier = Certifier(
             name, self.merge, settings, self.kept, self.keep, self._step, lambda: self._output.schema
         )
-        self.leading = LeadAlarm(name, settings.lead_wait_s, lambda: self._step(lambda: self._excuse(without_stable)))
+        self.lead_alarm = LeadAlarm(
+            name, settings.lead_wait_s, lambda: self._step(lambda: self._excuse(without_stable))
+        )
         self.redundancy = Redundancy(settings.redundancy_lag_s)
-        self.weight = self._new_weight()
+        self.payload_limit = self._new_payload_limit()
         self._row_check = RowCheck(name)
         self._standstill = StandstillTimer(settings.gap_after_s, lambda: self._step(self._end_standstill))
         self._task: asyncio.Task[None] | None = None
@@ -135,7 +137,7 @@ class Hub(NewBeginnings):
 
     async def close(self) -> None:
         """End the task. Called after ``drain``, or for a merge without inputs and subscribers."""
-        for timers in (self._acks, self._output.fanout, self._standstill, self.leading, self.certifier):
+        for timers in (self._acks, self._output.fanout, self._standstill, self.lead_alarm, self.certifier):
             timers.close()
         for task in (self._task, self._releasing):
             if task is not None:
@@ -273,7 +275,7 @@ class Hub(NewBeginnings):
         return self._task is not None and not self._task.done()
 
     def _failed(self) -> LmergeError:
-        return self._broken or Unavailable(f"merge {self.name!r} has failed; the server's log says why")
+        return self._broken or Unavailable(f"merge {self.name!r} has failed; see the server's log")
 
     def _check_open(self) -> None:
         if self._draining:
@@ -342,7 +344,7 @@ class Hub(NewBeginnings):
             await self._certify()
         self._shed()
         if self._settings.lead_max is not None:
-            self.leading.look(self.merge.inputs())
+            self.lead_alarm.look(self.merge.inputs())
         self.redundancy.note(asyncio.get_running_loop().time(), self.merge.stable_point)
         self._output.flush()
         if self._recorder is not None:
@@ -357,17 +359,17 @@ class Hub(NewBeginnings):
     async def _merge(self, works: list[Work]) -> None:
         by_session = {id(inp.session): inp for inp in self._inputs.values()}
         pending = [(work, inp) for work in works if (inp := by_session.get(id(work.session))) is not None]
-        merge, certifier, weight, schema = self.merge, self.certifier, self.weight, self.schema
+        merge, certifier, payload_limit, schema = self.merge, self.certifier, self.payload_limit, self.schema
 
         def apply() -> tuple[SiftedWork, list[Outcome]]:
             outcomes = []
             sifted = self._row_check.sift(schema, pending)
             for work, inp in sifted.fitting:
                 outcomes.append(certifier.apply(inp.name, work.batch, inp.incarnation))
-                weight.note((inp.name, inp.incarnation), merge.live_bytes)
+                payload_limit.note((inp.name, inp.incarnation), merge.live_bytes)
             return sifted, outcomes
 
-        (fitting, misfits), outcomes = await self._aside.run(merge, apply) if self._takes_long(pending) else apply()
+        (fitting, misfits), outcomes = await self._offload.run(merge, apply) if self._takes_long(pending) else apply()
         for (work, inp), outcome in zip(fitting, outcomes, strict=True):
             self._merged(work, inp, outcome)
         if len(fitting) < len(works):  # fenced, or detached by a fault, while they waited; or no rows
@@ -379,13 +381,13 @@ class Hub(NewBeginnings):
             self._output.then(partial(session.end, error))
 
     def _takes_long(self, pending: list[tuple[Work, Attached]]) -> bool:
-        if self._aside.has_thread and self._row_check.takes_long(self.schema, pending):
+        if self._offload.has_thread and self._row_check.takes_long(self.schema, pending):
             return True
         if self.merge.engine != NATIVE or self._pool is None:
             return False
         if sum(work.batch.count for work, _ in pending) >= THREAD_ELEMENTS_MIN:
             return True
-        return self._aside.is_large(self.merge) and any(work.batch.counts(work.batch.count)[2] for work, _ in pending)
+        return self._offload.is_large(self.merge) and any(work.batch.counts(work.batch.count)[2] for work, _ in pending)
 
     def _merged(self, work: Work, inp: Attached, outcome: Outcome) -> None:
         is_attached = self._inputs.get(inp.name) is inp  # False behind a broken promise: the merge refused the batch
@@ -494,15 +496,15 @@ class Hub(NewBeginnings):
             log.event(logging.WARNING, "input excused", merge=self.name, input=name)
             if self._recorder is not None:
                 self._recorder.excused(name)
-            self._absorb(await self._aside.read(self.merge, partial(self.merge.excuse, name)))
+            self._absorb(await self._offload.read(self.merge, partial(self.merge.excuse, name)))
 
-    def _new_weight(self) -> PayloadLimit:
+    def _new_payload_limit(self) -> PayloadLimit:
         settings = self._settings
         return PayloadLimit(settings.live_bytes_max, settings.live_bytes_per_input, self.merge.live_bytes)
 
     def _shed(self) -> None:
         """End the input that takes the merge above its limit of bytes."""
-        found = self.weight.too_much(self._inbox.bytes)
+        found = self.payload_limit.too_much(self._inbox.bytes)
         inp = None if found is None else self._inputs.get(found[0])
         if found is None or inp is None:
             return
@@ -520,7 +522,7 @@ class Hub(NewBeginnings):
         while has_joined:
             has_joined = False
             for give in self.certifier.releases(lambda: self.lives):
-                outcome = await self._aside.read(self.merge, give)
+                outcome = await self._offload.read(self.merge, give)
                 self._absorb(outcome)
                 has_joined = has_joined or bool(outcome.joined)
         self.certifier.wait_for_late(lambda: self.lives)
@@ -565,7 +567,7 @@ class Hub(NewBeginnings):
 
     def _input_gone(self, gone: Gone, work: Work | None) -> None:
         self.certifier.gone(gone)
-        self.weight.gone((gone.input, gone.incarnation), self.merge.live_bytes)
+        self.payload_limit.gone((gone.input, gone.incarnation), self.merge.live_bytes)
         self.detached.appendleft(gone)
         cause = gone.violation.code if gone.violation is not None else gone.reason.split(" ")[0]
         self.detached_counts[cause] = self.detached_counts.get(cause, 0) + 1

@@ -27,7 +27,7 @@ class HubQueries:
     _inputs: dict[str, Attached]
     _output: MergeOutput
     _recorder: Recorder | None
-    _aside: Offload
+    _offload: Offload
 
     @property
     def queued_elements(self) -> int:
@@ -40,7 +40,7 @@ class HubQueries:
     @property
     def observed(self) -> Observed:
         """The state of the merge for status and metrics: as it is now, or as it was before a thread began to merge."""
-        before = self._aside.before
+        before = self._offload.before
         return observe(self.merge) if before is None else before
 
     @property

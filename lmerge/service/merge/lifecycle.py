@@ -6,7 +6,7 @@
 
 - *joining*: MaxStable has not reached the input's join_at yet (V.B).
 - *skipping*: from skip(t) until the input's own stable point has reached t. It cannot deliver what it left out, and
-  before that stable point the server cannot tell how far it has come.
+  before that stable point the server cannot determine how far it has come.
 - *held*: joined, but its stable point is too far ahead of the others' (``core.lead``).
 - *leaving*: it has sent its leave, and its last batches wait to be merged.
 

@@ -29,7 +29,7 @@ class NewBeginnings(HubQueries):
 
     name: str
     certifier: Certifier
-    weight: PayloadLimit
+    payload_limit: PayloadLimit
     detached: deque[Gone]
     detached_counts: dict[str, int]
     _settings: Settings
@@ -39,7 +39,7 @@ class NewBeginnings(HubQueries):
     def _absorb(self, outcome: Outcome) -> None: ...
 
     @abstractmethod
-    def _new_weight(self) -> PayloadLimit: ...
+    def _new_payload_limit(self) -> PayloadLimit: ...
 
     def _admit_if_stuck(self) -> None:
         """Admit an input if the merge has emitted no stable and has only joining inputs: it would wait for ever.
@@ -97,7 +97,7 @@ class NewBeginnings(HubQueries):
         put_into_output()
         self.certifier.begin_anew(merge)
         self.merge = merge
-        self.weight = self._new_weight()
+        self.payload_limit = self._new_payload_limit()
         self.redundancy = Redundancy(self._settings.redundancy_lag_s)
         if self._recorder is not None:
             self._recorder.begin_anew()

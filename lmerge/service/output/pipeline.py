@@ -58,7 +58,7 @@ class MergeOutput:
     """
 
     def __init__(
-        self, name: str, merge: Merge, settings: Settings, released: Effect, aside: Offload,
+        self, name: str, merge: Merge, settings: Settings, released: Effect, offload: Offload,
         durable: DurableOutput | None = None,
     ) -> None:
         self.name = name
@@ -79,7 +79,7 @@ class MergeOutput:
         self._limits = settings.batch_limits
         self._retain_bytes = settings.retain_bytes
         self._frames = frames_of(merge.engine)
-        self._aside = aside
+        self._offload = offload
         self._segment_is_due = False
         self._emitted: list[AnyBatch] = []
         self._is_used = False
@@ -202,14 +202,14 @@ class MergeOutput:
         """
         if self._skips_segment():
             return
-        self._segment_is_due = self._aside.is_large(self.merge)
+        self._segment_is_due = self._offload.is_large(self.merge)
         if not self._segment_is_due:
             self._begin_with(said_events(self.merge))
 
     async def _begin_large_segment(self) -> None:
         self._segment_is_due = False
         if not self._skips_segment():
-            self._begin_with(await self._aside.read(self.merge, lambda: said_events(self.merge)))
+            self._begin_with(await self._offload.read(self.merge, lambda: said_events(self.merge)))
 
     def _skips_segment(self) -> bool:
         is_too_large = self.durable is None and self.merge.live_bytes > self._retain_bytes
@@ -249,7 +249,7 @@ class MergeOutput:
         if resume_at is not None and resume_at < complete_from:
             history = self._history(resume_at, snapshot_if_too_old)
         if history is None:
-            live = await self._aside.read(self.merge, self.merge.live_events)
+            live = await self._offload.read(self.merge, self.merge.live_events)
         else:
             complete_from = history.complete_from
         subscriber.complete_from = max(complete_from, NEG_INF if resume_at is None else resume_at)
