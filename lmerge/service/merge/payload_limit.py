@@ -53,10 +53,10 @@ class PayloadLimit:
 
     def too_much(self, queued_bytes: int) -> tuple[str, LimitExceeded] | None:
         """Return the input to end now, and the error; None if no input must end. ``queued_bytes``: in the inbox."""
-        total_bytes = self.live_bytes + queued_bytes
-        if total_bytes <= self._max:
+        held_bytes = self.live_bytes + queued_bytes
+        if held_bytes <= self._max:
             self._act_above = self._max
-            if total_bytes <= self._input_max:
+            if held_bytes <= self._input_max:
                 return None
         if not self._shares:
             return None
@@ -67,10 +67,10 @@ class PayloadLimit:
                 f"input {key[0]!r} was ended: it has brought {share} live bytes, above the limit of {self._input_max} "
                 "bytes for one input"
             )
-        if total_bytes <= self._act_above or share <= self._max * _GROWTH_SHARE:
+        if held_bytes <= self._act_above or share <= self._max * _GROWTH_SHARE:
             return None  # the excess came from an input that has ended: the next stable of another removes it
-        self._act_above = total_bytes + int(self._max * _GROWTH_SHARE)
+        self._act_above = held_bytes + int(self._max * _GROWTH_SHARE)
         return key[0], LimitExceeded(
-            f"input {key[0]!r} was ended: the merge holds {total_bytes} bytes, above the limit of {self._max}, and this "
+            f"input {key[0]!r} was ended: the merge holds {held_bytes} bytes, above the limit of {self._max}, and this "
             f"input has brought the most of it, {share} bytes"
         )
