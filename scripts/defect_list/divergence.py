@@ -125,7 +125,7 @@ DEFECTS = (
         "tests/service/test_cutover.py::test_a_promotion_that_does_not_end_in_time_is_taken_back",
     ),
     Defect(
-        "a cutover counts what an earlier life of the new one has said",
+        "a cutover counts what an earlier incarnation of the new one delivered",
         MONITOR,
         "for index in sorted(index for index in self._indices if mine.first <= index < mine.completed):",
         "for index in sorted(index for index in self._indices if mine.covers(index)):",

@@ -58,7 +58,7 @@ DEFECTS = (
         "lmerge/service/output/durable_merges.py",
         "    if spoilt is not None:\n",
         "    if False:\n",
-        f"{RESET}::test_a_store_with_a_schema_that_cannot_be_stops_nobody_else_and_is_mended",
+        f"{RESET}::test_a_store_with_an_invalid_schema_stops_no_other_merge_and_is_mended",
     ),
     Defect(
         "a token of another epoch goes on",

@@ -27,7 +27,7 @@ DEFECTS = (
         "a restarted merge is taken to be right from the beginning", "lmerge/service/output/durable_merges.py",
         "found.incarnations, complete_from(found.facts))",
         "found.incarnations, -(2**63))",
-        SETTLED + "::test_an_end_that_was_said_before_the_output_is_right_is_not_frozen_after_a_restart",
+        SETTLED + "::test_an_end_delivered_before_the_output_is_right_is_not_frozen_after_a_restart",
     ),
     Defect(
         "output is shown before it is committed", RELEASE,
@@ -57,19 +57,19 @@ DEFECTS = (
         "the past before a gap can still be resumed", OUTPUT,
         "        self.flush()\n        self.journal.forget()\n",
         "        self.flush()\n",
-        TOKENS + "::test_a_subscriber_learns_that_a_merge_begins_later_than_it_knows[native]",
+        TOKENS + "::test_a_subscriber_gets_the_time_from_which_a_merge_is_complete[native]",
     ),
     Defect(
-        "nobody is told that a merge begins later", OUTPUT,
+        "no subscriber gets the error that a merge begins later", OUTPUT,
         "        self.then(lambda: self.fanout.finish(error, complete_from))\n",
         "        str(error)\n",
-        TOKENS + "::test_a_subscriber_learns_that_a_merge_begins_later_than_it_knows[native]",
+        TOKENS + "::test_a_subscriber_gets_the_time_from_which_a_merge_is_complete[native]",
     ),
     Defect(
-        "subscribers of before a gap live on, and hear of a stable point that goes back", OUTPUT,
+        "subscribers of before a gap go on, and get a stable point that goes back", OUTPUT,
         "        self.then(partial(self.fanout.finish, error))\n",
         "",
-        TOKENS + "::test_a_merge_that_stands_still_goes_on_behind_a_gap_and_says_so[native]",
+        TOKENS + "::test_a_stalled_merge_goes_on_behind_a_gap_and_reports_it[native]",
     ),
     Defect(
         "the fence is forgotten behind a gap", "lmerge/service/merge/new_beginnings.py",

@@ -85,7 +85,7 @@ DEFECTS = (
         "lmerge/service/output/pipeline.py",
         "                await asyncio.wait((task, trouble), return_when=asyncio.FIRST_COMPLETED)\n",
         "                await asyncio.wait((task,), return_when=asyncio.FIRST_COMPLETED)\n",
-        DISK_TEST + "test_the_first_publisher_of_a_merge_is_told_of_a_full_disk_and_so_are_probes[python-0]",
+        DISK_TEST + "test_the_first_publisher_of_a_merge_and_probes_get_the_error_of_a_full_disk[python-0]",
     ),
     Defect(
         "nobody has brought what the merge holds",
@@ -121,7 +121,7 @@ DEFECTS = (
         "        if status.stable_point >= reached:\n",
         "        if True:\n",
         "tests/service/test_redundancy.py::"
-        "test_those_that_could_not_carry_the_output_do_not_count_and_it_says_why[lacking8-life8-it lags: it is at 99, "
+        "test_inputs_that_cannot_carry_the_output_do_not_count_with_the_reason[lacking8-life8-it lags: it is at 99, "
         "and the output was at 100 already 30 s ago]",
     ),
 )

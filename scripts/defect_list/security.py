@@ -46,11 +46,11 @@ DEFECTS = (
         f"{AUTH_TEST}::test_expiry_is_a_moment_not_a_day",
     ),
     Defect(
-        "a known id is enough, whatever the secret",
+        "an existing id is enough, whatever the secret",
         ACCESS,
         "        if entry is None or not is_right:\n",
         "        if entry is None:\n",
-        f"{AUTH_TEST}::test_a_token_is_known_by_its_digest_alone",
+        f"{AUTH_TEST}::test_the_file_holds_only_the_digest_of_a_token",
     ),
     Defect(
         "a broken access file locks everybody out",
@@ -64,7 +64,7 @@ DEFECTS = (
         ACCESS,
         "        if not self.enabled:\n",
         "        if False:\n",
-        f"{DOORS_TEST}::test_a_door_opens_for_the_right_token_and_for_no_other[ListMerges]",
+        f"{DOORS_TEST}::test_a_method_is_open_to_the_right_token_and_to_no_other[ListMerges]",
     ),
     Defect(
         "a method without a rule is open",
@@ -96,7 +96,7 @@ DEFECTS = (
         "        self.require((PUBLISH,), f\"publish into",
         "        self._guard.count_attach(self._peer, merge, replica)\n"
         "        self.require((PUBLISH,), f\"publish into",
-        "tests/service/test_quota.py::test_who_may_not_publish_uses_up_nobodys_attaches",
+        "tests/service/test_quota.py::test_a_caller_that_may_not_publish_uses_up_no_attaches",
     ),
     Defect(
         "metrics are open to strangers",
@@ -110,14 +110,14 @@ DEFECTS = (
         GUARD,
         "    return access is None or access.sees(merge)\n",
         "    return True\n",
-        f"{DOORS_TEST}::test_the_list_of_merges_has_only_what_the_caller_has_business_with",
+        f"{DOORS_TEST}::test_the_list_of_merges_has_only_those_in_which_the_caller_has_rights",
     ),
     Defect(
         "an open address needs no security",
         "lmerge/service/settings.py",
         "        if self.insecure or is_loopback(self.host):\n",
         "        if True:\n",
-        "tests/service/test_tls.py::test_settings_that_would_leave_a_door_open_are_refused",
+        "tests/service/test_tls.py::test_settings_that_would_leave_access_open_are_refused",
     ),
     Defect(
         "a token goes anywhere in clear",

@@ -30,18 +30,18 @@ DEFECTS = (
         INBOX_TESTS + "test_all_who_wait_are_woken_and_those_who_find_no_room_wait_again",
     ),
     Defect(
-        "a record does not say who was let in early",
+        "a record does not have which input was admitted early",
         "lmerge/service/merge/new_beginnings.py",
         "            self._recorder.admitted(first.name)\n",
         "            pass\n",
         "tests/service/test_record.py::test_that_the_first_input_is_right_only_from_a_time_on_is_recorded",
     ),
     Defect(
-        "an event that differs is told as the payload came",
+        "an event that differs is shown as the payload came",
         "lmerge/service/merge/divergence_policy.py",
         "escaped_line(payload_text(d.event.payload))",
         "d.event.payload.decode(errors='replace')",
-        "tests/service/test_certify.py::test_rows_that_differ_are_told_by_their_columns_in_reasons_and_in_the_log",
+        "tests/service/test_certify.py::test_rows_that_differ_are_shown_by_their_columns_in_reasons_and_in_the_log",
     ),
     Defect(
         "a long option is cut in the help of a narrow terminal",
@@ -90,7 +90,7 @@ DEFECTS = (
         "lmerge/service/output/pipeline.py",
         "if self._segment_is_due or self.journal",
         "if self.journal",
-        ASIDE_TESTS + "test_in_a_thread_or_on_the_loop_the_same_is_said_kept_and_resumed",
+        ASIDE_TESTS + "test_in_a_thread_or_on_the_loop_the_same_is_emitted_kept_and_resumed",
     ),
     Defect(
         "an input that declares no schema delivers what it likes",

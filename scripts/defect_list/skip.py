@@ -97,7 +97,7 @@ DEFECTS = (
         "        if self._settings.feedback_lag is not None and self._feedback_timer is None:\n",
         "        if self._settings.feedback_lag is not None and self._feedback_timer is None and any(\n"
         "                inp.acked_stable != release.stable_point for inp in self._inputs.values()):\n",
-        "tests/service/test_lifecycle.py::test_an_input_that_comes_behind_a_merge_which_stands_still_is_told",
+        "tests/service/test_lifecycle.py::test_an_input_that_attaches_behind_a_stalled_merge_gets_feedback",
     ),
     Defect(
         "a server that is still being called has nothing to say",

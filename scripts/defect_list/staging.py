@@ -24,7 +24,7 @@ DEFECTS = (
         PARTS,
         "expected is not None and expected != is_there",
         "expected is not None and expected > is_there",
-        SERVICE_TESTS + "test_parts_that_do_not_hold_what_the_publisher_says_are_not_merged",
+        SERVICE_TESTS + "test_parts_that_do_not_hold_what_the_publisher_declares_are_not_merged",
     ),
     Defect(
         "a part that was replaced goes on counting",
@@ -62,11 +62,11 @@ DEFECTS = (
         SERVICE_TESTS + "test_a_commit_has_its_place_among_the_batches_and_its_parts_the_order_of_the_commit",
     ),
     Defect(
-        "a broken promise in a commit is told by its index in a batch",
+        "a broken promise in a commit is reported by its index in a batch",
         PUBLISH,
         "            base += batch.count\n",
         "            base += 0\n",
-        SERVICE_TESTS + "test_a_broken_promise_in_a_part_is_told_by_its_index_in_the_commit",
+        SERVICE_TESTS + "test_a_broken_promise_in_a_part_is_reported_by_its_index_in_the_commit",
     ),
     Defect(
         "a commit is acked with its first batch",

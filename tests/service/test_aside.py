@@ -180,7 +180,7 @@ async def test_others_are_served_while_the_store_gets_what_is_live(tmp_path: Pat
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_in_a_thread_or_on_the_loop_the_same_is_said_kept_and_resumed(
+async def test_in_a_thread_or_on_the_loop_the_same_is_emitted_kept_and_resumed(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Random streams, subscribers that come at random points, with and without a token, and a restart at the end."""

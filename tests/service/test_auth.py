@@ -173,7 +173,7 @@ def test_a_file_that_is_none_is_refused(text: str, words: str, tmp_path: Path) -
         AccessFile(tmp_path / "nothing")
 
 
-def test_a_token_is_known_by_its_digest_alone(tmp_path: Path) -> None:
+def test_the_file_holds_only_the_digest_of_a_token(tmp_path: Path) -> None:
     path = tmp_path / "access.json"
     token = tokens.make(path, "a", ["publish"], ["flights"])
     text = path.read_text()
@@ -211,7 +211,7 @@ def test_expiry_is_a_moment_not_a_day(tmp_path: Path, monkeypatch: pytest.Monkey
             file.by_token(token)
 
 
-def test_a_revoked_token_says_so_only_to_who_holds_it(tmp_path: Path) -> None:
+def test_only_the_holder_of_a_revoked_token_gets_that_reason(tmp_path: Path) -> None:
     path = tmp_path / "access.json"
     first, second = (tokens.make(path, "a", ["publish"], ["m"]) for _ in range(2))
     assert tokens.revoke(path, first[4:12]) == [f"token 'a' ({first[4:12]})"]
@@ -313,7 +313,7 @@ async def test_with_a_certificate_and_a_token_both_must_allow_it(tmp_path: Path)
             await world.stub_of(pair=plain).ListMerges(pb.ListMergesRequest())
 
 
-async def test_the_access_file_can_name_a_certificate_and_has_the_last_word(tmp_path: Path) -> None:
+async def test_the_access_file_can_name_a_certificate_and_decides_alone(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, mtls=True) as world:
         plain = world.authority.issue("plain", hosts=["board.example"])
         named = world.authority.issue("named", uris=[f"lmerge://{MERGE}/a"])
@@ -330,7 +330,7 @@ async def test_the_access_file_can_name_a_certificate_and_has_the_last_word(tmp_
             await world.stub_of(pair=plain).ListMerges(pb.ListMergesRequest())
 
 
-async def test_a_token_made_a_moment_ago_is_known(tmp_path: Path) -> None:
+async def test_a_token_made_a_moment_ago_is_accepted(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, check_interval_s=3600.0) as world:
         for name in ("a", "b", "c"):
             await world.stub_of(world.token(name, [STATUS])).ListMerges(pb.ListMergesRequest())
@@ -385,7 +385,7 @@ async def test_streams_end_when_their_token_loses_the_right_that_let_them_in(tmp
         await reader.until_stable(9)
 
 
-async def test_no_secret_is_in_logs_errors_or_the_words_of_settings(tmp_path: Path, caplog: Any) -> None:
+async def test_no_secret_is_in_logs_errors_or_the_text_of_settings(tmp_path: Path, caplog: Any) -> None:
     with caplog.at_level(logging.DEBUG):
         async with SecureWorld(tmp_path, http_port=0) as world:
             shown = [world.keeper, FORGED, world.expired("e", [STATUS]), world.revoked("r", [STATUS])]

@@ -71,7 +71,7 @@ async def test_majority_prevents_it_and_puts_the_minority_out() -> None:
         assert GOOD in await reader.until_stable(10)
 
 
-async def test_hold_says_nothing_stable_while_they_differ_and_goes_on_when_one_is_taken_out() -> None:
+async def test_hold_emits_no_stable_while_inputs_differ_and_goes_on_when_one_is_taken_out() -> None:
     async with world("hold") as w:
         (a, _b, c), reader = await fast_but_wrong(w)
         for good in (a, c):
@@ -268,7 +268,7 @@ async def test_majority_with_final_only_never_shows_an_event_that_one_input_made
         assert [e for e in reader.elements if getattr(e, "payload", b"") == b"made up"] == []
 
 
-async def test_status_tells_the_policy_the_divergences_and_who_is_put_out() -> None:
+async def test_status_reports_the_policy_the_divergences_and_the_quarantined_inputs() -> None:
     async with world("quarantine") as w:
         for name, publisher in zip("abc", await three(w)):
             await publisher.send(ins("wrong" if name == "c" else "right", 1, 5), stable(10))
@@ -309,7 +309,7 @@ FLIGHTS = parse_schema({"flight": "string", "gate": "int"})
 
 
 @pytest.mark.parametrize("declared", [True, False])
-async def test_rows_that_differ_are_told_by_their_columns_in_reasons_and_in_the_log(
+async def test_rows_that_differ_are_shown_by_their_columns_in_reasons_and_in_the_log(
     declared: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With a schema by its columns, escaped; without one, as payloads are shown anywhere."""

@@ -93,7 +93,7 @@ async def knock(stub: Any, door: str) -> grpc.StatusCode:
 
 
 @pytest.mark.parametrize("door", served())
-async def test_a_door_opens_for_the_right_token_and_for_no_other(door: str, tmp_path: Path) -> None:
+async def test_a_method_is_open_to_the_right_token_and_to_no_other(door: str, tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         keeper = await world.publisher("keeper", stub=world.stub_of(world.keeper))
         await keeper.merged(ins("x", 1, 20), stable(5))
@@ -117,7 +117,7 @@ async def test_a_door_opens_for_the_right_token_and_for_no_other(door: str, tmp_
 
 
 @pytest.mark.parametrize("door", served())
-async def test_a_door_opens_for_the_right_certificate_and_for_no_other(door: str, tmp_path: Path) -> None:
+async def test_a_method_is_open_to_the_right_certificate_and_to_no_other(door: str, tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, access=False, mtls=True) as world:
         everything = world.authority.issue("keeper", uris=["lmerge://*/*?roles=publish,subscribe,status,admin"])
         keeper = await world.publisher("keeper", stub=world.stub_of(pair=everything))
@@ -133,7 +133,7 @@ async def test_a_door_opens_for_the_right_certificate_and_for_no_other(door: str
         assert (await knock(world.stub_of(pair=other), door) is DENIED) is (door not in NOT_OF_ONE_MERGE)
 
 
-def test_every_method_that_is_served_has_its_door_and_its_knock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_served_method_has_its_rule_and_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """A method that is added without a rule fails here (and is closed, see below)."""
     registered: set[str] = set()
     add = aio_server.Server.add_generic_rpc_handlers
@@ -176,7 +176,7 @@ async def test_a_method_without_a_rule_is_closed_to_everyone(tmp_path: Path, mon
             await world.channel.unary_unary(f"/{SERVICE}/Secret")(b"")
 
 
-async def test_strangers_cannot_ask_which_methods_there_are(tmp_path: Path) -> None:
+async def test_unidentified_callers_cannot_find_out_which_methods_there_are(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         for method in (f"/{SERVICE}/Nothing", "/other.Service/Method"):
             with refused(UNAUTHENTICATED):
@@ -252,7 +252,7 @@ async def test_metrics_open_for_a_certificate_too(tmp_path: Path) -> None:
         assert (await page(world, "/healthz"))[0] == 200
 
 
-async def test_the_list_of_merges_has_only_what_the_caller_has_business_with(tmp_path: Path) -> None:
+async def test_the_list_of_merges_has_only_those_in_which_the_caller_has_rights(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, merges=("eu-a", "eu-b", "us-a")) as world:
         every = ["eu-a", "eu-b", "us-a"]
         for pattern, seen in (("eu-*", every[:2]), ("us-a", every[2:]), ("us", []), ("*", every)):

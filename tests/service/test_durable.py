@@ -124,7 +124,7 @@ async def test_from_where_on_the_output_is_right_outlives_the_server(tmp_path: P
         assert (hub(world).complete_from, hub(world).retained_from) == (100, 100)
 
 
-async def test_an_end_that_was_said_before_the_output_is_right_is_not_frozen_after_a_restart(tmp_path: Path) -> None:
+async def test_an_end_delivered_before_the_output_is_right_is_not_frozen_after_a_restart(tmp_path: Path) -> None:
     """A ended before 100: the first input, which is right from there on, never had it, and who had is not back."""
     async with durable(tmp_path) as world:
         await world.publisher("late", join_at=100)
@@ -192,7 +192,7 @@ async def test_nothing_is_shown_or_promised_before_it_is_committed(
         assert (await world.publisher("b")).accepted.joined
 
 
-async def test_what_was_not_shown_when_the_server_was_killed_is_said_again_by_the_publishers(
+async def test_what_was_not_delivered_when_the_server_was_killed_is_published_again(
     tmp_path: Path, gate: Callable[[bool], None]
 ) -> None:
     async with durable(tmp_path) as world:
@@ -334,7 +334,7 @@ async def test_two_servers_cannot_have_one_store(tmp_path: Path) -> None:
         assert MERGE in world.server._registry.hubs
 
 
-async def test_a_merge_that_nobody_got_into_leaves_no_file(tmp_path: Path) -> None:
+async def test_a_merge_without_an_accepted_input_leaves_no_file(tmp_path: Path) -> None:
     async with durable(tmp_path, merges=("declared",)) as world:
         assert (await world.refused("a", properties=["no such word"])).code is grpc.StatusCode.INVALID_ARGUMENT
         await world.subscriber("declared")

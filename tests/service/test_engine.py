@@ -36,7 +36,7 @@ async def test_auto_is_the_best_engine_there_is() -> None:
         assert (await world.stub.DescribeServer(pb.DescribeServerRequest())).engine == selection.best()
 
 
-async def test_the_log_says_which_engine_was_chosen_and_why(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_reports_which_engine_was_chosen_and_why(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "lmerge.service")
     async with World(engine="python"):
         pass

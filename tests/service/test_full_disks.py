@@ -95,7 +95,7 @@ def test_a_recording_begins_again_with_a_fresh_merge(tmp_path: Path) -> None:
     with room_for(10):
         recorder.attached("a", (), None, "active")
         recorder.flush()
-    assert recorder.words != RECORDING
+    assert recorder.status != RECORDING
     recorder.detached("a")
     recorder.flush()
     assert (tmp_path / "session").read_bytes() == b""
@@ -103,12 +103,12 @@ def test_a_recording_begins_again_with_a_fresh_merge(tmp_path: Path) -> None:
     recorder.attached("b", (), None, "active")
     recorder.flush()
     recorder.close()
-    assert recorder.words == RECORDING
+    assert recorder.status == RECORDING
     assert b'"input":"b"' in (tmp_path / "session.1").read_bytes()
 
 
 @pytest.mark.parametrize("room", [0, 1, 4_096, 32_768, 65_536])
-async def test_the_first_publisher_of_a_merge_is_told_of_a_full_disk_and_so_are_probes(
+async def test_the_first_publisher_of_a_merge_and_probes_get_the_error_of_a_full_disk(
     tmp_path: Path, room: int
 ) -> None:
     async with World(store=str(tmp_path / "store"), store_retry_s=0.02, http_port=0) as world:

@@ -178,7 +178,7 @@ async def test_batches_with_one_sequence_are_acked_when_the_last_of_them_is_merg
             assert (a.acked, world.hub.merge.received.inserts) == (acked, inserts)
 
 
-async def test_an_input_is_known_by_its_name() -> None:
+async def test_an_input_is_identified_by_its_name() -> None:
     async with a_hub() as world:
         await world.input("a", "key")
         await world.input("b")
@@ -187,7 +187,7 @@ async def test_an_input_is_known_by_its_name() -> None:
             world.hub.merge.status("c")
 
 
-async def test_a_batch_in_pieces_is_told_up_to_the_broken_promise_and_acked_not_at_all() -> None:
+async def test_a_batch_in_pieces_is_recorded_up_to_the_broken_promise_and_not_acked() -> None:
     async with a_hub(turn_elements=10) as world:
         a = await world.input("a", "key")
         await a.say(ins("zero", 0, 1))
@@ -199,7 +199,7 @@ async def test_a_batch_in_pieces_is_told_up_to_the_broken_promise_and_acked_not_
         assert world.hub.merge.emitted.inserts == 26
 
 
-async def test_what_an_admission_says_comes_after_all_that_the_run_has_said() -> None:
+async def test_the_output_of_an_admission_comes_after_all_output_of_the_run() -> None:
     """a goes, so b, who waits for time 1000, must begin; but b has said more behind the batch that ended a."""
     async with a_hub(known_to=1_000) as world:
         a = await world.input("a", "key")
@@ -215,7 +215,7 @@ async def test_what_an_admission_says_comes_after_all_that_the_run_has_said() ->
         assert await world.heard.until_stable(1_010) == [Event(990, b"x", 1_005), Event(995, b"y", 1_005)]
 
 
-async def test_an_input_that_is_replaced_between_two_runs_is_heard_up_to_there() -> None:
+async def test_an_input_that_is_replaced_between_two_runs_counts_up_to_there() -> None:
     async with a_hub() as world:
         old = await world.input("a", "key")
         await old.say(ins("x", 1, 5))

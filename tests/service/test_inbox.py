@@ -131,7 +131,7 @@ async def test_all_who_wait_are_woken_and_those_who_find_no_room_wait_again() ->
     await asyncio.gather(*tasks)
 
 
-async def test_a_waiter_that_was_cancelled_is_forgotten_and_takes_nobodys_place() -> None:
+async def test_a_waiter_that_was_cancelled_is_forgotten_and_takes_no_place() -> None:
     inbox = Inbox(1, 1000)
     inbox.put(work(1))
     gone, stays = asyncio.create_task(inbox.room()), asyncio.create_task(inbox.room())

@@ -43,7 +43,7 @@ def test_the_past_is_the_snapshot_and_every_message_since() -> None:
     assert everything.events == 25
 
 
-def test_what_is_said_after_a_history_was_taken_is_not_in_it() -> None:
+def test_what_is_emitted_after_a_history_was_taken_is_not_in_it() -> None:
     journal = filled(Journal(100_000, None, 1_000), 5)
     segment = journal.find(3)
     assert segment is not None
@@ -89,7 +89,7 @@ def test_snapshots_cost_a_part_of_the_output_not_a_multiple() -> None:
     assert snapshots < journal.bytes - snapshots
 
 
-def test_a_snapshot_that_does_not_fit_is_not_kept_and_tried_again_when_as_much_was_said() -> None:
+def test_a_snapshot_that_does_not_fit_is_not_kept_and_tried_again_when_as_much_was_emitted() -> None:
     journal = filled(Journal(3_000, None, 1_000), 60, live_count=50)
     assert journal.retained_from is None
     assert journal.find(60) is None
@@ -108,7 +108,7 @@ def test_a_store_keeps_even_a_snapshot_above_the_bound_but_does_not_repeat_it_al
     assert changes.forgotten == [segment.number for segment in changes.segments[:-1]]
 
 
-def test_a_store_hears_of_everything_and_memory_keeps_nothing() -> None:
+def test_a_store_gets_everything_and_memory_keeps_nothing() -> None:
     changes = Changes()
     journal = filled(Journal(10_000, None, 1_000, changes), 25)
     assert [number for number, *_ in changes.messages] == list(range(1, 26))

@@ -42,7 +42,7 @@ class TestTheStateOfAnInput:
     def test_it_may_skip_what_the_merge_has_passed(self, until: int, may: bool) -> None:
         assert InputLifecycle().may_skip(until, status(), stable_point=8) is may
 
-    def test_a_joining_one_may_skip_what_nobody_counts_on_it_for(self) -> None:
+    def test_a_joining_one_may_skip_what_ends_before_its_join_at(self) -> None:
         joining = status(state="joining", join_at=20)
         assert InputLifecycle().may_skip(20, joining, stable_point=8)
         assert not InputLifecycle().may_skip(21, joining, stable_point=8)
@@ -52,15 +52,15 @@ class TestTheStateOfAnInput:
 
 
 
-class TestWhoIsToldToFastForward:
+class TestWhichInputsGetFeedback:
     def test_those_that_lag_more_than_the_bound(self) -> None:
         lives = [(status("a", stable_point=89), InputLifecycle()), (status("b", stable_point=90), InputLifecycle())]
         assert to_fast_forward(lives, 100, 10) == ["a"]
 
-    def test_one_that_has_said_no_stable_lags(self) -> None:
+    def test_one_that_has_delivered_no_stable_lags(self) -> None:
         assert to_fast_forward([(status(stable_point=NEG_INF), InputLifecycle())], 100, 10) == ["a"]
 
-    def test_nobody_is_told_the_same_twice(self) -> None:
+    def test_no_input_gets_the_same_feedback_twice(self) -> None:
         lagging = status(stable_point=0)
         assert not to_fast_forward([(lagging, InputLifecycle(fast_forwarded_to=100))], 100, 10)
         assert to_fast_forward([(lagging, InputLifecycle(fast_forwarded_to=99))], 100, 10) == ["a"]
@@ -70,7 +70,7 @@ class TestWhoIsToldToFastForward:
         assert not to_fast_forward(lives, 100, 10)
 
     @pytest.mark.parametrize("stable_point", [NEG_INF, INF])
-    def test_nobody_before_the_first_stable_and_after_the_last(self, stable_point: int) -> None:
+    def test_none_before_the_first_stable_and_after_the_last(self, stable_point: int) -> None:
         assert not to_fast_forward([(status(stable_point=NEG_INF), InputLifecycle())], stable_point, 10)
 
 
@@ -90,7 +90,7 @@ async def test_a_skipping_input_is_not_redundant_until_it_has_come_so_far() -> N
         assert (described.inputs[1].state, described.survives_losses) == ("joined", 1)
 
 
-async def test_a_skip_beyond_the_merge_is_refused_and_disturbs_nobody() -> None:
+async def test_a_skip_beyond_the_merge_is_refused_and_disturbs_no_other_input() -> None:
     async with World(merges=(MERGE,)) as world:
         reader = await world.subscriber()
         a, b = await world.publisher("a"), await world.publisher("b")
@@ -105,7 +105,7 @@ async def test_a_skip_beyond_the_merge_is_refused_and_disturbs_nobody() -> None:
         assert await reader.until_stable(20) == [Event(1, b"x", 5)]
 
 
-async def test_a_lagging_input_is_told_how_far_the_merge_is() -> None:
+async def test_a_lagging_input_gets_the_stable_point_of_the_merge() -> None:
     async with World(feedback_lag=5, feedback_interval_s=0.0) as world:
         a, b = await world.publisher("a"), await world.publisher("b")
         await a.merged(ins("x", 1, 5), stable(10))
@@ -117,7 +117,7 @@ async def test_a_lagging_input_is_told_how_far_the_merge_is() -> None:
         assert not described.inputs[0].HasField("fast_forwarded_to")
 
 
-async def test_an_input_that_comes_behind_a_merge_which_stands_still_is_told() -> None:
+async def test_an_input_that_attaches_behind_a_stalled_merge_gets_feedback() -> None:
     async with World(feedback_lag=5, feedback_interval_s=0.0) as world:
         a = await world.publisher("a")
         await a.merged(ins("x", 1, 5), stable(10))
@@ -125,7 +125,7 @@ async def test_an_input_that_comes_behind_a_merge_which_stands_still_is_told() -
         await world.described(lambda d: d.inputs[1].fast_forwarded_to == 10)
 
 
-async def test_without_a_bound_nobody_is_told() -> None:
+async def test_without_a_bound_no_input_gets_feedback() -> None:
     async with World(feedback_interval_s=0.0) as world:
         a, b = await world.publisher("a"), await world.publisher("b")
         await a.merged(ins("x", 1, 5), stable(10))

@@ -19,7 +19,7 @@ TESTS = Path(__file__).parent.parent
 # What ends, refuses, drops or holds something: the test that goes there.
 REACHED = {
     "lead_max": "core/test_lead.py::test_a_stable_far_ahead_is_held_and_the_others_go_on",
-    "lead_wait_s": "service/test_limits_reached.py::test_mute_inputs_are_waited_for_only_so_long",
+    "lead_wait_s": "service/test_limits_reached.py::test_inputs_without_a_stable_are_waited_for_only_so_long",
     "compare_wait_s": "service/test_wrong_replicas.py::test_quarantine_waits_for_a_late_input_only_so_long",
     "redundancy_lag_s": "service/test_redundancy.py::test_an_input_has_the_lag_to_follow",
     "message_bytes": "service/test_bad_input.py::test_a_message_far_above_the_limit_ends_that_stream_alone",
@@ -35,26 +35,26 @@ REACHED = {
         "service/test_subscribe.py::test_a_slow_subscriber_is_cut_off_by_name_and_a_fast_one_misses_nothing",
     "turn_elements": "service/test_publish.py::test_a_batch_larger_than_a_turn_is_merged_whole_and_acked_once",
     "merge_threads": "service/test_threads.py::test_a_merge_that_finds_no_free_thread_waits_for_one",
-    "feedback_lag": "service/test_lifecycle.py::test_a_lagging_input_is_told_how_far_the_merge_is",
+    "feedback_lag": "service/test_lifecycle.py::test_a_lagging_input_gets_the_stable_point_of_the_merge",
     "evidence_bytes":
         "service/test_limits_reached.py::"
-        "test_evidence_has_its_bound_and_says_when_it_does_not_reach_back",
+        "test_evidence_has_its_bound_and_reports_when_it_does_not_reach_back",
     "certify_open_max": "service/test_limits_reached.py::test_an_input_with_too_many_open_intervals_is_not_compared",
     "cutover_timeout_s": "service/test_cutover.py::test_the_time_out_rolls_back",
     "attach_rate_per_s":
         "service/test_quota.py::"
-        "test_a_name_that_attaches_too_often_is_told_when_to_come_again_and_others_are_not",
+        "test_a_name_that_attaches_too_often_is_refused_with_a_time_and_others_are_not_refused",
     "attach_burst":
         "service/test_quota.py::"
-        "test_a_name_that_attaches_too_often_is_told_when_to_come_again_and_others_are_not",
-    "peer_attach_rate_per_s": "service/test_quota.py::test_a_peer_that_attaches_too_often_is_told_so",
-    "peer_attach_burst": "service/test_quota.py::test_a_peer_that_attaches_too_often_is_told_so",
+        "test_a_name_that_attaches_too_often_is_refused_with_a_time_and_others_are_not_refused",
+    "peer_attach_rate_per_s": "service/test_quota.py::test_a_peer_that_attaches_too_often_is_refused",
+    "peer_attach_burst": "service/test_quota.py::test_a_peer_that_attaches_too_often_is_refused",
     "refusal_rate_per_s":
         "service/test_quota.py::"
-        "test_guessing_tokens_ends_in_silence_and_who_has_one_is_not_disturbed",
-    "refusal_burst": "service/test_quota.py::test_guessing_tokens_ends_in_silence_and_who_has_one_is_not_disturbed",
+        "test_guessing_tokens_ends_in_silence_and_disturbs_no_holder_of_one",
+    "refusal_burst": "service/test_quota.py::test_guessing_tokens_ends_in_silence_and_disturbs_no_holder_of_one",
     "connections_per_peer": "service/test_quota.py::test_one_address_cannot_hold_all_connections",
-    "open_calls_per_peer": "service/test_quota.py::test_strangers_can_hold_few_calls_through_open_doors",
+    "open_calls_per_peer": "service/test_quota.py::test_unidentified_callers_can_hold_few_calls_of_open_methods",
     "subscribers_per_identity": "service/test_quota.py::test_one_identity_cannot_take_all_subscriptions",
     "calls_per_connection": "service/test_limits_reached.py::test_one_call_more_on_a_connection_waits_for_a_place",
     "connections_max": "service/test_quota.py::test_more_connections_than_the_limit_are_dropped_and_those_inside_stay",
@@ -62,7 +62,7 @@ REACHED = {
         "service/test_quota.py::test_more_http_connections_than_the_limit_close_those_that_wait_longest",
     "http_connections_per_peer": "service/test_http.py::test_probes_answer_while_others_are_silent",
     "http_header_timeout_s": "service/test_http.py::test_a_header_that_does_not_come_ends_its_connection",
-    "handshake_timeout_s": "service/test_quota.py::test_handshakes_that_never_end_are_ended_and_disturb_nobody",
+    "handshake_timeout_s": "service/test_quota.py::test_handshakes_that_never_end_are_ended_and_disturb_no_other",
     "live_events_max": "service/test_quota.py::test_an_input_that_fills_a_merge_is_ended_and_the_others_lose_nothing",
     "live_bytes_max":
         "service/test_weight.py::"
@@ -73,10 +73,10 @@ REACHED = {
     "retain_bytes": "service/test_resume.py::test_a_merge_too_large_to_be_retained_can_still_be_followed",
     "retain_time": "service/test_resume.py::test_retention_by_time_forgets_what_is_older",
     "store_waiting_bytes": "service/test_durable.py::test_a_full_store_holds_the_publishers_and_loses_nothing",
-    "gap_after_s": "service/test_resume.py::test_a_merge_that_stands_still_goes_on_behind_a_gap_and_says_so",
+    "gap_after_s": "service/test_resume.py::test_a_stalled_merge_goes_on_behind_a_gap_and_reports_it",
     "staged_bytes_per_replica": "service/test_parts.py::test_a_part_that_alone_is_too_large_is_refused_and_forgotten",
     "staged_bytes": "service/test_parts.py::test_the_oldest_parts_make_room_those_of_the_replica_first",
-    "staged_keep_s": "service/test_staging.py::test_parts_that_nobody_commits_are_dropped_after_a_while",
+    "staged_keep_s": "service/test_staging.py::test_parts_without_a_commit_are_dropped_after_a_while",
     "stage_timeout_s": "service/test_staging.py::test_a_call_that_does_not_come_to_an_end_is_ended",
     "stage_rate_per_s": "service/test_staging.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
     "stage_burst": "service/test_staging.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
@@ -112,7 +112,7 @@ def test_the_table_names_no_field_that_is_gone() -> None:
     assert {*REACHED, *PACES} <= {f.name for f in fields(Settings)}
 
 
-async def test_mute_inputs_are_waited_for_only_so_long() -> None:
+async def test_inputs_without_a_stable_are_waited_for_only_so_long() -> None:
     async with World(lead_max=60, lead_wait_s=0.05) as world:
         a, mute = await world.publisher("a"), await world.publisher("mute")
         await a.merged(ins("x", 1, 5), stable(10))
@@ -128,7 +128,7 @@ async def test_mute_inputs_are_waited_for_only_so_long() -> None:
         await a.acked(stable_point=100)
 
 
-async def test_evidence_has_its_bound_and_says_when_it_does_not_reach_back() -> None:
+async def test_evidence_has_its_bound_and_reports_when_it_does_not_reach_back() -> None:
     async with World(evidence_bytes=60, certify_interval=10) as world:
         a, b = await world.publisher("a"), await world.publisher("b")
         await a.merged(ins("x" * 500, 1, 5), stable(10))

@@ -20,7 +20,7 @@ async def test_marks_follow_the_batch_that_they_belong_to_and_only_where_they_we
         assert [await plain.read(), await plain.read()] == ["batch", "batch"]
 
 
-async def test_under_quorum_the_marks_say_how_many_were_waited_for() -> None:
+async def test_under_quorum_the_marks_count_the_inputs_that_were_waited_for() -> None:
     async with World(policy="quorum:2") as w:
         a, b = await w.publisher("a"), await w.publisher("b")
         marked = Reader(w.stub.Subscribe(pb.SubscribeRequest(merge=MERGE, marks=True)))

@@ -48,7 +48,7 @@ async def test_an_ack_names_the_last_merged_batch_and_the_stable_point() -> None
         assert (ack.sequence, ack.stable_point, ack.joined) == (19, 19, True)
 
 
-async def test_a_quiet_input_hears_of_the_stable_point_that_others_move() -> None:
+async def test_a_quiet_input_gets_the_stable_point_that_others_move() -> None:
     async with World() as world:
         a, b = await world.publisher("a"), await world.publisher("b")
         await b.merged(ins("x", 1, 5), stable(8))
@@ -143,7 +143,7 @@ async def test_an_input_that_joins_later_counts_once_the_output_has_reached_its_
             late.last_ack = late.last_ack if late.last_ack.joined else (await late.call.read()).ack
 
 
-async def test_the_first_input_of_a_merge_that_has_said_nothing_starts_it_wherever_it_is() -> None:
+async def test_the_first_input_of_a_merge_without_output_starts_it_wherever_it_is() -> None:
     async with World() as world:
         first = await world.publisher("a", join_at=1_000)
         assert first.accepted.joined
@@ -388,7 +388,7 @@ async def test_after_a_reset_columns_can_be_declared_again() -> None:
 
 
 @pytest.mark.parametrize("closing", ["all", "any"])
-async def test_closing_wants_the_agreement_that_was_asked_for(closing: str) -> None:
+async def test_closing_requires_the_agreement_that_was_set(closing: str) -> None:
     async with World(closing=closing) as world:
         a, b = await world.publisher("a"), await world.publisher("b")
         await a.merged(ins("x", 1, 2), stable(INF))

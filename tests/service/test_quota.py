@@ -88,7 +88,7 @@ def test_calls_on_one_connection_are_one_connection() -> None:
     ("ipv4:10.0.0.1:50", "10.0.0.1"), ("ipv6:%5B::1%5D:50", "::/64"), ("unix:", "localhost"), ("10.0.0.1", "10.0.0.1"),
     ("ipv6:[2001:db8:1:2:3:4:5:6]:50", "2001:db8:1:2::/64"), ("ipv6:[::ffff:10.0.0.1]:50", "10.0.0.1"), ("", ""),
 ])
-def test_a_peer_is_known_by_its_address_or_network(peer: str, key: str) -> None:
+def test_a_peer_is_identified_by_its_address_or_network(peer: str, key: str) -> None:
     assert peer_key(peer) == key
 
 
@@ -111,7 +111,7 @@ def test_the_input_that_brought_the_growth_is_ended_and_not_the_oldest() -> None
 # On a server: rates.
 
 
-async def test_a_name_that_attaches_too_often_is_told_when_to_come_again_and_others_are_not() -> None:
+async def test_a_name_that_attaches_too_often_is_refused_with_a_time_and_others_are_not_refused() -> None:
     async with World(attach_burst=3, attach_rate_per_s=0.01) as world:
         good = await world.publisher("good")
         for incarnation in (1, 2, 3):
@@ -124,7 +124,7 @@ async def test_a_name_that_attaches_too_often_is_told_when_to_come_again_and_oth
         assert (await good.merged(ins("x", 1, 2), stable(3))).stable_point == 3
 
 
-async def test_a_peer_that_attaches_too_often_is_told_so() -> None:
+async def test_a_peer_that_attaches_too_often_is_refused() -> None:
     async with World(peer_attach_burst=3, peer_attach_rate_per_s=0.01) as world:
         first = await world.publisher("0")
         for name in "12":
@@ -134,7 +134,7 @@ async def test_a_peer_that_attaches_too_often_is_told_so() -> None:
         assert (await first.merged(stable(3))).sequence == 1
 
 
-async def test_who_may_not_publish_uses_up_nobodys_attaches(tmp_path: Path) -> None:
+async def test_a_caller_that_may_not_publish_uses_up_no_attaches(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, attach_burst=2, attach_rate_per_s=0.01, peer_attach_burst=2) as world:
         stub = world.stub_of(world.token("b", ["publish"]))
         for _ in range(5):
@@ -144,7 +144,7 @@ async def test_who_may_not_publish_uses_up_nobodys_attaches(tmp_path: Path) -> N
         assert (await world.publisher("a", stub=world.stub_of(world.token("a", ["publish"])))).accepted.joined
 
 
-async def test_guessing_tokens_ends_in_silence_and_who_has_one_is_not_disturbed(tmp_path: Path, caplog: Any) -> None:
+async def test_guessing_tokens_ends_in_silence_and_disturbs_no_holder_of_one(tmp_path: Path, caplog: Any) -> None:
     async with SecureWorld(tmp_path, refusal_burst=5, refusal_rate_per_s=0.001) as world:
         guesser, keeper = world.stub_of(FORGED), world.stub_of(world.keeper)
         codes = []
@@ -205,7 +205,7 @@ async def test_one_address_cannot_hold_all_connections() -> None:
         first.call.cancel()
 
 
-async def test_strangers_can_hold_few_calls_through_open_doors(tmp_path: Path) -> None:
+async def test_unidentified_callers_can_hold_few_calls_of_open_methods(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, open_calls_per_peer=3) as world:
         stub = health_pb2_grpc.HealthStub(world.channel)
         watches = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(3)]
@@ -218,7 +218,7 @@ async def test_strangers_can_hold_few_calls_through_open_doors(tmp_path: Path) -
             watch.cancel()
 
 
-async def test_handshakes_that_never_end_are_ended_and_disturb_nobody(tmp_path: Path) -> None:
+async def test_handshakes_that_never_end_are_ended_and_disturb_no_other(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, http_port=0, handshake_timeout_s=0.5) as world:
         a = await world.publisher("a", stub=world.stub_of(world.token("a", ["publish"])))
         for port in (world.server.port, world.server.http_port):
@@ -235,7 +235,7 @@ async def test_handshakes_that_never_end_are_ended_and_disturb_nobody(tmp_path: 
                 writer.close()
 
 
-async def test_ten_thousand_quick_connections_disturb_nobody(tmp_path: Path) -> None:
+async def test_ten_thousand_quick_connections_disturb_no_other(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         a = await world.publisher("a", stub=world.stub_of(world.token("a", ["publish"])))
         reader = await world.subscriber(stub=world.stub_of(world.keeper))

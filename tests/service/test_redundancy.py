@@ -50,7 +50,7 @@ def at(*moments: tuple[float, int]) -> Redundancy:
     (status(stable_point=100, excused=True), InputLifecycle(), "it was excused"),
     (status(stable_point=99), InputLifecycle(), "it lags: it is at 99, and the output was at 100 already 30 s ago"),
 ])
-def test_those_that_could_not_carry_the_output_do_not_count_and_it_says_why(
+def test_inputs_that_cannot_carry_the_output_do_not_count_with_the_reason(
     lacking: InputStatus, life: InputLifecycle, words: str
 ) -> None:
     redundancy = at((0.0, 100))

@@ -144,7 +144,7 @@ async def test_a_reset_outlives_the_server_and_so_does_that_nothing_is_left(tmp_
     pb.Schema(), pb.Schema(columns=[pb.Schema.Column(name="a", type="no such type")]),
     pb.Schema(columns=[pb.Schema.Column(name="a\x1b[31m", type="int")]),
 ], ids=["empty", "unknown type", "control characters"])
-async def test_a_store_with_a_schema_that_cannot_be_stops_nobody_else_and_is_mended(
+async def test_a_store_with_an_invalid_schema_stops_no_other_merge_and_is_mended(
     schema: pb.Schema, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = settings_of("durable", tmp_path)
@@ -211,7 +211,7 @@ async def test_a_reset_is_in_the_log_with_who_asked_for_it(tmp_path: Path, caplo
         assert (fields["merge"], fields["reason"], fields["stable_point"]) == (MERGE, "spoiled", 2)
 
 
-async def test_the_client_goes_on_publishing_and_tells_its_reader(tmp_path: Path) -> None:
+async def test_the_client_goes_on_publishing_and_its_reader_gets_the_error(tmp_path: Path) -> None:
     """Two servers: one is reset first, and the reader goes on with the other until that is reset as well."""
     async with World() as one, World() as two:
         targets = [f"127.0.0.1:{world.server.port}" for world in (one, two)]

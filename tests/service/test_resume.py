@@ -44,7 +44,7 @@ async def test_a_reader_that_resumes_gets_the_events_that_were_frozen_while_it_w
         assert Event(21, b"after", 22) in again.tdb.events()
 
 
-async def test_a_reader_that_knows_everything_up_to_now_gets_the_live_events_only() -> None:
+async def test_a_reader_that_has_everything_up_to_now_gets_the_live_events_only() -> None:
     async with World() as world:
         a = await world.publisher("a")
         await a.merged(ins("gone", 1, 3), ins("x", 2, 30), stable(5))
@@ -131,7 +131,7 @@ async def test_readers_that_resume_anywhere_in_a_random_stream_end_with_the_refe
                 assert [e for e in told if e.ve >= start] == [e for e in events if e.ve >= start]
 
 
-async def test_a_subscriber_learns_that_a_merge_begins_later_than_it_knows() -> None:
+async def test_a_subscriber_gets_the_time_from_which_a_merge_is_complete() -> None:
     """The first replica of a fresh server joins at 100: what ended before that, nobody here can tell."""
     async with World(merges=(MERGE,)) as world:
         readers = {known: await world.subscriber(resume_token=token(known)) for known in (50, 100)}
@@ -150,7 +150,7 @@ async def test_a_subscriber_learns_that_a_merge_begins_later_than_it_knows() -> 
         assert (told.begin.complete_from, told.tdb.events()) == (100, [Event(90, b"x", 120)])
 
 
-async def test_a_merge_that_stands_still_goes_on_behind_a_gap_and_says_so() -> None:
+async def test_a_stalled_merge_goes_on_behind_a_gap_and_reports_it() -> None:
     """a has gone; b and c know nothing before 200 and 150; nobody can take the merge from 10 to there."""
     async with World(gap_after_s=0.05) as world:
         a = await world.publisher("a")
@@ -215,7 +215,7 @@ async def test_a_merge_whose_first_input_goes_again_before_its_join_at_is_not_st
         assert (await world.publisher("b", join_at=50)).accepted.joined
 
 
-async def test_somebody_who_knows_the_time_in_between_prevents_the_gap() -> None:
+async def test_an_input_that_has_the_missing_time_prevents_the_gap() -> None:
     async with World(gap_after_s=0.2) as world:
         a = await world.publisher("a")
         await a.merged(ins("x", 1, 20), stable(10))

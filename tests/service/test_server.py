@@ -174,7 +174,7 @@ def test_settings_that_cannot_work_together_are_named() -> None:
         assert words in str(caught.value)
 
 
-async def test_a_bug_in_a_merge_ends_its_streams_and_the_server_says_so(monkeypatch, caplog) -> None:
+async def test_a_bug_in_a_merge_ends_its_streams_and_the_server_reports_it(monkeypatch, caplog) -> None:
     async with World() as world:
         a = await world.publisher("a")
         reader = await world.subscriber()

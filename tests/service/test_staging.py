@@ -153,7 +153,7 @@ async def test_a_commit_larger_than_a_turn_is_acked_once_and_counted_through() -
 
 
 @both
-async def test_a_commit_of_nothing_says_its_stable_or_nothing_at_all() -> None:
+async def test_a_commit_without_parts_delivers_its_stable_or_nothing_at_all() -> None:
     async with World() as world:
         a = await world.publisher("a")
         await commit(a, 1, stable=8, elements=0)
@@ -179,7 +179,7 @@ async def test_a_part_that_comes_again_replaces_the_one_before() -> None:
 
 
 @both
-async def test_a_commit_whose_part_is_not_there_merges_nothing_and_the_publisher_says_it_again() -> None:
+async def test_a_commit_whose_part_is_not_there_merges_nothing_and_the_publisher_sends_it_again() -> None:
     async with World() as world:
         a = await world.publisher("a", incarnation=1)
         await a.send(ins("before", 1, 20), stable(1))
@@ -199,7 +199,7 @@ async def test_a_commit_whose_part_is_not_there_merges_nothing_and_the_publisher
 
 @both
 @pytest.mark.parametrize("said", [{"elements": 2}, {"payload_bytes": 9}, {"elements": 0, "payload_bytes": 1}])
-async def test_parts_that_do_not_hold_what_the_publisher_says_are_not_merged(said: dict[str, int]) -> None:
+async def test_parts_that_do_not_hold_what_the_publisher_declares_are_not_merged(said: dict[str, int]) -> None:
     async with World() as world:
         a = await world.publisher("a")
         await staged(world, 1, 0, [ins("x", 1, 5)])
@@ -212,7 +212,7 @@ async def test_parts_that_do_not_hold_what_the_publisher_says_are_not_merged(sai
 
 
 @both
-async def test_a_broken_promise_in_a_part_is_told_by_its_index_in_the_commit() -> None:
+async def test_a_broken_promise_in_a_part_is_reported_by_its_index_in_the_commit() -> None:
     async with World() as world:
         a = await world.publisher("a")
         await a.merged(stable(3))
@@ -360,7 +360,7 @@ HOSTILE: dict[str, tuple[list[bytes], grpc.StatusCode, str]] = {
 
 @both
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_what_cannot_be_staged_is_told_and_leaves_nothing(name: str) -> None:
+async def test_what_cannot_be_staged_is_refused_and_leaves_nothing(name: str) -> None:
     messages, code, words = HOSTILE[name]
     limits = {"batch_elements": 50, "payload_bytes": 1000, "message_bytes": 10_000, "staged_bytes_per_replica": 50_000}
     async with World(**limits) as world:
@@ -440,7 +440,7 @@ async def test_no_part_is_taken_for_a_merge_that_publishers_cannot_make() -> Non
             await staged(world, 1, 0, [ins("x", 1, 5)], merge="other")
 
 
-async def test_a_server_can_be_told_to_keep_no_parts() -> None:
+async def test_a_server_can_be_set_to_keep_no_parts() -> None:
     async with World(staged_bytes=0) as world:
         with refused(EXHAUSTED, "this server keeps no staged parts"):
             await staged(world, 1, 0, [ins("x", 1, 5)])
@@ -491,14 +491,14 @@ async def test_one_machine_stages_for_some_replicas_at_full_rate_and_not_for_any
             await staged(world, 1, 0, replica="e")
 
 
-async def test_parts_that_nobody_commits_are_dropped_after_a_while() -> None:
+async def test_parts_without_a_commit_are_dropped_after_a_while() -> None:
     async with World(staged_keep_s=0.0, check_interval_s=0.01) as world:
         await staged(world, 1, 0, [ins("x", 1, 5)])
         await until(lambda: not staging_of(world).parts)
         assert staging_of(world).dropped == {TIME: 1}
 
 
-async def test_metrics_tell_what_is_staged_and_what_became_of_it() -> None:
+async def test_metrics_count_what_is_staged_and_what_became_of_it() -> None:
     async with World(http_port=0) as world, aiohttp.ClientSession() as http:
         a, b = await world.publisher("a"), await world.publisher("b")
         await staged(world, 1, 0, [ins("x", 1, 5)])

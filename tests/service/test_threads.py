@@ -69,7 +69,7 @@ def large_streams() -> tuple[list[Event], list[tuple[str, list[Element]]]]:
 
 
 @pytest.mark.parametrize("least", [THREAD_ELEMENTS_MIN, ALWAYS, NEVER])
-async def test_a_turn_in_a_thread_says_what_one_on_the_loop_says(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_in_a_thread_emits_what_one_on_the_loop_emits(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hubs, "THREAD_ELEMENTS_MIN", least)
     events, batches = large_streams()
     assert {len(said) >= THREAD_ELEMENTS_MIN for _, said in batches} == {True, False}
@@ -139,7 +139,7 @@ async def test_questions_are_answered_from_the_moment_before_while_a_thread_merg
         assert (await world.describe()).live_events == 2
 
 
-async def test_the_core_can_be_asked_for_everything_that_is_told_while_a_thread_is_inside_it() -> None:
+async def test_the_core_can_be_queried_while_a_thread_is_inside_it() -> None:
     """Not held at a gate: a merge that is really at work refuses every look into it."""
     async with World(merges=(MERGE,), http_port=0) as world:
         a = await world.publisher("a")
@@ -303,7 +303,7 @@ def test_shards_need_the_native_engine_and_an_index() -> None:
             settings.validate()
 
 
-def test_a_turn_is_as_long_as_its_engine_is_fast_unless_it_was_said() -> None:
+def test_a_turn_is_as_long_as_its_engine_is_fast_unless_it_was_set() -> None:
     assert Settings().turn_elements_of(selection.PYTHON) < Settings().turn_elements_of(selection.NATIVE)
     said = Settings(turn_elements=77)
     said.validate()
@@ -311,7 +311,7 @@ def test_a_turn_is_as_long_as_its_engine_is_fast_unless_it_was_said() -> None:
     assert Settings().turn_elements_of(selection.NATIVE) >= THREAD_ELEMENTS_MIN, "or no turn would be large"
 
 
-async def test_a_server_has_as_many_threads_for_its_merges_as_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_has_as_many_threads_for_its_merges_as_were_set(monkeypatch: pytest.MonkeyPatch) -> None:
     async with at_work(monkeypatch, merge_threads=3) as work:
         pool: ThreadPoolExecutor = work.world.server._registry._pool
         assert pool._max_workers == 3

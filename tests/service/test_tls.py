@@ -49,7 +49,7 @@ def spoil(path: Path, content: str | None) -> None:
 # Who is let in.
 
 
-async def test_a_client_with_the_right_authority_gets_in_and_is_told_how_it_is_secured(tmp_path: Path) -> None:
+async def test_a_client_with_the_right_authority_gets_in_and_gets_the_kind_of_security(tmp_path: Path) -> None:
     for mtls, access, words in ((False, True, "tls"), (True, False, "mtls"), (True, True, "mtls")):
         async with SecureWorld(tmp_path, mtls=mtls, access=access) as world:
             pair = world.authority.issue("watcher", uris=["lmerge://*?roles=status"])
@@ -61,7 +61,7 @@ async def test_a_client_with_the_right_authority_gets_in_and_is_told_how_it_is_s
         assert (described.transport_security, described.tokens_required) == ("none", False)
 
 
-async def test_a_client_that_does_not_know_the_authority_sends_no_token(tmp_path: Path) -> None:
+async def test_a_client_without_the_authority_sends_no_token(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         other = Authority(tmp_path, "other")
         channel = world.new_channel(world.keeper, ca=other.path)
@@ -69,7 +69,7 @@ async def test_a_client_that_does_not_know_the_authority_sends_no_token(tmp_path
             await channel.unary_unary("/lmerge.v1.Lmerge/DescribeServer")(b"")
 
 
-async def test_a_server_of_another_name_is_not_believed(tmp_path: Path) -> None:
+async def test_a_server_of_another_name_is_not_trusted(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         for name, is_believed in (("elsewhere.example", False), ("localhost", True)):
             channel = world.new_channel(world.keeper, server_name=name)
@@ -100,7 +100,7 @@ async def test_client_certificates_of_others_or_of_another_time_do_not_get_in(tm
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
 @pytest.mark.parametrize("port", ["port", "http_port"])
-async def test_nothing_older_than_tls_1_2_is_spoken(port: str, tmp_path: Path) -> None:
+async def test_nothing_older_than_tls_1_2_is_accepted(port: str, tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, http_port=0) as world:
         for version, is_spoken in ((ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -119,7 +119,7 @@ async def test_nothing_older_than_tls_1_2_is_spoken(port: str, tmp_path: Path) -
                     await opening
 
 
-async def test_plain_text_is_not_spoken_where_there_is_tls(tmp_path: Path) -> None:
+async def test_plain_text_is_refused_where_there_is_tls(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, http_port=0) as world:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{world.server.port}") as channel:
             with refused(UNAVAILABLE):
@@ -261,7 +261,7 @@ async def test_files_that_cannot_be_used_are_named_and_the_server_does_not_start
     ({"tls_client_ca": "x"}, ["tls_client_ca needs tls_cert and tls_key"]),
     ({"check_interval_s": 0.0}, ["check_interval_s must be above 0"]),
 ])
-def test_settings_that_would_leave_a_door_open_are_refused(settings: dict[str, Any], words: list[str]) -> None:
+def test_settings_that_would_leave_access_open_are_refused(settings: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         Server(Settings(**settings))
     assert all(word in str(caught.value) for word in words)
@@ -273,7 +273,7 @@ def test_settings_that_would_leave_a_door_open_are_refused(settings: dict[str, A
     {"host": "::", "tls_cert": "x", "tls_key": "y", "tls_client_ca": "z"},
     {"host": "127.0.0.1"}, {"host": "::1"}, {"host": "localhost"}, {"access_path": "z"},
 ])
-def test_settings_that_leave_no_door_open_or_say_so_are_taken(settings: dict[str, Any]) -> None:
+def test_settings_that_leave_nothing_open_or_set_insecure_are_accepted(settings: dict[str, Any]) -> None:
     Settings(**settings).validate()
 
 

@@ -26,7 +26,7 @@ def of_live_events(merge: Merge) -> int:
 
 
 @pytest.mark.parametrize("words", [("insert-only", "strictly-ordered"), ("key",), ()])
-def test_a_merge_knows_the_bytes_that_it_holds(words: tuple[str, ...], engine: str) -> None:
+def test_a_merge_counts_the_bytes_that_it_holds(words: tuple[str, ...], engine: str) -> None:
     random = Random(7)
     events = reference(random, 60, strict=True)
     merge = Merge()
@@ -58,7 +58,7 @@ def test_what_waits_for_an_input_to_join_is_counted(engine: str) -> None:
     assert merge.live_bytes == 0
 
 
-def test_who_makes_it_grow_has_brought_it_and_all_shrink_together() -> None:
+def test_the_input_that_makes_it_grow_is_charged_and_all_shrink_together() -> None:
     weight = PayloadLimit(1000, 1000)
     weight.note(("a", 1), 300)
     weight.note(("b", 1), 400)

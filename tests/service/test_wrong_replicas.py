@@ -244,7 +244,7 @@ async def test_hold_never_passes_what_is_disputed_though_all_but_one_die(kind: s
     assert disputes > 1 or kind == "ahead"
 
 
-async def test_hold_goes_on_with_the_survivor_if_it_was_told_so() -> None:
+async def test_hold_goes_on_with_the_survivor_if_that_is_set() -> None:
     session = Session(1, "hold", "payload", 1, hold_survivor_wins=True)
     while session.step():
         pass

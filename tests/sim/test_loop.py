@@ -36,7 +36,7 @@ def test_timers_come_in_order_of_their_times(small: Small) -> None:
     assert came == [1, 2, 3]
 
 
-def test_nobody_who_could_go_on_is_a_deadlock(small: Small) -> None:
+def test_no_runnable_process_is_a_deadlock(small: Small) -> None:
     with pytest.raises(Deadlock):
         small.run(asyncio.Event().wait())
 

@@ -43,7 +43,7 @@ def test_messages_arrive_in_order_and_the_status_after_them(small: Small) -> Non
     assert code is grpc.StatusCode.OK
 
 
-def test_nobody_listening_is_unavailable(small: Small) -> None:
+def test_no_listener_is_unavailable(small: Small) -> None:
     async def main() -> None:
         with pytest.raises(AioRpcError) as raised:
             await opened(small).read()
@@ -66,7 +66,7 @@ def test_a_writer_waits_while_the_window_is_full(small: Small) -> None:
     small.run(main())
 
 
-def test_an_abort_reaches_the_client_with_its_words(small: Small) -> None:
+def test_an_abort_reaches_the_client_with_its_message(small: Small) -> None:
     async def refuse(context: ServerContext) -> None:
         await context.write(b"first")
         with pytest.raises(grpc.aio.AbortError):
