@@ -83,14 +83,14 @@ DEFECTS = (
         CORE_TEST + "test_an_interval_is_compared_only_when_both_stables_have_reached_its_end[python]",
     ),
     Defect(
-        "the first input of a fresh merge is taken to know everything",
+        "the first input of a fresh merge counts as complete from the beginning",
         "lmerge/service/merge/hub.py",
         "self.certifier.attached(name, status.incarnation, request.role, request.join_at)",
         "self.certifier.attached(name, status.incarnation, request.role, None)",
         TEST + "test_the_first_input_of_a_fresh_merge_is_not_compared_before_its_join_at",
     ),
     Defect(
-        "majority gives stables back before anybody agrees",
+        "majority gives stables back before inputs agree",
         GATE,
         "time_of(min(self._monitor.completed(name), self.agreed_until), self._monitor.interval)",
         "time_of(self._monitor.completed(name), self._monitor.interval)",

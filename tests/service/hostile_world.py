@@ -34,7 +34,7 @@ METHODS = [
 NEVER = {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL}
 
 
-class Hostile:
+class HostileCalls:
     """``codes``: how calls have ended; ``sent``: messages."""
 
     def __init__(self, seed: int) -> None:

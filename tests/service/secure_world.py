@@ -93,10 +93,10 @@ def connect_and_go(port: int, times: int) -> int:
 
 
 @contextmanager
-def refused(code: grpc.StatusCode, *words: str) -> Iterator[None]:
-    """The call in here must end with ``code``, and with all ``words`` in its message."""
+def refused(code: grpc.StatusCode, *texts: str) -> Iterator[None]:
+    """The call in here must end with ``code``, and with all ``texts`` in its message."""
     with pytest.raises(grpc.RpcError) as caught:
         yield
     assert caught.value.code() is code, f"{caught.value.code()}: {caught.value.details()}"
-    for word in words:
-        assert word in caught.value.details()
+    for text in texts:
+        assert text in caught.value.details()

@@ -107,18 +107,18 @@ class World:
 WRITTEN_TOO_LATE = "Internal error from Core"
 
 
-def heard(knock: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def retried_without_status(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """Knock again where gRPC has lost the server's status.
 
     A server may refuse a call before it has read a message of it. If the client writes at that moment, its gRPC either
     raises that the call has finished or makes up a status of its own; the server's is gone. A refused call has changed
     nothing, so another one shows how the server answers.
     """
-    @functools.wraps(knock)
+    @functools.wraps(call)
     async def again(*args: Any, **kwargs: Any) -> Any:
         while True:
             try:
-                return await knock(*args, **kwargs)
+                return await call(*args, **kwargs)
             except asyncio.InvalidStateError:
                 pass
             except grpc.aio.AioRpcError as error:

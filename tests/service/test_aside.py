@@ -209,12 +209,12 @@ async def played(random: Random, path: Path) -> Any:
                     t = (await world.describe()).summary.stable_point
                     token = {} if t == NEG_INF or random.random() < 0.5 else {"resume_token": format_token(MERGE, t)}
                     readers.append(await world.subscriber(**token))
-        heard = [(reader.begin.stable_point, await reader.until_stable(INF)) for reader in readers]
+        read = [(reader.begin.stable_point, await reader.until_stable(INF)) for reader in readers]
         retained = hub_of(world).retained_from
     async with World(**settings) as again:
         rows = list(hub_of(again).merge.live_events().rows())
         assert hub_of(again).retained_from == retained
-    return heard, begun, rows
+    return read, begun, rows
 
 
 def noted(begin: Any, begun: list[tuple[int, int]]) -> Any:

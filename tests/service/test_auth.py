@@ -132,7 +132,7 @@ def written(path: Path, *entries: Any) -> Path:
 GOOD = {"name": "a", "id": "3f9a2c11", "sha256": "0" * 64, "roles": ["publish"], "merges": ["flights"]}
 
 
-@pytest.mark.parametrize(("change", "words"), [
+@pytest.mark.parametrize(("change", "message"), [
     ({"name": ""}, '"name" must be a text'),
     ({"replica": ["a"]}, "unknown field 'replica'"),
     ({"roles": ["root"]}, "unknown role 'root'"),
@@ -149,26 +149,26 @@ GOOD = {"name": "a", "id": "3f9a2c11", "sha256": "0" * 64, "roles": ["publish"],
     ({"expires": "2027-01-01T00:00:00"}, "has no zone"),
     ({"expires": 5}, '"expires" must be a text'),
 ])
-def test_a_wrong_entry_is_named_and_nothing_is_guessed(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_a_wrong_entry_is_named_and_nothing_is_guessed(change: dict[str, Any], message: str, tmp_path: Path) -> None:
     path = written(tmp_path / "access.json", {**GOOD, "id": "00000000"}, GOOD | change)
     with pytest.raises(UsageError) as caught:
         AccessFile(path)
     assert f"access file {str(path)!r}, entry 2: " in str(caught.value)
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "words"), [
+@pytest.mark.parametrize(("text", "message"), [
     ("{", "is not JSON"), ("[]", "must be one object"), ('{"entries": {}}', "must be one object"),
     ('{"entries": [], "x": 1}', "must be one object"), ('{"entries": [1]}', "entry 1: it must be an object"),
     ("[" * 100_000, "is not JSON"), ("\udcff", "is not JSON"), (" " * 2**20 + "{}", "is larger than"),
     (json.dumps({"entries": [GOOD, GOOD]}), "'3f9a2c11' is there twice"),
 ])
-def test_a_file_that_is_none_is_refused(text: str, words: str, tmp_path: Path) -> None:
+def test_a_file_that_is_none_is_refused(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "access.json"
     path.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(UsageError) as caught:
         AccessFile(path)
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         AccessFile(tmp_path / "nothing")
 

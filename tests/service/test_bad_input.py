@@ -18,9 +18,9 @@ pytestmark = pytest.mark.usefixtures("engine")
 Fault = Callable[[Publisher], Awaitable[None]]
 
 
-def elements(*said: Any) -> Fault:
+def elements(*sent_elements: Any) -> Fault:
     async def send(publisher: Publisher) -> None:
-        await publisher.send(*said)
+        await publisher.send(*sent_elements)
 
     return send
 
@@ -113,10 +113,10 @@ async def test_a_broken_promise_ends_that_input_alone(code: str) -> None:
 
 @pytest.mark.parametrize("name", MALFORMED)
 async def test_a_malformed_batch_ends_that_stream_alone(name: str) -> None:
-    fault, code, words = MALFORMED[name]
+    fault, code, message = MALFORMED[name]
     ending = await fault_beside_a_good_publisher(fault)
     assert (ending.code, ending.detached) == (code, None)
-    assert words in ending.details
+    assert message in ending.details
     assert "input 'bad' of merge 'flights'" in ending.details
 
 
@@ -127,8 +127,8 @@ async def test_a_message_far_above_the_limit_ends_that_stream_alone() -> None:
 
 async def test_a_broken_order_promise_ends_that_input_alone() -> None:
     async with World() as world:
-        words = ["insert-only", "ordered", "key"]
-        good, bad = await world.publisher("good", properties=words), await world.publisher("bad", properties=words)
+        attach = {"properties": ["insert-only", "ordered", "key"]}
+        good, bad = await world.publisher("good", **attach), await world.publisher("bad", **attach)
         await bad.merged(ins("x", 5, 6))
         await bad.send(ins("y", 4, 6))
         ending = await bad.ending()
@@ -161,11 +161,11 @@ REFUSED_ATTACHES: dict[str, tuple[dict[str, Any], grpc.StatusCode, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED_ATTACHES)
 async def test_an_attach_that_cannot_be_is_refused_and_changes_nothing(name: str) -> None:
-    attach, code, words = REFUSED_ATTACHES[name]
+    attach, code, message = REFUSED_ATTACHES[name]
     async with World(merges=(MERGE,), allow_create=False, algorithm="r2") as world:
         ending = await world.refused(**{"replica": "a", **attach})
         assert ending.code is code
-        assert words in ending.details
+        assert message in ending.details
         assert not (await world.describe()).inputs
 
 

@@ -122,8 +122,8 @@ async def test_an_observer_that_differs_is_seen_beside_one_active_input() -> Non
         for start, payload in ((0, "A"), (10, "B"), (20, "A")):
             await a.merged(ins("A", start, start + 5), stable(start + 10))
             await o.merged(ins(payload, start, start + 5), stable(start + 10))
-        words = {i.replica: i.words for i in (await certified(w)).inputs}
-        assert words == {"a": "a equal over 3 intervals", "o": "o equal over the last 1 interval, different in 1 of 3"}
+        texts = {i.replica: i.words for i in (await certified(w)).inputs}
+        assert texts == {"a": "a equal over 3 intervals", "o": "o equal over the last 1 interval, different in 1 of 3"}
 
 
 @pytest.mark.parametrize("policy", ["majority", "hold"])
@@ -316,13 +316,13 @@ async def test_rows_that_differ_are_shown_by_their_columns_in_reasons_and_in_the
     schema = FLIGHTS.to_message() if declared else None
     row = RowCodec(FLIGHTS).encode({"flight": "LH\x1b[31m", "gate": 7})
     shown = r"flight=LH\x1b[31m, gate=7" if declared else show_payload(row)
-    told = f"{shown} [1, 5): c with it, a, b without"
+    expected = f"{shown} [1, 5): c with it, a, b without"
     async with world("quarantine") as w:
         publishers = [await w.publisher(name, schema=schema) for name in "abc"]
         for name, publisher in zip("abc", publishers):
             await publisher.send(*([ins(row, 1, 5)] if name == "c" else []), stable(10))
         ending = await publishers[2].ending()
-        assert told in ending.details
-        assert told in (await w.refused("c")).details, "also when the reason was kept"
+        assert expected in ending.details
+        assert expected in (await w.refused("c")).details, "also when the reason was kept"
     (alarm,) = [record.fields for record in caplog.records if getattr(record, "event", "") == "inputs differ"]
-    assert told in alarm["differences"]
+    assert expected in alarm["differences"]

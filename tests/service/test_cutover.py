@@ -29,7 +29,7 @@ def interval_events(start: int, payload: str = "A") -> list[Event]:
     return [Event(start, payload.encode(), start + 5), Event(start + 1, b"L", start + 25)]
 
 
-async def say(publisher: AsyncPublisher, start: int, payload: str = "A") -> None:
+async def publish_interval(publisher: AsyncPublisher, start: int, payload: str = "A") -> None:
     """One interval of the stream, and the stable that completes it."""
     for vs, name, ve in interval_events(start, payload):
         await publisher.insert(name, vs, ve)
@@ -37,7 +37,7 @@ async def say(publisher: AsyncPublisher, start: int, payload: str = "A") -> None
     await publisher.flush()
 
 
-class Watched:
+class WatchedCutover:
     """A call of Cutover, read in the background."""
 
     def __init__(self, w: World, *, leaves: str = "v1", to: str = "v2", intervals: int = 2, timeout_s: float = 60.0
@@ -46,7 +46,7 @@ class Watched:
         setattr(request, "from", leaves)
         self.call = w.stub.Cutover(request)
         self.stages: list[str] = []
-        self.words: list[str] = []
+        self.texts: list[str] = []
 
     async def until(self, stage: str) -> None:
         while stage not in self.stages:
@@ -62,7 +62,7 @@ class Watched:
         if progress is grpc.aio.EOF:
             return False
         self.stages.append(progress.stage)
-        self.words.append(progress.words)
+        self.texts.append(progress.words)
         return True
 
 
@@ -71,11 +71,11 @@ async def test_an_observer_takes_over_and_the_subscriber_sees_neither_gap_nor_du
     async with world(policy) as w:
         v1 = await replica(w, "v1")
         reader = await w.subscriber()
-        await say(v1, 0)
+        await publish_interval(v1, 0)
         v2 = await replica(w, "v2", role="observe")
-        cutover = Watched(w, intervals=3)
+        cutover = WatchedCutover(w, intervals=3)
         await cutover.until("joined")
-        await say(v2, 0)
+        await publish_interval(v2, 0)
         ended, at = asyncio.ensure_future(cutover.end()), 10
         while not ended.done():
             await _goes_on(v1, v2, at)
@@ -85,11 +85,11 @@ async def test_an_observer_takes_over_and_the_subscriber_sees_neither_gap_nor_du
             "waiting", "joined", "certifying", "promoting", "leaving", "done"
         ]
         with pytest.raises(PermissionDenied, match="v2 has taken its place"):
-            await say(v1, at)
+            await publish_interval(v1, at)
         described = await w.describe()
         assert [(i.replica, i.role) for i in described.inputs] == [("v2", pb.ROLE_ACTIVE)]
         assert (await w.refused("v1")).code is grpc.StatusCode.PERMISSION_DENIED
-        await say(v2, at)
+        await publish_interval(v2, at)
         await v2.stable(INF)
         await v2.close()
         events = [event for start in range(0, at + 10, 10) for event in interval_events(start)]
@@ -99,7 +99,7 @@ async def test_an_observer_takes_over_and_the_subscriber_sees_neither_gap_nor_du
 async def _goes_on(v1: AsyncPublisher, v2: AsyncPublisher, start: int) -> None:
     for publisher in (v1, v2):
         try:
-            await say(publisher, start)
+            await publish_interval(publisher, start)
         except PermissionDenied:
             assert publisher is v1
 
@@ -107,15 +107,15 @@ async def _goes_on(v1: AsyncPublisher, v2: AsyncPublisher, start: int) -> None:
 async def test_a_difference_rolls_back_and_nothing_has_changed() -> None:
     async with world() as w:
         v1, v2 = await replica(w, "v1"), await replica(w, "v2", role="observe")
-        cutover = Watched(w, intervals=3)
+        cutover = WatchedCutover(w, intervals=3)
         await cutover.until("joined")
-        await say(v1, 0)
-        await say(v2, 0)
-        await say(v1, 10)
-        await say(v2, 10, "other")
+        await publish_interval(v1, 0)
+        await publish_interval(v2, 0)
+        await publish_interval(v1, 10)
+        await publish_interval(v2, 10, "other")
         assert await cutover.end() == "rolled-back"
         assert "promoting" not in cutover.stages
-        assert "v2 and v1 differ in [10, 20): A [10, 15)" in cutover.words[-1]
+        assert "v2 and v1 differ in [10, 20): A [10, 15)" in cutover.texts[-1]
         described = await w.describe()
         assert {i.replica: i.role for i in described.inputs} == {"v1": pb.ROLE_ACTIVE, "v2": pb.ROLE_OBSERVE}
         for publisher in (v1, v2):
@@ -126,9 +126,9 @@ async def test_a_difference_from_before_the_cutover_only_starts_the_count_again(
     async with world() as w:
         v1, v2 = await replica(w, "v1"), await replica(w, "v2")
         for start, payload in ((0, "other"), (10, "A"), (20, "A")):
-            await say(v1, start)
-            await say(v2, start, payload)
-        cutover = Watched(w, intervals=2)
+            await publish_interval(v1, start)
+            await publish_interval(v2, start, payload)
+        cutover = WatchedCutover(w, intervals=2)
         assert await cutover.end() == "done"
         assert "promoting" not in cutover.stages
         await v1.abort()
@@ -138,10 +138,10 @@ async def test_a_difference_from_before_the_cutover_only_starts_the_count_again(
 async def test_the_time_out_rolls_back() -> None:
     async with world() as w:
         v1 = await replica(w, "v1")
-        cutover = Watched(w, timeout_s=0.05)
+        cutover = WatchedCutover(w, timeout_s=0.05)
         assert await cutover.end() == "rolled-back"
-        assert cutover.words[-1] == "not done within 0.05 s; nothing has changed"
-        await say(v1, 0)
+        assert cutover.texts[-1] == "not done within 0.05 s; nothing has changed"
+        await publish_interval(v1, 0)
         await v1.close()
 
 
@@ -149,11 +149,11 @@ async def test_the_time_out_rolls_back() -> None:
 async def test_the_loss_of_either_rolls_back(lost: str) -> None:
     async with world() as w:
         publishers = {"v1": await replica(w, "v1"), "v2": await replica(w, "v2", role="observe")}
-        cutover = Watched(w)
+        cutover = WatchedCutover(w)
         await cutover.until("certifying")
         await publishers.pop(lost).close()
         assert await cutover.end() == "rolled-back"
-        assert f"{lost} has gone" in cutover.words[-1]
+        assert f"{lost} has gone" in cutover.texts[-1]
         await publishers.popitem()[1].close()
 
 
@@ -161,9 +161,9 @@ async def test_a_promotion_that_does_not_end_in_time_is_taken_back() -> None:
     async with world() as w:
         v1 = await replica(w, "v1")
         bare = await w.publisher("v2", role=pb.ROLE_OBSERVE)  # speaks the protocol, and stays an observer
-        cutover = Watched(w, intervals=1, timeout_s=0.5)
+        cutover = WatchedCutover(w, intervals=1, timeout_s=0.5)
         await cutover.until("joined")
-        await say(v1, 0)
+        await publish_interval(v1, 0)
         for vs, payload, ve in interval_events(0):
             await bare.send(ins(payload, vs, ve))
         await bare.send(stable(10))
@@ -175,18 +175,18 @@ async def test_a_promotion_that_does_not_end_in_time_is_taken_back() -> None:
             if message.WhichOneof("message") == "change_role":
                 roles.append(message.change_role.role)
         assert roles == [pb.ROLE_ACTIVE, pb.ROLE_OBSERVE]
-        await say(v1, 10)
+        await publish_interval(v1, 10)
         await v1.close()
 
 
-@pytest.mark.parametrize(("request_", "code", "words"), [
+@pytest.mark.parametrize(("request_", "code", "message"), [
     ({"from": "v1", "to": "v1"}, grpc.StatusCode.INVALID_ARGUMENT, "to itself changes nothing"),
     ({"from": "nobody", "to": "v1"}, grpc.StatusCode.NOT_FOUND, "cannot cut merge 'flights' over from 'nobody'"),
     ({"from": "v1", "to": "v2", "timeout_seconds": -1.0}, grpc.StatusCode.INVALID_ARGUMENT, "above 0, not -1.0"),
     ({"from": "v1", "to": "v2", "merge": "none"}, grpc.StatusCode.NOT_FOUND, "there is no merge 'none'"),
 ])
 async def test_a_cutover_that_makes_no_sense_is_refused(
-    request_: dict[str, Any], code: grpc.StatusCode, words: str
+    request_: dict[str, Any], code: grpc.StatusCode, message: str
 ) -> None:
     async with world() as w:
         v1 = await replica(w, "v1")
@@ -194,22 +194,22 @@ async def test_a_cutover_that_makes_no_sense_is_refused(
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await call.read()
         assert refused.value.code() is code
-        assert words in (refused.value.details() or "")
+        assert message in (refused.value.details() or "")
         await v1.close()
 
 
 async def test_one_cutover_at_a_time() -> None:
     async with world() as w:
         v1 = await replica(w, "v1")
-        first = Watched(w)
+        first = WatchedCutover(w)
         await first.until("waiting")
         with pytest.raises(grpc.aio.AioRpcError, match="being cut over to 'v2' already"):
-            await Watched(w).end()
+            await WatchedCutover(w).end()
         first.call.cancel()
         hub = w.server._registry.get(MERGE)
         while hub.certifier.cutover_to:  # who hangs up ends it
             await w.describe()
-        assert await Watched(w, timeout_s=0.05).end() == "rolled-back"
+        assert await WatchedCutover(w, timeout_s=0.05).end() == "rolled-back"
         await v1.close()
 
 
@@ -218,9 +218,9 @@ async def test_a_detached_publisher_fails_for_good_and_a_new_process_may_come() 
         v1 = await replica(w, "v1")
         await w.stub.DetachInput(pb.DetachInputRequest(merge=MERGE, replica="v1", reason="maintenance"))
         with pytest.raises(StaleIncarnation, match="maintenance; a new process may take its place"):
-            await say(v1, 0)
+            await publish_interval(v1, 0)
         again = await replica(w, "v1")
-        await say(again, 0)
+        await publish_interval(again, 0)
         await again.close()
 
 

@@ -16,7 +16,7 @@ from grpc.aio import _server as aio_server
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from secure_world import FORGED, SecureWorld, refused
-from service_world import EOF, MERGE, Publisher, Reader, World, heard, ins, stable
+from service_world import EOF, MERGE, Publisher, Reader, World, ins, retried_without_status, stable
 
 from lmerge.service.security.auth import ADMIN, PUBLISH, ROLES, STATUS, SUBSCRIBE
 from lmerge.service.security.guard import ACCESS_RULES
@@ -30,7 +30,7 @@ HEALTH = "grpc.health.v1.Health"
 REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 
 
-@heard
+@retried_without_status
 async def publish(stub: Any, replica: str = "a") -> None:
     publisher = Publisher(stub.Publish())
     await publisher.attach(replica, MERGE)
@@ -49,7 +49,7 @@ async def cut_over(stub: Any) -> None:
         pass
 
 
-@heard
+@retried_without_status
 async def stage(stub: Any, replica: str = "a") -> None:
     opened = pb.StageRequest.Open(merge=MERGE, replica=replica, query="q")
     await stub.Stage(iter([pb.StageRequest(open=opened)]))
@@ -63,7 +63,7 @@ def unary(method: str, request: Any) -> Call:
 
 
 # How to knock at each door of the service, and which roles open it.
-KNOCKS: dict[str, tuple[Call, tuple[str, ...]]] = {
+CALLS: dict[str, tuple[Call, tuple[str, ...]]] = {
     "Publish": (publish, (PUBLISH,)),
     "Stage": (stage, (PUBLISH,)),
     "Subscribe": (subscribe, (SUBSCRIBE,)),
@@ -83,10 +83,10 @@ def served() -> list[str]:
     return sorted(Server(Settings())._handlers())
 
 
-async def knock(stub: Any, door: str) -> grpc.StatusCode:
+async def call_status(stub: Any, door: str) -> grpc.StatusCode:
     """The status that comes of it; what is behind the door may find fault with the request."""
     try:
-        await KNOCKS[door][0](stub)
+        await CALLS[door][0](stub)
     except grpc.RpcError as error:
         return error.code()
     return grpc.StatusCode.OK
@@ -97,7 +97,7 @@ async def test_a_method_is_open_to_the_right_token_and_to_no_other(door: str, tm
     async with SecureWorld(tmp_path) as world:
         keeper = await world.publisher("keeper", stub=world.stub_of(world.keeper))
         await keeper.merged(ins("x", 1, 20), stable(5))
-        roles = KNOCKS[door][1]
+        roles = CALLS[door][1]
         wrong = {
             "no credentials": None,
             "forged": FORGED,
@@ -106,13 +106,13 @@ async def test_a_method_is_open_to_the_right_token_and_to_no_other(door: str, tm
             "revoked": world.revoked("gone", list(ROLES)),
         }
         for kind, token in wrong.items():
-            assert await knock(world.stub_of(token), door) is UNAUTHENTICATED, kind
+            assert await call_status(world.stub_of(token), door) is UNAUTHENTICATED, kind
         for role in ROLES:
             token = world.token(f"a-{role}", [role], [MERGE], ["a"])
-            assert ((await knock(world.stub_of(token), door)) is DENIED) is (role not in roles), role
+            assert ((await call_status(world.stub_of(token), door)) is DENIED) is (role not in roles), role
         for merge in ("other", "flight", "flightsx", "xflights", "FLIGHTS", "flight?s"):
             token = world.token(f"in-{merge}", list(ROLES), [merge], ["*"])
-            is_refused = await knock(world.stub_of(token), door) is DENIED
+            is_refused = await call_status(world.stub_of(token), door) is DENIED
             assert is_refused is (door not in NOT_OF_ONE_MERGE), merge
 
 
@@ -122,15 +122,15 @@ async def test_a_method_is_open_to_the_right_certificate_and_to_no_other(door: s
         everything = world.authority.issue("keeper", uris=["lmerge://*/*?roles=publish,subscribe,status,admin"])
         keeper = await world.publisher("keeper", stub=world.stub_of(pair=everything))
         await keeper.merged(stable(5))
-        assert await knock(world.stub_of(), door) is grpc.StatusCode.UNAVAILABLE  # not even a connection
+        assert await call_status(world.stub_of(), door) is grpc.StatusCode.UNAVAILABLE  # not even a connection
         nobody = world.authority.issue("nobody", common_name="lmerge://flights/a", hosts=["lmerge.example"])
-        assert await knock(world.stub_of(pair=nobody), door) is UNAUTHENTICATED
+        assert await call_status(world.stub_of(pair=nobody), door) is UNAUTHENTICATED
         for role in ROLES:
             uri = f"lmerge://{MERGE}/a" if role == PUBLISH else f"lmerge://{MERGE}?roles={role}"
             pair = world.authority.issue(f"as-{role}", uris=[uri])
-            assert ((await knock(world.stub_of(pair=pair), door)) is DENIED) is (role not in KNOCKS[door][1]), role
+            assert ((await call_status(world.stub_of(pair=pair), door)) is DENIED) is (role not in CALLS[door][1]), role
         other = world.authority.issue("other", uris=["lmerge://other/a?roles=publish,subscribe,status,admin"])
-        assert (await knock(world.stub_of(pair=other), door) is DENIED) is (door not in NOT_OF_ONE_MERGE)
+        assert (await call_status(world.stub_of(pair=other), door) is DENIED) is (door not in NOT_OF_ONE_MERGE)
 
 
 def test_every_served_method_has_its_rule_and_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_every_served_method_has_its_rule_and_its_call(monkeypatch: pytest.Monke
     assert registered <= set(ACCESS_RULES)
     assert all(name.startswith(f"/{HEALTH}/") for name, rule in ACCESS_RULES.items() if rule.is_open)
     methods = {method.name for method in pb.DESCRIPTOR.services_by_name["Lmerge"].methods}
-    assert methods == set(KNOCKS)
+    assert methods == set(CALLS)
     assert {f"/{SERVICE}/{name}" for name in methods} <= set(ACCESS_RULES)
 
 
@@ -194,7 +194,7 @@ async def test_health_is_open_to_all(tmp_path: Path) -> None:
         watch.cancel()
 
 
-@heard
+@retried_without_status
 async def asked_for_the_protocol(channel: Any) -> bool:
     call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()
     await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))

@@ -178,9 +178,9 @@ async def test_nothing_is_shown_or_promised_before_it_is_committed(
         await until(lambda: hub(world).store_status != "durable")
         assert "disk is full" in hub(world).store_status
         assert hub(world).merge.stable_point == 9  # merged, and nobody knows
-        told = hub(world).attached("a")
-        assert told is not None
-        assert (told.merged, told.acked, told.acked_stable) == (2, 1, 5)
+        attached = hub(world).attached("a")
+        assert attached is not None
+        assert (attached.merged, attached.acked, attached.acked_stable) == (2, 1, 5)
         assert (hub(world)._output.release.stable_point, reader.tdb.stable_point) == (5, 5)
         for refused in (await world.refused("b"), await Reader(world.subscribe()).ending()):
             assert refused.code is UNAVAILABLE
@@ -220,11 +220,11 @@ async def test_a_full_store_holds_the_publishers_and_loses_nothing(
         reader = await world.subscriber()
         gate(True)
 
-        async def say() -> None:
+        async def publish() -> None:
             for at in range(200):
                 await a.send(ins(b"x" * 1_000, at, at + 1), stable(at))
 
-        saying = asyncio.create_task(say())
+        publishing = asyncio.create_task(publish())
         release = hub(world)._output.release
         await until(lambda: hub(world).queued_elements >= 20 and release.waiting_bytes >= 20_000)
         merged = hub(world).merge.received.inserts
@@ -234,7 +234,7 @@ async def test_a_full_store_holds_the_publishers_and_loses_nothing(
         assert hub(world).merge.received.inserts == merged  # no turn is taken
         gate(False)
         assert len(await reader.until_stable(199)) == 200
-        await saying
+        await publishing
         await a.acked()
 
 
@@ -263,12 +263,12 @@ async def test_a_subscription_that_waits_for_a_commit_begins_where_its_deltas_do
                     known = random.choice([NEG_INF, hub(world).merge.stable_point - random.randint(0, 40)])
                     readers.append(await world.subscriber(resume_token=token(max(NEG_INF, known))))
             for reader in readers:
-                told = await reader.until_stable(INF)
+                read = await reader.until_stable(INF)
                 start = reader.begin.complete_from
-                assert [e for e in told if e.ve >= start] == [e for e in events if e.ve >= start]
+                assert [e for e in read if e.ve >= start] == [e for e in events if e.ve >= start]
 
 
-class Follower:
+class RestartFollower:
     """A reader over restarts: each connection is an input of a merge of its own, as in the client library."""
 
     def __init__(self) -> None:
@@ -298,7 +298,7 @@ async def test_random_streams_over_many_restarts_are_one_legal_stream(tmp_path: 
     events = reference(random, 150, duplicates=True)
     streams = {name: present(random, events) for name in "ab"}
     at = dict.fromkeys(streams, 0)
-    follower = Follower()
+    follower = RestartFollower()
     while follower.tdb.stable_point < INF:
         quick = {"segment_bytes": 500, "turn_interval_s": 0.0001}
         async with durable(tmp_path, policy=policy, merges=(MERGE,), **quick) as world:
@@ -310,8 +310,8 @@ async def test_random_streams_over_many_restarts_are_one_legal_stream(tmp_path: 
                 for element in streams[name][: at[name]]:
                     replica.apply(element)
                 alive = [e for e in replica.events() if e.ve >= min(point, replica.stable_point)]
-                said = Stable(replica.stable_point)
-                await publisher.send(*(Insert(e.payload, e.vs, e.ve) for e in alive), said)
+                last = Stable(replica.stable_point)
+                await publisher.send(*(Insert(e.payload, e.vs, e.ve) for e in alive), last)
             for _ in range(random.randint(1, 40)):
                 name = random.choice("ab")
                 if part := streams[name][at[name] : at[name] + 5]:
@@ -387,8 +387,8 @@ async def test_a_history_in_the_store_is_sent_in_pieces_and_joins_the_present(
 async def test_settings_that_contradict_what_was_shown_are_refused(tmp_path: Path) -> None:
     async with durable(tmp_path) as world:
         await (await world.publisher("a")).merged(ins("x", 1, 20))
-    for settings, words in (({"policy": "final-only"}, "not final"), ({"algorithm": "r0"}, "less general")):
-        with pytest.raises(UsageError, match=words):
+    for settings, message in (({"policy": "final-only"}, "not final"), ({"algorithm": "r0"}, "less general")):
+        with pytest.raises(UsageError, match=message):
             await Server(Settings(store=str(tmp_path / "store"), http_port=None, **settings)).start()
     async with durable(tmp_path, algorithm="r4", policy="eager") as world:
         assert (await world.describe()).summary.algorithm == "r4"

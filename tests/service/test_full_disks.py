@@ -84,10 +84,10 @@ async def test_what_was_recorded_until_then_is_whole_and_can_be_replayed(tmp_pat
         assert (await world.describe()).recording.startswith("recording has stopped")
         elements = reader.elements
     assert len(events) == 39
-    said = replayed(path, "lazy")
-    assert said == elements[: len(said)]
+    output = replayed(path, "lazy")
+    assert output == elements[: len(output)]
     assert path.stat().st_size <= room
-    assert bool(said) == (room >= 1_000)
+    assert bool(output) == (room >= 1_000)
 
 
 def test_a_recording_begins_again_with_a_fresh_merge(tmp_path: Path) -> None:
@@ -141,12 +141,12 @@ async def test_wherever_the_disk_ends_nothing_is_lost_and_the_stream_goes_on_whe
         a = await world.publisher("a")
         reader = await world.subscriber()
 
-        async def say() -> None:
+        async def publish() -> None:
             for at in range(1, 101):
                 await a.send(ins(b"%03d" % at * 4_000, at, at + 1), stable(at))
 
         with room_for(room):
-            saying = asyncio.create_task(say())
+            publishing = asyncio.create_task(publish())
             while (await page(world, "/readyz"))[0] == 200:
                 pass
             refused = await world.refused("b")
@@ -154,5 +154,5 @@ async def test_wherever_the_disk_ends_nothing_is_lost_and_the_stream_goes_on_whe
         events = await reader.until_stable(100)
         assert [event.vs for event in events] == list(range(1, 101))
         assert reconstitute(reader.snapshot + reader.elements) == events
-        await saying
+        await publishing
         await a.acked()

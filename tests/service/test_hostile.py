@@ -16,7 +16,7 @@ from time import monotonic
 
 import grpc
 import pytest
-from hostile_world import GOOD_MERGE, NEVER, Hostile
+from hostile_world import GOOD_MERGE, NEVER, HostileCalls
 
 from lmerge import AsyncPublisher, AsyncSubscriber
 from lmerge.core.elements import INF, NEG_INF
@@ -28,7 +28,7 @@ CLIENTS = 3
 RUN_S_MAX = 3600.0
 
 
-class Lines(logging.Handler):
+class LogLines(logging.Handler):
     """All that was logged, by anybody."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Lines(logging.Handler):
         assert len(self.records) <= len(refused) + 6 * attaches + 20 * starts + elapsed_s
 
 
-class Run:
+class HostileRun:
     """A server with a store, which is started again and again, good clients, and hostile ones."""
 
     def __init__(self, seed: int, messages: int, folder: Path) -> None:
@@ -60,14 +60,14 @@ class Run:
             http_port=None, store=str(folder / "store"), store_sync="normal", attach_rate_per_s=1e6, attach_burst=10**6,
             peer_attach_rate_per_s=1e6, peer_attach_burst=10**6, connections_per_peer=10**4, open_calls_per_peer=10**4,
         )
-        self.hostile = [Hostile(seed * CLIENTS + at) for at in range(CLIENTS)]
+        self.hostile = [HostileCalls(seed * CLIENTS + at) for at in range(CLIENTS)]
         self.starts = self.attached = 0
         self.faults: list[str] = []
         self.done = asyncio.Event()
 
     async def run(self) -> None:
         """Raises AssertionError."""
-        lines = Lines()
+        lines = LogLines()
         logging.getLogger().addHandler(lines)
         began_s = monotonic()
         tasks: list[asyncio.Task[None]] = []
@@ -86,7 +86,7 @@ class Run:
             await self.server.stop(1.0)
 
     @staticmethod
-    def _attaches(lines: Lines) -> int:
+    def _attaches(lines: LogLines) -> int:
         return sum(getattr(record, "event", "") == "input attached" for record in lines.records)
 
     async def _start(self) -> None:
@@ -108,7 +108,7 @@ class Run:
                 await self._start()
             await asyncio.wait([asyncio.ensure_future(self.done.wait())], timeout=0.05)
 
-    async def _attack(self, hostile: Hostile) -> None:
+    async def _attack(self, hostile: HostileCalls) -> None:
         channel = grpc.aio.insecure_channel(self.target, options=[("grpc.use_local_subchannel_pool", 1)])
         try:
             while hostile.sent < self.messages // CLIENTS:
@@ -144,7 +144,7 @@ class Run:
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_hostile_clients_harm_only_themselves(seed: int, tmp_path: Path) -> None:
-    await Run(seed, 1_500, tmp_path).run()
+    await HostileRun(seed, 1_500, tmp_path).run()
 
 
 @pytest.mark.long
@@ -157,6 +157,6 @@ def test_half_a_million_hostile_messages(tmp_path: Path) -> None:
         for seed in range(100, 100 + max(1, messages // each)):
             folder = tmp_path / str(seed)
             folder.mkdir()
-            await asyncio.wait_for(Run(seed, min(messages, each), folder).run(), RUN_S_MAX)
+            await asyncio.wait_for(HostileRun(seed, min(messages, each), folder).run(), RUN_S_MAX)
 
     asyncio.run(runs())

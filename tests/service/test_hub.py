@@ -39,8 +39,8 @@ def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     return str(request.param)
 
 
-class Input:
-    """A session that keeps what it is told. ``say`` does not wait, so that what is said in one go is one run."""
+class HubInput:
+    """A session that keeps what it is told. ``deliver`` does not wait, so that what is said in one go is one run."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
@@ -62,11 +62,11 @@ class Input:
     def change_role(self, role: str) -> None:
         raise AssertionError("nobody asked for another role")
 
-    async def attach(self, name: str, *properties: str, join_at: int | None, incarnation: int | None) -> Input:
+    async def attach(self, name: str, *properties: str, join_at: int | None, incarnation: int | None) -> HubInput:
         await self.hub.attach(self, AttachRequest(name, incarnation, frozenset(properties), join_at, ACTIVE, None))
         return self
 
-    async def say(self, *elements: Element) -> None:
+    async def deliver(self, *elements: Element) -> None:
         self.sequence += 1
         message = PYTHON_FRAMES.encode_publish(self.sequence, [Batch.of(elements)])
         received = self.hub.frames.read_publish(message)
@@ -75,7 +75,7 @@ class Input:
         await self.hub.put(self, self.sequence, batch, len(message))
 
 
-class Heard:
+class SubscriberStream:
     """What a subscriber hears, checked as a stream of its own."""
 
     def __init__(self) -> None:
@@ -94,18 +94,18 @@ class Heard:
         return self.tdb.events()
 
 
-class World:
+class HubWorld:
     """A hub with a subscriber."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
-        self.heard = Heard()
+        self.subscriber = SubscriberStream()
         self.crashes: list[BaseException] = []
 
     async def input(
         self, name: str, *properties: str, join_at: int | None = None, incarnation: int | None = None
-    ) -> Input:
-        return await Input(self.hub).attach(name, *properties, join_at=join_at, incarnation=incarnation)
+    ) -> HubInput:
+        return await HubInput(self.hub).attach(name, *properties, join_at=join_at, incarnation=incarnation)
 
     async def settled(self) -> None:
         """Return once all that was said is merged and its turn has ended."""
@@ -114,12 +114,14 @@ class World:
 
 
 @asynccontextmanager
-async def a_hub(record: Path | None = None, known_to: int | None = None, **settings: object) -> AsyncIterator[World]:
+async def a_hub(
+    record: Path | None = None, resume_at: int | None = None, **settings: object
+) -> AsyncIterator[HubWorld]:
     made = Settings(**settings)  # type: ignore[arg-type]
     with ThreadPoolExecutor(2) as pool:
-        world = World(Hub(MERGE, made, Recorder(record) if record is not None else None, pool))
+        world = HubWorld(Hub(MERGE, made, Recorder(record) if record is not None else None, pool))
         world.hub.start(world.crashes.append)
-        await world.hub.subscribe(world.heard.subscriber, known_to)
+        await world.hub.subscribe(world.subscriber.subscriber, resume_at)
         try:
             yield world
         finally:
@@ -129,26 +131,26 @@ async def a_hub(record: Path | None = None, known_to: int | None = None, **setti
 async def test_a_run_of_batches_is_merged_in_the_order_in_which_it_came() -> None:
     async with a_hub(policy="eager") as world:
         a, b = await world.input("a", "key"), await world.input("b", "key")
-        await a.say(ins("x", 1, 9))
-        await b.say(ins("x", 1, 5), adj("x", 1, 5, 7))
-        await a.say(adj("x", 1, 9, 8), ins("y", 2, 4), stable(3))
-        await b.say(ins("y", 2, 4), stable(2))
+        await a.deliver(ins("x", 1, 9))
+        await b.deliver(ins("x", 1, 5), adj("x", 1, 5, 7))
+        await a.deliver(adj("x", 1, 9, 8), ins("y", 2, 4), stable(3))
+        await b.deliver(ins("y", 2, 4), stable(2))
         await world.settled()
         assert (a.acked, b.acked, world.hub.turns > 0) == (2, 2, True)
-        assert await world.heard.until_stable(3) == [Event(1, b"x", 8), Event(2, b"y", 4)]
+        assert await world.subscriber.until_stable(3) == [Event(1, b"x", 8), Event(2, b"y", 4)]
 
 
 async def test_behind_a_broken_promise_that_input_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
     record = tmp_path / "session.jsonl"
     async with a_hub(record) as world:
         a, b = await world.input("a", "key"), await world.input("b", "key")
-        await a.say(ins("first", 1, 50))
-        await b.say(ins("first", 1, 50), stable(2))
-        await a.say(ins("last", 3, 50), ins("bad", 9, 8), ins("never told", 4, 50))
-        await b.say(ins("last", 3, 50), stable(4))
-        await a.say(ins("never told", 5, 50), ins("never told", 6, 50))
-        await b.say(ins("after", 7, 50), stable(8))
-        await a.say(stable(40))
+        await a.deliver(ins("first", 1, 50))
+        await b.deliver(ins("first", 1, 50), stable(2))
+        await a.deliver(ins("last", 3, 50), ins("bad", 9, 8), ins("never merged", 4, 50))
+        await b.deliver(ins("last", 3, 50), stable(4))
+        await a.deliver(ins("never merged", 5, 50), ins("never merged", 6, 50))
+        await b.deliver(ins("after", 7, 50), stable(8))
+        await a.deliver(stable(40))
         await world.settled()
         assert isinstance(a.error, InputViolation)
         assert a.detached is not None
@@ -157,16 +159,16 @@ async def test_behind_a_broken_promise_that_input_is_refused_and_the_others_go_o
         assert world.hub.merge.refused == 3
         assert world.hub.merge.received.inserts == 5
         assert world.hub.attached("a") is None
-        await a.say(ins("never told", 9, 50))
-        await b.say(stable(100))
+        await a.deliver(ins("never merged", 9, 50))
+        await b.deliver(stable(100))
         await world.settled()
         assert world.hub.merge.refused == 4
-        assert await world.heard.until_stable(100) == [
+        assert await world.subscriber.until_stable(100) == [
             Event(1, b"first", 50), Event(3, b"last", 50), Event(7, b"after", 50)
         ]
         assert list(world.hub.detached_counts) == ["end-before-start"]
-    assert replayed(record, "lazy") == world.heard.elements
-    assert "never told" not in record.read_text(encoding="utf-8")
+    assert replayed(record, "lazy") == world.subscriber.elements
+    assert "never merged" not in record.read_text(encoding="utf-8")
 
 
 async def test_batches_with_one_sequence_are_acked_when_the_last_of_them_is_merged() -> None:
@@ -190,9 +192,9 @@ async def test_an_input_is_identified_by_its_name() -> None:
 async def test_a_batch_in_pieces_is_recorded_up_to_the_broken_promise_and_not_acked() -> None:
     async with a_hub(turn_elements=10) as world:
         a = await world.input("a", "key")
-        await a.say(ins("zero", 0, 1))
-        await a.say(*(ins("x", at, at + 1) for at in range(1, 26)), ins("x", 30, 29), ins("x", 99, 100))
-        await a.say(ins("later", 200, 201))
+        await a.deliver(ins("zero", 0, 1))
+        await a.deliver(*(ins("x", at, at + 1) for at in range(1, 26)), ins("x", 30, 29), ins("x", 99, 100))
+        await a.deliver(ins("later", 200, 201))
         await world.settled()
         assert a.detached is not None
         assert (a.detached.sequence, a.detached.index, a.acked) == (2, 25, 1)
@@ -201,32 +203,32 @@ async def test_a_batch_in_pieces_is_recorded_up_to_the_broken_promise_and_not_ac
 
 async def test_the_output_of_an_admission_comes_after_all_output_of_the_run() -> None:
     """a goes, so b, who waits for time 1000, must begin; but b has said more behind the batch that ended a."""
-    async with a_hub(known_to=1_000) as world:
+    async with a_hub(resume_at=1_000) as world:
         a = await world.input("a", "key")
-        await a.say(ins("x", 990, 1_005))
+        await a.deliver(ins("x", 990, 1_005))
         b = await world.input("b", "key", join_at=1_000)
         await world.settled()
-        await a.say(ins("bad", 9, 8))
-        await b.say(ins("x", 990, 1_005), ins("y", 995, 1_005), stable(1_010))
+        await a.deliver(ins("bad", 9, 8))
+        await b.deliver(ins("x", 990, 1_005), ins("y", 995, 1_005), stable(1_010))
         await world.settled()
         inp = world.hub.attached("b")
         assert inp is not None
         assert inp.joined
-        assert await world.heard.until_stable(1_010) == [Event(990, b"x", 1_005), Event(995, b"y", 1_005)]
+        assert await world.subscriber.until_stable(1_010) == [Event(990, b"x", 1_005), Event(995, b"y", 1_005)]
 
 
 async def test_an_input_that_is_replaced_between_two_runs_counts_up_to_there() -> None:
     async with a_hub() as world:
         old = await world.input("a", "key")
-        await old.say(ins("x", 1, 5))
+        await old.deliver(ins("x", 1, 5))
         new = await world.input("a", "key", incarnation=2)
-        await old.say(ins("fenced", 2, 5), ins("fenced", 3, 5))
-        await new.say(ins("y", 2, 5), stable(9))
+        await old.deliver(ins("fenced", 2, 5), ins("fenced", 3, 5))
+        await new.deliver(ins("y", 2, 5), stable(9))
         await world.settled()
         assert old.error is not None
         assert "was replaced by incarnation 2" in str(old.error)
         assert (old.acked, new.acked, world.hub.merge.refused) == (1, 1, 2)
-        assert await world.heard.until_stable(9) == [Event(2, b"y", 5)]
+        assert await world.subscriber.until_stable(9) == [Event(2, b"y", 5)]
 
 
 async def test_the_record_of_random_runs_with_broken_promises_replays_to_what_was_sent(tmp_path: Path) -> None:
@@ -239,18 +241,18 @@ async def test_the_record_of_random_runs_with_broken_promises_replays_to_what_wa
             while any(streams.values()):
                 for _ in range(random.randint(1, 12)):
                     name = random.choice("abcd")
-                    said, streams[name] = streams[name][:7], streams[name][7:]
+                    delivered, streams[name] = streams[name][:7], streams[name][7:]
                     if name != "d" and random.random() < 0.01:
-                        said.insert(random.randint(0, len(said)), ins("bad", 9, 8))
-                    if said:
-                        await inputs[name].say(*said)
+                        delivered.insert(random.randint(0, len(delivered)), ins("bad", 9, 8))
+                    if delivered:
+                        await inputs[name].deliver(*delivered)
                 await world.settled()
                 world.hub.merge.check()
             broken = [name for name, inp in inputs.items() if inp.error is not None]
             if len(broken) < 4:
-                assert await world.heard.until_stable(2**63 - 1) == events
+                assert await world.subscriber.until_stable(2**63 - 1) == events
         assert "d" not in broken
-        assert replayed(record, "eager") == world.heard.elements
+        assert replayed(record, "eager") == world.subscriber.elements
 
 
 async def test_a_bug_in_the_merge_ends_all_its_streams_wherever_it_ran() -> None:
@@ -261,15 +263,15 @@ async def test_a_bug_in_the_merge_ends_all_its_streams_wherever_it_ran() -> None
             raise RuntimeError("a bug")
 
         world.hub.merge.apply = fail  # type: ignore[assignment,method-assign]
-        await a.say(ins("x", 1, 2))
+        await a.deliver(ins("x", 1, 2))
         with pytest.raises(Unavailable, match="has failed"):
             await world.settled()
         assert [str(crash) for crash in world.crashes] == ["a bug"]
         assert isinstance(a.error, Unavailable)
         with pytest.raises(Unavailable):
-            await world.heard.until_stable(0)
+            await world.subscriber.until_stable(0)
         with pytest.raises(Unavailable):
-            await a.say(ins("x", 1, 2))
+            await a.deliver(ins("x", 1, 2))
         await world.hub.drain()
 
 
@@ -283,7 +285,7 @@ async def test_only_the_native_engine_uses_threads(engine: str, where: str) -> N
             return apply(*arguments)  # type: ignore[arg-type]
 
         world.hub.merge.apply = watched  # type: ignore[assignment,method-assign]
-        await (await world.input("a", "key")).say(ins("x", 1, 2))
+        await (await world.input("a", "key")).deliver(ins("x", 1, 2))
         await world.settled()
         is_threaded = engine == selection.NATIVE and where == "in a thread"
         assert [name.startswith("ThreadPool") for name in seen] == [is_threaded]

@@ -13,7 +13,7 @@ from lmerge.service.merge.inbox import Inbox, Work
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 
-class Silent:
+class SilentSession:
     """A session that nobody tells anything."""
 
     def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
@@ -25,7 +25,7 @@ class Silent:
 
 def work(number: int, elements: int = 1, wire_bytes: int = 10) -> Work:
     batch = Batch.of([Stable(at) for at in range(elements)]) if elements else EMPTY
-    return Work(Silent(), batch, number, number, 0, wire_bytes)
+    return Work(SilentSession(), batch, number, number, 0, wire_bytes)
 
 
 def taken(inbox: Inbox, elements: int) -> list[int]:

@@ -19,7 +19,7 @@ ONE = Batch.of([ins("x", 1, 5)])
 WHATEVER = PartSizes(None, None)
 
 
-class Kept:
+class CheckedStaging:
     """A Staging whose parts all count the same; checked after every step."""
 
     def __init__(self, **settings: Any) -> None:
@@ -52,7 +52,7 @@ class Kept:
 
 
 def test_a_commit_drops_other_attempts_and_what_came_before_and_nothing_else() -> None:
-    kept = Kept()
+    kept = CheckedStaging()
     for batch, partition, attempt in ((3, 0, 0), (4, 0, 0), (4, 1, 0), (4, 1, 1), (5, 0, 0)):
         kept.stage(batch, partition, attempt)
     kept.stage(4, owner=B)
@@ -69,7 +69,7 @@ def test_a_commit_drops_other_attempts_and_what_came_before_and_nothing_else() -
 
 
 def test_another_query_of_the_replica_takes_the_place_of_the_one_before() -> None:
-    kept = Kept()
+    kept = CheckedStaging()
     kept.stage(8)
     kept.stage(8, owner=B)
     kept.stage(0, query="next")
@@ -80,7 +80,7 @@ def test_another_query_of_the_replica_takes_the_place_of_the_one_before() -> Non
 
 
 def test_a_miss_takes_nothing_and_what_it_leaves_is_of_no_use() -> None:
-    kept = Kept()
+    kept = CheckedStaging()
     for batch, partition in ((4, 0), (4, 1), (5, 0)):
         kept.stage(batch, partition)
     with pytest.raises(Unavailable, match=r"part 2 .*is not staged here \(any more\): attach again"):
@@ -88,12 +88,12 @@ def test_a_miss_takes_nothing_and_what_it_leaves_is_of_no_use() -> None:
     assert kept.names == ["a counts 5/0/0"]
     kept.staging.check()
     with pytest.raises(Unavailable):
-        Kept().commit(1, 0)
+        CheckedStaging().commit(1, 0)
 
 
 def test_the_oldest_parts_make_room_those_of_the_replica_first() -> None:
     size = PART_BYTES + 1000 + 256 + 200
-    kept = Kept(staged_bytes=4 * size, staged_bytes_per_replica=3 * size)
+    kept = CheckedStaging(staged_bytes=4 * size, staged_bytes_per_replica=3 * size)
     kept.stage(1, 0, owner=B)
     for partition in range(4):
         kept.stage(1, partition)
@@ -105,7 +105,7 @@ def test_the_oldest_parts_make_room_those_of_the_replica_first() -> None:
 
 
 def test_a_part_that_alone_is_too_large_is_refused_and_forgotten() -> None:
-    kept = Kept(staged_bytes=5000)
+    kept = CheckedStaging(staged_bytes=5000)
     refusal = pytest.raises(LimitExceeded, match=r"it takes 5032 bytes or more, and .* of a replica may take 5000")
     with refusal, kept.staging.arriving(A, PartKey(QUERY, 1, 0, 0), 0.0) as arriving:
         for _ in range(9):
@@ -116,7 +116,7 @@ def test_a_part_that_alone_is_too_large_is_refused_and_forgotten() -> None:
 
 def test_parts_that_arrive_or_are_taken_count_and_cannot_be_dropped() -> None:
     size = PART_BYTES + 1000 + 256 + 200
-    kept = Kept(staged_bytes=2 * size)
+    kept = CheckedStaging(staged_bytes=2 * size)
     staging = kept.staging
     kept.stage(1)
     taken = staging.take(A, QUERY, 1, [(0, 0)], WHATEVER, 0.0)
@@ -132,7 +132,7 @@ def test_parts_that_arrive_or_are_taken_count_and_cannot_be_dropped() -> None:
 
 
 def test_what_is_not_used_for_a_while_is_dropped_and_what_is_used_stays() -> None:
-    kept = Kept(staged_keep_s=10.0)
+    kept = CheckedStaging(staged_keep_s=10.0)
     kept.stage(1)
     kept.stage(1, owner=B)
     kept.now_s = 6.0
@@ -150,7 +150,9 @@ def test_whatever_is_staged_committed_missed_and_swept_the_sums_are_right() -> N
     for seed in range(200):
         random = Random(seed)
         size = PART_BYTES + 1000 + 256 + 200
-        kept = Kept(staged_bytes=7 * size, staged_bytes_per_replica=random.randint(1, 9) * size, staged_keep_s=20.0)
+        kept = CheckedStaging(
+            staged_bytes=7 * size, staged_bytes_per_replica=random.randint(1, 9) * size, staged_keep_s=20.0
+        )
         for _ in range(40):
             kept.now_s += random.random()
             query, batch = random.choice(("q", "q", "r")), random.randint(0, 4)

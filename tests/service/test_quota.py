@@ -309,14 +309,14 @@ async def test_an_input_that_fills_a_merge_is_ended_and_the_others_lose_nothing(
 async def fill(publisher: Publisher) -> pb.PublishResponse.Detached:
     """Say events and no stable until the server has had enough."""
 
-    async def say() -> None:
+    async def publish() -> None:
         for at in itertools.count(1):
             await publisher.send(*(ins(f"{at} {n}", 200 + at, 10_000_000) for n in range(100)))
 
-    saying = asyncio.create_task(say())
+    publishing = asyncio.create_task(publish())
     ending = await publisher.ending()
-    saying.cancel()  # a write that waits for room when the stream ends may wait for ever
-    await asyncio.gather(saying, return_exceptions=True)
+    publishing.cancel()  # a write that waits for room when the stream ends may wait for ever
+    await asyncio.gather(publishing, return_exceptions=True)
     assert ending.detached is not None
     return ending.detached
 

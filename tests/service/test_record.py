@@ -32,7 +32,7 @@ async def test_a_replayed_record_gives_the_output_that_was_sent(tmp_path: Path, 
             await publishers[name].send(*streams[name][:count])
             del streams[name][:count]
         bad = await world.publisher("bad", join_at=0)
-        await bad.send(ins("ok", 2**62, 2**62 + 1), ins("wrong", 9, 8), ins("never told", 2**62, 2**62 + 1))
+        await bad.send(ins("ok", 2**62, 2**62 + 1), ins("wrong", 9, 8), ins("never merged", 2**62, 2**62 + 1))
         assert (await bad.ending()).detached is not None
         for publisher in publishers.values():
             await publisher.leave()
@@ -42,7 +42,7 @@ async def test_a_replayed_record_gives_the_output_that_was_sent(tmp_path: Path, 
         await reader.ending()
         assert [e for e in reader.tdb.events() if e.payload != b"ok"] == events
         assert replayed(record, policy) == reader.elements
-        assert "never told" not in record.read_text(encoding="utf-8")
+        assert "never merged" not in record.read_text(encoding="utf-8")
 
 
 async def test_that_the_first_input_is_right_only_from_a_time_on_is_recorded(tmp_path: Path) -> None:

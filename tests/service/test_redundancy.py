@@ -39,7 +39,7 @@ def at(*moments: tuple[float, int]) -> Redundancy:
     return redundancy
 
 
-@pytest.mark.parametrize(("lacking", "life", "words"), [
+@pytest.mark.parametrize(("lacking", "life", "reason"), [
     (status(stable_point=NEG_INF, inserts=0), InputLifecycle(), "it has delivered nothing"),
     (status(stable_point=NEG_INF), InputLifecycle(), "it has delivered no stable point"),
     (status(state="joining"), InputLifecycle(), "it is joining"),
@@ -51,11 +51,11 @@ def at(*moments: tuple[float, int]) -> Redundancy:
     (status(stable_point=99), InputLifecycle(), "it lags: it is at 99, and the output was at 100 already 30 s ago"),
 ])
 def test_inputs_that_cannot_carry_the_output_do_not_count_with_the_reason(
-    lacking: InputStatus, life: InputLifecycle, words: str
+    lacking: InputStatus, life: InputLifecycle, reason: str
 ) -> None:
     redundancy = at((0.0, 100))
     lives = [(status("x", 100), InputLifecycle()), (status("y", 100), InputLifecycle()), (lacking, life)]
-    assert redundancy.lacks(lacking, life, LAG_S).startswith(words)
+    assert redundancy.lacks(lacking, life, LAG_S).startswith(reason)
     assert redundancy.survives(lives, LAG_S) == 1
 
 
@@ -105,9 +105,9 @@ def survivors_carry(seed: int) -> int:
         name = random.choice(names)
         if Stable(INF) in streams[name][:3]:
             break
-        said, streams[name] = streams[name][:3], streams[name][3:]
-        if said:
-            follow.merge.apply(name, Batch.of(said))
+        step_elements, streams[name] = streams[name][:3], streams[name][3:]
+        if step_elements:
+            follow.merge.apply(name, Batch.of(step_elements))
         now_s += 5.0
         redundancy.note(now_s, follow.merge.stable_point)
     now_s += LAG_S + 1  # those that have gone silent for good have been so for the lag
@@ -146,7 +146,7 @@ async def test_sixty_three_that_have_delivered_nothing_are_no_redundancy() -> No
         assert (await world.describe()).survives_losses == 1
 
 
-class Ended:
+class EndedSession:
     """A session that keeps the error with which it ends."""
 
     error: Exception | None = None
@@ -169,7 +169,7 @@ async def survivors_of_a_new_epoch() -> int:
             await later(2 * LAG_S)
             await hub.settled(lambda: hub.reset(7, MergeReset("begun"), Unavailable("again")))
         for name in ("a", "b"):
-            session = Ended()
+            session = EndedSession()
             await hub.attach(session, AttachRequest(name, None, frozenset({"key"}), None, ACTIVE, None))
             await hub.put(session, 1, Batch.of([Insert(b"x", 1, 5), Stable(point)]), 64)
     await hub.settled(lambda: None)

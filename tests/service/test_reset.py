@@ -71,8 +71,8 @@ async def test_a_merge_that_ran_far_ahead_begins_again(kind: str, tmp_path: Path
         epoch = await reset(world, reason="the year 33658")
         ended = await a.ending()
         assert (ended.code, "was reset (the year 33658)" in ended.details) == (grpc.StatusCode.UNAVAILABLE, True)
-        told = await reader.ending()
-        assert (told.code, f"epoch {epoch} of it has begun" in told.details) == (grpc.StatusCode.OUT_OF_RANGE, True)
+        ended = await reader.ending()
+        assert (ended.code, f"epoch {epoch} of it has begun" in ended.details) == (grpc.StatusCode.OUT_OF_RANGE, True)
 
         described = await world.describe()
         assert (described.epoch, described.summary.stable_point, len(described.inputs)) == (epoch, NEG_INF, 0)

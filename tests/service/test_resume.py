@@ -126,9 +126,9 @@ async def test_readers_that_resume_anywhere_in_a_random_stream_end_with_the_refe
                     readers.append((known, await world.subscriber(resume_token=token(known), snapshot_if_too_old=True)))
             for known, reader in readers:
                 assert reader.begin.complete_from <= max(known, reader.begin.complete_from)
-                told = await reader.until_stable(2**63 - 1)
+                events_read = await reader.until_stable(2**63 - 1)
                 start = reader.begin.complete_from
-                assert [e for e in told if e.ve >= start] == [e for e in events if e.ve >= start]
+                assert [e for e in events_read if e.ve >= start] == [e for e in events if e.ve >= start]
 
 
 async def test_a_subscriber_gets_the_time_from_which_a_merge_is_complete() -> None:
@@ -146,8 +146,8 @@ async def test_a_subscriber_gets_the_time_from_which_a_merge_is_complete() -> No
             assert "before 100 may be missing" in ending.details
         assert await readers[100].until_stable(110) == [Event(90, b"x", 120)]
         assert (await refused(world, resume_token=token(50))).code is grpc.StatusCode.OUT_OF_RANGE
-        told = await world.subscriber(resume_token=token(100))
-        assert (told.begin.complete_from, told.tdb.events()) == (100, [Event(90, b"x", 120)])
+        reader = await world.subscriber(resume_token=token(100))
+        assert (reader.begin.complete_from, reader.tdb.events()) == (100, [Event(90, b"x", 120)])
 
 
 async def test_a_stalled_merge_goes_on_behind_a_gap_and_reports_it() -> None:

@@ -168,10 +168,10 @@ def test_settings_that_cannot_work_together_are_named() -> None:
         ({"record_path": "/no/such/folder/file"}, "no such folder"),
         ({"record_path": "one.jsonl", "merges": ("a", "b")}, "{merge}"),
     ]
-    for settings, words in wrong:
+    for settings, message in wrong:
         with pytest.raises(UsageError) as caught:
             Server(Settings(**settings))
-        assert words in str(caught.value)
+        assert message in str(caught.value)
 
 
 async def test_a_bug_in_a_merge_ends_its_streams_and_the_server_reports_it(monkeypatch, caplog) -> None:

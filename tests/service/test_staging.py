@@ -13,7 +13,7 @@ import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from secure_world import SecureWorld, refused
-from service_world import MERGE, Publisher, World, adj, batch_message, heard, ins, replayed, stable
+from service_world import MERGE, Publisher, World, adj, batch_message, ins, replayed, retried_without_status, stable
 
 from lmerge.core.elements import INF, Element, Event, Insert
 from lmerge.service.calls.publish import PublishSession
@@ -56,7 +56,7 @@ def stage_call(channel: Any) -> Any:
     return method()
 
 
-@heard
+@retried_without_status
 async def sent(channel: Any, messages: Sequence[bytes]) -> pb.StageResponse:
     """Stage these messages. Raises what it ends with."""
     call = stage_call(channel)
@@ -198,12 +198,12 @@ async def test_a_commit_whose_part_is_not_there_merges_nothing_and_the_publisher
 
 
 @both
-@pytest.mark.parametrize("said", [{"elements": 2}, {"payload_bytes": 9}, {"elements": 0, "payload_bytes": 1}])
-async def test_parts_that_do_not_hold_what_the_publisher_declares_are_not_merged(said: dict[str, int]) -> None:
+@pytest.mark.parametrize("declared", [{"elements": 2}, {"payload_bytes": 9}, {"elements": 0, "payload_bytes": 1}])
+async def test_parts_that_do_not_hold_what_the_publisher_declares_are_not_merged(declared: dict[str, int]) -> None:
     async with World() as world:
         a = await world.publisher("a")
         await staged(world, 1, 0, [ins("x", 1, 5)])
-        await commit(a, 1, (0, 0), stable=1, **said)
+        await commit(a, 1, (0, 0), stable=1, **declared)
         ending = await a.ending()
         assert ending.code is UNAVAILABLE
         assert "the staged parts of batch 1 of query 'counts' of input 'a' of merge 'flights' hold 1 " in ending.details
@@ -361,14 +361,14 @@ HOSTILE: dict[str, tuple[list[bytes], grpc.StatusCode, str]] = {
 @both
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_what_cannot_be_staged_is_refused_and_leaves_nothing(name: str) -> None:
-    messages, code, words = HOSTILE[name]
+    messages, code, message = HOSTILE[name]
     limits = {"batch_elements": 50, "payload_bytes": 1000, "message_bytes": 10_000, "staged_bytes_per_replica": 50_000}
     async with World(**limits) as world:
         await staged(world, 1, 9, [ins("kept", 1, 5)])
         with pytest.raises(grpc.RpcError) as caught:
             await sent(world.channel, messages)
         assert caught.value.code() is code, caught.value.details()
-        assert words in caught.value.details()
+        assert message in caught.value.details()
         if len(messages) > 1:
             where = "part 2 (attempt 0) of batch 1 of query 'counts' of input 'a' of merge 'flights'"
             assert where in caught.value.details()
@@ -387,13 +387,13 @@ async def test_a_commit_that_makes_no_sense_ends_its_stream_alone() -> None:
             ({"sequence": 5}, [], "commit 5 came where batch 1 was due"),
             ({}, [(0, 0), (1, 0), (0, 0)], "commit 1: a part of it is listed twice"),
         ]
-        for more, parts, words in faults:
+        for more, parts, message in faults:
             a = await world.publisher("a")
             await staged(world, 1, 0, [ins("x", 1, 5)])
             await commit(a, 1, *parts, **more)
             ending = await a.ending()
             assert ending.code is INVALID
-            assert words in ending.details
+            assert message in ending.details
             assert "input 'a' of merge 'flights'" in ending.details
             assert staging_of(world).parts == 1
         await keeper.merged(ins("fine", 1, 5))

@@ -40,7 +40,7 @@ def by_hand(streams: list[tuple[str, list[Element]]]) -> list[Element]:
     merge = Merge(engine="python")
     for name in sorted({name for name, _ in streams}):
         merge.attach(name, ("key",))
-    return [e for name, said in streams for e in merge.apply(name, Batch.of(said)).batch.elements()]
+    return [e for name, batch in streams for e in merge.apply(name, Batch.of(batch)).batch.elements()]
 
 
 def later(element: Element, by: int) -> Element:
@@ -72,14 +72,14 @@ def large_streams() -> tuple[list[Event], list[tuple[str, list[Element]]]]:
 async def test_a_turn_in_a_thread_emits_what_one_on_the_loop_emits(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hubs, "THREAD_ELEMENTS_MIN", least)
     events, batches = large_streams()
-    assert {len(said) >= THREAD_ELEMENTS_MIN for _, said in batches} == {True, False}
+    assert {len(batch) >= THREAD_ELEMENTS_MIN for _, batch in batches} == {True, False}
     async with World(merges=(MERGE,)) as world:
         reader = await world.subscriber()
         gate = Gate(hub_of(world))
         gate.open()
         publishers = {name: await world.publisher(name) for name in "ab"}
-        for name, said in batches:
-            await publishers[name].merged(*said)
+        for name, batch in batches:
+            await publishers[name].merged(*batch)
         assert await reader.until_stable(INF) == events
         assert reader.elements == by_hand(batches)
         in_threads = {name.startswith("merge_") for name in gate.threads}
@@ -291,7 +291,7 @@ async def test_shards_mean_the_same_to_a_subscriber(least: int, monkeypatch: pyt
 
 def test_shards_need_the_native_engine_and_an_index() -> None:
     Settings(shards=2, algorithm="r3").validate()
-    for settings, words in (
+    for settings, message in (
         (Settings(shards=2, engine="python"), r"^2 shards need the native engine: the python engine was asked for$"),
         (Settings(shards=2, algorithm="r0"), r"^2 shards need r3 or r4: r0 keeps no index"),
         (Settings(shards=65), r"^a merge has 1 to 64 shards, not 65$"),
@@ -299,15 +299,15 @@ def test_shards_need_the_native_engine_and_an_index() -> None:
         (Settings(merge_threads=0), r"^merge_threads must be positive, not 0$"),
         (Settings(turn_elements=0), r"^turn_elements must be positive, not 0$"),
     ):
-        with pytest.raises(UsageError, match=words):
+        with pytest.raises(UsageError, match=message):
             settings.validate()
 
 
 def test_a_turn_is_as_long_as_its_engine_is_fast_unless_it_was_set() -> None:
     assert Settings().turn_elements_of(selection.PYTHON) < Settings().turn_elements_of(selection.NATIVE)
-    said = Settings(turn_elements=77)
-    said.validate()
-    assert {said.turn_elements_of(engine) for engine in (selection.PYTHON, selection.NATIVE)} == {77}
+    settings = Settings(turn_elements=77)
+    settings.validate()
+    assert {settings.turn_elements_of(engine) for engine in (selection.PYTHON, selection.NATIVE)} == {77}
     assert Settings().turn_elements_of(selection.NATIVE) >= THREAD_ELEMENTS_MIN, "or no turn would be large"
 
 

@@ -50,12 +50,12 @@ def spoil(path: Path, content: str | None) -> None:
 
 
 async def test_a_client_with_the_right_authority_gets_in_and_gets_the_kind_of_security(tmp_path: Path) -> None:
-    for mtls, access, words in ((False, True, "tls"), (True, False, "mtls"), (True, True, "mtls")):
+    for mtls, access, security in ((False, True, "tls"), (True, False, "mtls"), (True, True, "mtls")):
         async with SecureWorld(tmp_path, mtls=mtls, access=access) as world:
             pair = world.authority.issue("watcher", uris=["lmerge://*?roles=status"])
             stub = world.stub_of(world.keeper if access else None, pair if mtls else None)
             described = await stub.DescribeServer(pb.DescribeServerRequest())
-            assert (described.transport_security, described.tokens_required) == (words, access)
+            assert (described.transport_security, described.tokens_required) == (security, access)
     async with World() as world:
         described = await world.stub.DescribeServer(pb.DescribeServerRequest())
         assert (described.transport_security, described.tokens_required) == ("none", False)
@@ -221,7 +221,7 @@ def test_a_file_that_is_replaced_behind_a_link_is_seen(tmp_path: Path) -> None:
     assert files.refresh()
 
 
-@pytest.mark.parametrize(("which", "content", "words"), [
+@pytest.mark.parametrize(("which", "content", "message"), [
     ("cert", None, "certificate '{path}' cannot be read: No such file"),
     ("key", None, "key '{path}' cannot be read: No such file"),
     ("tls_client_ca", None, "client CA '{path}' cannot be read: No such file"),
@@ -232,7 +232,7 @@ def test_a_file_that_is_replaced_behind_a_link_is_seen(tmp_path: Path) -> None:
     ("key", "-----BEGIN ENCRYPTED PRIVATE KEY-----", "cannot be used: "),
 ])
 async def test_files_that_cannot_be_used_are_named_and_the_server_does_not_start(
-    which: str, content: str | None, words: str, tmp_path: Path
+    which: str, content: str | None, message: str, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
     pair = authority.issue_server()
@@ -241,14 +241,14 @@ async def test_files_that_cannot_be_used_are_named_and_the_server_does_not_start
     settings = Settings(tls_cert=pair.cert, tls_key=pair.key, tls_client_ca=authority.path, http_port=None)
     with pytest.raises(UsageError) as caught:
         await Server(settings).start()
-    assert words.format(path=path) in str(caught.value)
+    assert message.format(path=path) in str(caught.value)
     assert "xxx" not in str(caught.value)
 
 
 # Where nothing is encrypted.
 
 
-@pytest.mark.parametrize(("settings", "words"), [
+@pytest.mark.parametrize(("settings", "texts"), [
     ({"host": "0.0.0.0"}, ["cannot listen on 0.0.0.0", "would not be encrypted", "anybody could publish", "insecure"]),
     ({"host": "::"}, ["cannot listen on ::", "would not be encrypted"]),
     ({"host": "192.0.2.7"}, ["cannot listen on 192.0.2.7"]),
@@ -261,10 +261,10 @@ async def test_files_that_cannot_be_used_are_named_and_the_server_does_not_start
     ({"tls_client_ca": "x"}, ["tls_client_ca needs tls_cert and tls_key"]),
     ({"check_interval_s": 0.0}, ["check_interval_s must be above 0"]),
 ])
-def test_settings_that_would_leave_access_open_are_refused(settings: dict[str, Any], words: list[str]) -> None:
+def test_settings_that_would_leave_access_open_are_refused(settings: dict[str, Any], texts: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         Server(Settings(**settings))
-    assert all(word in str(caught.value) for word in words)
+    assert all(text in str(caught.value) for text in texts)
 
 
 @pytest.mark.parametrize("settings", [

@@ -28,7 +28,7 @@ TURNS = 100
 INPUTS = 3
 
 
-class Quiet:
+class QuietSession:
     """A session that hears everything and answers nothing."""
 
     def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
@@ -60,7 +60,7 @@ async def calls_a_batch(engine: str, batches_a_turn: int, settings: Settings) ->
     hub.start(_raise)
     reader = SubscriberQueue("reader", "here", 2**25)
     await hub.subscribe(reader)
-    sessions = [Quiet() for _ in range(INPUTS)]
+    sessions = [QuietSession() for _ in range(INPUTS)]
     for name, session in zip("abc", sessions, strict=True):
         await hub.attach(session, AttachRequest(name, None, frozenset({"key"}), None, ACTIVE, None))
     work = [[batch_of(engine, number) for number in range((WARM + TURNS) * batches_a_turn)] for _ in sessions]

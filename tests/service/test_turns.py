@@ -21,7 +21,7 @@ from lmerge.testing.sim.loop import later, run_virtual
 BATCHES = 1_000  # one every millisecond
 
 
-class Silent:
+class PacedSession:
     """A session that is told what it does not need."""
 
     def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
@@ -45,7 +45,7 @@ async def turns_with(subscribers: int) -> tuple[int, list[int]]:
     readers = [SubscriberQueue(f"r{at}", "here", 2**25) for at in range(subscribers)]
     for reader in readers:
         await hub.subscribe(reader)
-    session = Silent()
+    session = PacedSession()
     await hub.attach(session, AttachRequest("a", None, frozenset(), None, ACTIVE, None))
     before = hub.turns
     for at in range(BATCHES):

@@ -25,14 +25,14 @@ def of_live_events(merge: Merge) -> int:
     return len(b"".join({(vs, payload): payload for _, vs, _, _, payload in batch.rows()}.values()))
 
 
-@pytest.mark.parametrize("words", [("insert-only", "strictly-ordered"), ("key",), ()])
-def test_a_merge_counts_the_bytes_that_it_holds(words: tuple[str, ...], engine: str) -> None:
+@pytest.mark.parametrize("properties", [("insert-only", "strictly-ordered"), ("key",), ()])
+def test_a_merge_counts_the_bytes_that_it_holds(properties: tuple[str, ...], engine: str) -> None:
     random = Random(7)
     events = reference(random, 60, strict=True)
     merge = Merge()
     for name in "ab":
-        merge.attach(name, words)
-    stream = present(random, events) if words != ("insert-only", "strictly-ordered") else [
+        merge.attach(name, properties)
+    stream = present(random, events) if properties != ("insert-only", "strictly-ordered") else [
         *(ins(e.payload, e.vs, e.ve) for e in events), Stable(INF)
     ]
     seen = set()
@@ -102,11 +102,11 @@ def test_what_waits_in_the_inbox_counts() -> None:
 
 
 @pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize(("limit", "words"), [
+@pytest.mark.parametrize(("limit", "message"), [
     ("live_bytes_max", "above the limit of 262144"), ("live_bytes_per_input", "for one input"),
 ])
 async def test_an_input_that_fills_a_merge_with_few_large_events_is_ended_and_the_others_go_on(
-    limit: str, words: str, caplog: pytest.LogCaptureFixture
+    limit: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with World(**{limit: 256 * KIB}) as world:
         good, flood = await world.publisher("good"), await world.publisher("flood")
@@ -115,18 +115,18 @@ async def test_an_input_that_fills_a_merge_with_few_large_events_is_ended_and_th
             for publisher in (good, flood):
                 await publisher.merged(ins("x", vs, vs + 2), stable(vs))
 
-        async def say() -> None:
+        async def publish() -> None:
             for at in range(400):
                 await flood.send(ins(b"%04d" % at * KIB, 100 + at, 10_000_000))
 
-        saying = asyncio.create_task(say())
+        publishing = asyncio.create_task(publish())
         ending = await flood.ending()
-        saying.cancel()
-        await asyncio.gather(saying, return_exceptions=True)
-        assert words in caplog.text
+        publishing.cancel()
+        await asyncio.gather(publishing, return_exceptions=True)
+        assert message in caplog.text
         if ending.detached is not None:  # gRPC may drop it, and the status, where a write fails at that moment
             assert ending.detached.code == "limit-exceeded"
-            assert words in ending.detached.message
+            assert message in ending.detached.message
         described = await world.describe()
         assert described.live_bytes < 512 * KIB
         await good.merged(ins("x", 50, 52), stable(1_000_000))

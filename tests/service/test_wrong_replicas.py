@@ -30,7 +30,7 @@ KINDS = ("ahead", "payload", "lost", "end", "extra")
 pytestmark = pytest.mark.usefixtures("engine")
 
 
-class Session:
+class PolicySession:
     """A merge, and what the hub does around it. ``wrong``: the name of the input that is wrong; it is attached from the
     beginning or ``comes_late``.
     """
@@ -146,7 +146,7 @@ def ruined(random: Random, events: list[Event], kind: str) -> list[Element]:
     return present(random, sorted([*events[:at], *changed, *events[at + 1 :]]))
 
 
-def hurry(session: Session) -> None:
+def hurry(session: PolicySession) -> None:
     """The wrong one first: the worst order."""
     wrong, session.streams["wrong"] = session.streams["wrong"], []
     session.deliver("wrong", wrong)
@@ -157,7 +157,7 @@ def hurry(session: Session) -> None:
 async def test_a_minority_that_is_wrong_changes_nothing(policy: str, kind: str) -> None:
     """Also if one of those that are right dies, as long as those left are more than half."""
     for seed in range(12):
-        session = Session(seed, policy, kind, good=3)
+        session = PolicySession(seed, policy, kind, good=3)
         dies_at, steps = session.random.randint(0, 40), 0
         if session.random.random() < 0.5:
             hurry(session)
@@ -177,7 +177,7 @@ async def test_one_that_comes_late_changes_nothing_that_was_agreed_on_and_waits(
     """
     for seed in range(10):
         more = {"policy": f"lazy+lag:{3 * INTERVAL}"} if seed % 3 == 0 else {}
-        session = Session(seed, policy, kind, good=3, comes_late=True, closing="all", **more)
+        session = PolicySession(seed, policy, kind, good=3, comes_late=True, closing="all", **more)
         fast = [name for name in session.alive if name != "good0"]
         for name in fast:
             count = len(session.streams[name]) if seed % 4 else session.random.randrange(20, 60)
@@ -197,7 +197,7 @@ async def test_one_that_comes_late_changes_nothing_that_was_agreed_on_and_waits(
 @pytest.mark.parametrize("policy", ["none", "alarm"])
 async def test_with_a_bound_of_the_lead_a_stable_far_ahead_ruins_nothing(policy: str) -> None:
     for seed in range(25):
-        session = Session(seed, policy, "ahead", good=2, lead_max=LEAD)
+        session = PolicySession(seed, policy, "ahead", good=2, lead_max=LEAD)
         if seed % 2:
             hurry(session)
         while session.step():
@@ -210,7 +210,7 @@ async def test_without_it_alarm_is_only_an_alarm() -> None:
     """The control: what the others are protected from does happen."""
     ruined_ones = 0
     for seed in range(10):
-        session = Session(seed, "alarm", "ahead", good=2)
+        session = PolicySession(seed, "alarm", "ahead", good=2)
         hurry(session)
         while session.step():
             pass
@@ -223,7 +223,7 @@ async def test_without_it_alarm_is_only_an_alarm() -> None:
 async def test_hold_never_passes_what_is_disputed_though_all_but_one_die(kind: str, good: int) -> None:
     disputes = 0
     for seed in range(12):
-        session = Session(seed, "hold", kind, good)
+        session = PolicySession(seed, "hold", kind, good)
         dead = 0
         while session.step():
             if "wrong" not in session.alive and len(session.alive) > 1:
@@ -245,7 +245,7 @@ async def test_hold_never_passes_what_is_disputed_though_all_but_one_die(kind: s
 
 
 async def test_hold_goes_on_with_the_survivor_if_that_is_set() -> None:
-    session = Session(1, "hold", "payload", 1, hold_survivor_wins=True)
+    session = PolicySession(1, "hold", "payload", 1, hold_survivor_wins=True)
     while session.step():
         pass
     assert session.disputed is not None
@@ -280,7 +280,7 @@ async def test_a_dispute_outlives_the_server() -> None:
 
 async def test_quarantine_of_two_that_differ_only_alarms_once_both_have_delivered() -> None:
     for seed in range(10):
-        session = Session(seed, "quarantine", "payload", good=1)
+        session = PolicySession(seed, "quarantine", "payload", good=1)
         while session.step():
             pass
         assert session.output.stable_point == INF
@@ -289,7 +289,7 @@ async def test_quarantine_of_two_that_differ_only_alarms_once_both_have_delivere
 
 
 async def test_quarantine_waits_for_a_late_input_only_so_long() -> None:
-    session = Session(3, "quarantine", "payload", good=1, compare_wait_s=0.0)
+    session = PolicySession(3, "quarantine", "payload", good=1, compare_wait_s=0.0)
     asked: list[object] = []
     session.certifier._again = asked.append  # type: ignore[assignment]
     hurry(session)

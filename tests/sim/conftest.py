@@ -10,11 +10,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from sim_world import Small
+from sim_world import SmallNetwork
 
 
 @pytest.fixture
-def small() -> Iterator[Small]:
-    world = Small()
+def small() -> Iterator[SmallNetwork]:
+    world = SmallNetwork()
     yield world
     world.close()

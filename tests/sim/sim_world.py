@@ -15,7 +15,7 @@ from lmerge.testing.sim.server import ServerContext
 from lmerge.testing.sim.trace import Trace
 
 
-class Small:
+class SmallNetwork:
     """Two processes and a network: ``client`` on host c, ``server`` on host s."""
 
     def __init__(self, seed: int = 1) -> None:

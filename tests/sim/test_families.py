@@ -132,8 +132,8 @@ def test_a_doubt_reaches_to_the_stable_that_the_merge_followed(
     merge.apply("wrong", Batch.of([Stable(6)]))
     merge.detach("wrong")
     in_force[0] = False
-    said = [Insert(event.payload, event.vs, event.ve) for event in later if event != lost]
-    merge.apply("right", Batch.of([*said, Stable(INF)]))
+    delivered = [Insert(event.payload, event.vs, event.ve) for event in later if event != lost]
+    merge.apply("right", Batch.of([*delivered, Stable(INF)]))
     merge.check_output()
     assert [found.rpartition("stable at 9223372036854775807: ")[2] for found in watch.problems] == (
         [] if problem is None else [f"{problem}; wrong nothing"]

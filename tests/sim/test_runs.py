@@ -61,14 +61,14 @@ def test_the_same_seed_is_the_same_run() -> None:
 def test_a_run_does_not_depend_on_the_hash_seed_or_the_process() -> None:
     code = "import sys; from lmerge.testing.sim.world import run; print([run(int(s)).digest for s in sys.argv[1:]])"
     seeds = [str(seed) for seed in range(12)]
-    said = {
+    output = {
         subprocess.run(
             [sys.executable, "-c", code, *seeds], check=True, capture_output=True, text=True, cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
         ).stdout
         for hash_seed in ("1", "2")
     }
-    assert len(said) == 1
+    assert len(output) == 1
 
 
 def test_the_seeds_of_the_suite_use_every_fault_case_and_engine() -> None:
