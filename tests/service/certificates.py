@@ -1,4 +1,4 @@
-"""An authority of the tests: real certificates, made in memory and written to files."""
+"""A certificate authority for the tests: real certificates, made in memory and written to files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Authority:
         self, file: str, *, common_name: str = "", hosts: Iterable[str] = (), uris: Iterable[str] = (),
         age: datetime.timedelta = DAY, lifetime: datetime.timedelta = 2 * DAY,
     ) -> Pair:
-        """A certificate in ``file``.pem and its key in ``file``.key."""
+        """Make a certificate in ``file``.pem and its key in ``file``.key."""
         key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in uris]
         for host in hosts:
@@ -57,7 +57,7 @@ class Authority:
         return pair
 
     def issue_server(self, file: str = "server") -> Pair:
-        """For a server on this machine."""
+        """Make a certificate for a server on this machine."""
         return self.issue(file, hosts=("localhost", "127.0.0.1", "::1"))
 
 

@@ -1,7 +1,7 @@
 """A generator of hostile calls: random and structured bytes for every method of a server, from one seed.
 
-Nothing that it sends is a well-formed element of a merge that others use: what it says there must be refused, and so
-must not change anything for those who publish and read it. Its own merges it may spoil as it likes.
+It sends no well-formed element to a merge that others use. What it sends there must be refused, and so must not change
+anything for the publishers and subscribers of that merge. It may spoil its own merges.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ METHODS = [
     *(f"/{SERVICE}/{name}" for name in sorted(Server(Settings())._handlers())), HEALTH + "Check", HEALTH + "Watch",
     HEALTH + "List", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", f"/{SERVICE}/Nothing", "/x/y",
 ]
-# What must never come of a call: a fault of the server's own.
+# How a call must never end: by a fault of the server.
 NEVER = {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL}
 
 
 class HostileCalls:
-    """``codes``: how calls have ended; ``sent``: messages."""
+    """Makes hostile calls. ``codes``: how they have ended; ``sent``: how many messages were sent."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.codes: Counter[grpc.StatusCode] = Counter()
         self.sent = 0
-        self.last = ""  # the last call, in words
+        self.last = ""  # the last call, as text
 
     async def call(self, channel: Any) -> grpc.StatusCode:
-        """One call, to its end; how it ended. It is given up where the server would wait for more."""
+        """Make one call; return how it ended. It is cancelled where the server would wait for more."""
         method = self.random.choice(METHODS)
         is_stream = method.endswith(("/Publish", "/Stage", "ServerReflectionInfo")) or self.random.random() < 0.05
         messages = self._messages(method) if is_stream else [self._message(method)]
@@ -62,7 +62,7 @@ class HostileCalls:
                 call.cancel()
             code = await call.code() if call.done() or not is_stream else grpc.StatusCode.CANCELLED
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError, ValueError) as error:
-            # The last two: it had ended before all was written.
+            # The last two kinds: the call had ended before all was written.
             code = error.code() if isinstance(error, grpc.aio.AioRpcError) else await call.code()
         except BaseException:
             call.cancel()
@@ -77,7 +77,7 @@ class HostileCalls:
         self.last = f"{method}: {len(messages)} messages, streamed {is_stream}: {details}"
         return code
 
-    # What is sent.
+    # The messages.
 
     def _messages(self, method: str) -> list[bytes]:
         random = self.random
@@ -99,7 +99,7 @@ class HostileCalls:
         made = getattr(pb, described.input_type.name)()
         self._fill(made, 0)
         if hasattr(made, "merge"):
-            made.merge = random.choice(OWN_MERGES + NASTY)  # not that of the others: it may be a verb
+            made.merge = random.choice(OWN_MERGES + NASTY)  # never the good merge: the method may change it
         return self._bent(made.SerializeToString())
 
     def _bent(self, data: bytes) -> bytes:
@@ -127,7 +127,7 @@ class HostileCalls:
             for _ in range(random.choice([0, 1, 2, 2, 3000])):
                 self._column(attach.schema.columns.add(), 0)
         if merge == GOOD_MERGE:
-            attach.role = pb.ROLE_OBSERVE  # one that is let in is compared, and moves nothing
+            attach.role = pb.ROLE_OBSERVE  # one that is accepted is compared, and changes no output
         return attach
 
     def _column(self, column: Any, depth: int) -> None:
@@ -147,7 +147,7 @@ class HostileCalls:
         else:
             batch = pb.Batch(kinds=random.randbytes(3), vs=random.randbytes(random.choice([0, 8, 24])),
                              ve=random.randbytes(24), payload_ends=random.randbytes(12), payloads=random.randbytes(9))
-            batch.kinds = bytes([3 + random.randrange(9)]) + batch.kinds  # of no kind that there is: refused as a whole
+            batch.kinds = bytes([3 + random.randrange(9)]) + batch.kinds  # an unknown kind: the whole batch is refused
         if kind < 3:
             numbered = pb.PublishRequest.SequencedBatch(sequence=random.choice([1, 1, 2, 0]), batch=batch)
             return pb.PublishRequest(batch=numbered)

@@ -1,4 +1,4 @@
-"""Words for the tests of security: a server with certificates and an access file, and callers of every kind."""
+"""Helpers of the security tests: a server with certificates and an access file, and callers of every kind."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SecureWorld(World):
         return f"localhost:{self.server.port}"
 
     def new_channel(self, token: str | None = None, pair: Pair | None = None, **security: Any) -> Any:
-        """A channel that shows what it is given; without ``token`` and ``pair``: nothing."""
+        """Return a channel that shows ``token`` and ``pair``; without them, nothing."""
         shown: dict[str, Any] = {"ca": self.authority.path, "token": token}
         if pair is not None:
             shown |= pair._asdict()
@@ -82,7 +82,7 @@ class SecureWorld(World):
 
 
 def connect_and_go(port: int, times: int) -> int:
-    """Connect and go away at once: after half a greeting, with a reset, or without a word."""
+    """Connect and disconnect at once: after half a handshake, with a reset, or without any byte."""
     for at in range(times):
         with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
             if at % 3 == 0:

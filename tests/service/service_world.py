@@ -1,4 +1,4 @@
-"""Words for the tests of the service: a real server on a free port, and peers that speak the bare protocol."""
+"""Helpers of the service's tests: a real server on a free port, and peers that use the bare protocol."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class World:
         await self.server.stop(1.0)
 
     def new_channel(self) -> grpc.aio.Channel:
-        """A connection of its own."""
+        """Return a channel with its own connection."""
         options = [*UNLIMITED, ("grpc.use_local_subchannel_pool", 1)]
         return grpc.aio.insecure_channel(f"127.0.0.1:{self.server.port}", options=options)
 
     async def publisher(self, replica: str, merge: str = MERGE, stub: Any = None, **attach: Any) -> Publisher:
-        """A publisher that has been accepted."""
+        """Attach a publisher; return it when it is accepted."""
         publisher = Publisher((stub or self.stub).Publish())
         await publisher.attach(replica, merge, **attach)
         publisher.accepted = (await publisher.call.read()).accepted
@@ -75,7 +75,7 @@ class World:
         return publisher
 
     async def refused(self, replica: str, merge: str = MERGE, **attach: Any) -> Ending:
-        """How an attach that is not accepted ends."""
+        """Attempt an attach that is refused; return how the stream ends."""
         publisher = Publisher(self.stub.Publish())
         await publisher.attach(replica, merge, **attach)
         return await publisher.ending()
@@ -83,7 +83,7 @@ class World:
     async def subscriber(
         self, merge: str = MERGE, name: str = "", *, wait: bool = False, stub: Any = None, **request: Any
     ) -> Reader:
-        """A subscriber that has read its snapshot."""
+        """Subscribe; return the subscriber when it has read its snapshot."""
         reader = Reader(self.subscribe(merge, name, wait=wait, stub=stub, **request))
         await reader.read_snapshot()
         return reader
@@ -98,17 +98,17 @@ class World:
         return await self.stub.DescribeMerge(pb.DescribeMergeRequest(merge=merge))
 
     async def described(self, claim: Callable[[pb.DescribeMergeResponse], bool], merge: str = MERGE) -> None:
-        """Ask until ``claim`` holds."""
+        """Describe the merge until ``claim`` holds."""
         while not claim(await self.describe(merge)):
             pass
 
 
-# How gRPC's client, not the server, calls it that a message was written to a call which had ended.
+# The details that gRPC's client, not the server, makes up when a message is written to a call that has ended.
 WRITTEN_TOO_LATE = "Internal error from Core"
 
 
 def retried_without_status(call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    """Knock again where gRPC has lost the server's status.
+    """Repeat ``call`` while gRPC has lost the server's status.
 
     A server may refuse a call before it has read a message of it. If the client writes at that moment, its gRPC either
     raises that the call has finished or makes up a status of its own; the server's is gone. A refused call has changed
@@ -129,7 +129,7 @@ def retried_without_status(call: Callable[..., Awaitable[Any]]) -> Callable[...,
 
 
 class Ending:
-    """How a stream ended: the status, and what ``detached`` said before, if it came."""
+    """How a stream ended: its status, and the ``detached`` message before it, if there was one."""
 
     def __init__(self, error: grpc.RpcError | None, detached: pb.PublishResponse.Detached | None = None) -> None:
         self.code = grpc.StatusCode.OK if error is None else error.code()
@@ -163,7 +163,7 @@ class Publisher:
         await self.write(batch=numbered)
 
     async def acked(self, stable_point: int | None = None) -> pb.PublishResponse.Ack:
-        """The ack of the last batch sent; if asked for, one that repeats ``stable_point``."""
+        """Read until the ack of the last batch; with ``stable_point``, until an ack that has it."""
         while self.last_ack.sequence < self.sequence or stable_point not in (None, self.last_ack.stable_point):
             message = await self.call.read()
             assert message is not EOF
@@ -200,7 +200,7 @@ class Publisher:
 
 
 class Reader:
-    """One call of Subscribe. What it hears goes into ``tdb``, which raises if the stream is not a legal one."""
+    """One call of Subscribe. Its elements go into ``tdb``, which raises if the stream is not legal."""
 
     def __init__(self, call: Any) -> None:
         self.call = call
@@ -221,14 +221,14 @@ class Reader:
         self.snapshot, self.elements = self.elements, []
 
     async def read(self) -> str:
-        """Read one message; which one it was."""
+        """Read one message; return its kind."""
         message = await self.call.read()
         assert message is not EOF
         self._apply(message)
         return str(message.WhichOneof("message"))
 
     async def until_stable(self, vc: int) -> list[Event]:
-        """Read until the stream's stable point is ``vc``; the TDB then."""
+        """Read until the stream's stable point is ``vc``; return the events of the TDB."""
         while self.tdb.stable_point < vc:
             await self.read()
         assert self.tdb.stable_point == vc
@@ -250,7 +250,7 @@ class Reader:
 
 
 def replayed(path: Path, policy: str) -> list[Element]:
-    """What the core says to a recorded session."""
+    """Return the output of the core for a recorded session."""
     merge = Merge(policy=policy)
     output: list[Element] = []
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -273,7 +273,7 @@ def replayed(path: Path, policy: str) -> list[Element]:
 
 
 class Gate:
-    """Holds a merge at work: what ``method`` has done stays in its thread until ``open``."""
+    """Holds a merge at work: ``method`` runs, but its thread does not return until ``open``."""
 
     def __init__(self, hub: Hub, method: str = "apply") -> None:
         self.entered = asyncio.Event()
@@ -290,5 +290,5 @@ class Gate:
         outcome = self._method(*arguments)
         self.threads.add(threading.current_thread().name)
         self._loop.call_soon_threadsafe(self.entered.set)
-        assert self._opened.wait(60), "nobody opened the gate"
+        assert self._opened.wait(60), "the gate was not opened"
         return outcome

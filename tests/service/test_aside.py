@@ -1,6 +1,6 @@
-"""A merge with many live events lists and frees them in a thread: all others are served, and the output is the same.
+"""A merge with many live events lists and frees them in a thread. Others are served, and the output is the same.
 
-Held at a gate, not timed: while the thread of one merge does not come back, others take turns and answer.
+The tests hold a thread at a gate and measure no time: while the thread of one merge is held, others take turns.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def live(n: int = EVENTS) -> list[Element]:
 
 
 async def others_go_on(world: World, other: Publisher, *, turns: int = 20) -> None:
-    """Another merge of the server takes so many turns, and everybody is answered."""
+    """Check that another merge of the server takes ``turns`` turns, and that calls are answered."""
     for at in range(turns):
         await other.merged(ins("x", at, at + 1), stable(at))
     assert (await world.describe("other")).emitted.inserts == turns
@@ -48,7 +48,7 @@ async def others_go_on(world: World, other: Publisher, *, turns: int = 20) -> No
 
 @pytest.fixture
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few live events count as many."""
+    """Make a few live events count as many."""
     monkeypatch.setattr(offload, "LIVE_EVENTS_MIN", EVENTS)
 
 
@@ -61,7 +61,7 @@ async def test_others_are_served_while_a_snapshot_is_taken_and_it_is_of_one_mome
         subscribing = asyncio.create_task(world.subscriber())
         await gate.entered.wait()
         assert {name.split("_")[0] for name in gate.threads} == {"merge"}
-        await a.send(ins("late", EVENTS, 2_000), stable(10))  # waits: it is not in the snapshot, and comes behind it
+        await a.send(ins("late", EVENTS, 2_000), stable(10))  # it waits, so it comes behind the snapshot
         await others_go_on(world, other)
         assert (await world.describe()).live_events == EVENTS
         assert not subscribing.done()
@@ -183,7 +183,7 @@ async def test_others_are_served_while_the_store_gets_what_is_live(tmp_path: Pat
 async def test_in_a_thread_or_on_the_loop_the_same_is_emitted_kept_and_resumed(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Random streams, subscribers that come at random points, with and without a token, and a restart at the end."""
+    """Random streams, subscribers at random points with and without a token, and a restart at the end."""
     known = []
     for least in (1, 2**62):
         monkeypatch.setattr(offload, "LIVE_EVENTS_MIN", least)
@@ -218,7 +218,7 @@ async def played(random: Random, path: Path) -> Any:
 
 
 def noted(begin: Any, begun: list[tuple[int, int]]) -> Any:
-    """``Journal.begin``, and what it was given."""
+    """Return ``Journal.begin`` that also notes its arguments in ``begun``."""
 
     def noting(journal: Journal, live: Any, stable_point: int, complete_from: int) -> None:
         begun.append((live.count, stable_point))

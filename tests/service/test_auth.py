@@ -1,4 +1,4 @@
-"""Rights, names in certificates, the access file; and how streams end when their right to be there does."""
+"""Rights, names in certificates, the access file; and how streams end when their rights end."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_a_file_that_breaks_leaves_the_last_good_one_in_force(tmp_path: Path, ca
         assert file.problem is not None
         assert file.by_token(token)
         assert not file.refresh()
-        assert [record.levelname for record in caplog.records] == ["ERROR"]  # once, not at every look
+        assert [record.levelname for record in caplog.records] == ["ERROR"]  # once, not at every check
     path.write_text(good.replace(token[4:12], "00000000"))
     assert file.refresh()
     assert file.problem is None
@@ -308,7 +308,7 @@ async def test_with_a_certificate_and_a_token_both_must_allow_it(tmp_path: Path)
                 assert (await publisher.call.read()).accepted.algorithm
             else:
                 with refused(DENIED):
-                    await publisher.call.read()  # it was not let in for a moment
+                    await publisher.call.read()  # it was never accepted
         with refused(UNAUTHENTICATED, "'plain' has no lmerge:// name and is not in the server's access file"):
             await world.stub_of(pair=plain).ListMerges(pb.ListMergesRequest())
 
@@ -323,7 +323,7 @@ async def test_the_access_file_can_name_a_certificate_and_decides_alone(tmp_path
         await world.stub_of(pair=plain).ListMerges(pb.ListMergesRequest())
         publisher = Publisher(world.stub_of(pair=named).Publish())
         await publisher.attach("a", MERGE)
-        assert (await publisher.ending()).code is DENIED  # not what the certificate says by itself
+        assert (await publisher.ending()).code is DENIED  # not what the certificate alone would allow
         tokens.revoke(world.access_path, "board")
         world.server._guard.check()
         with refused(UNAUTHENTICATED, "has been revoked"):
@@ -395,7 +395,7 @@ async def test_no_secret_is_in_logs_errors_or_the_text_of_settings(tmp_path: Pat
                 code, details = await call.code(), await call.details()
                 texts += [str(code), details]
                 publisher = Publisher(world.stub_of(token).Publish())
-                with suppress(grpc.RpcError):  # the refusal can be here already
+                with suppress(grpc.RpcError):  # the call may have been refused already
                     await publisher.attach("nobody", MERGE)
                 publisher.call.cancel()
             world.access_path.write_text(world.access_path.read_text().replace("merges", shown[0]))

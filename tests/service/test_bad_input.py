@@ -83,7 +83,7 @@ LIMITS = {"message_bytes": 10_000, "payload_bytes": 1_000, "batch_elements": 50}
 
 
 async def fault_beside_a_good_publisher(fault: Fault) -> Ending:
-    """``bad`` commits ``fault`` while ``good`` publishes and a subscriber listens; how ``bad`` ended."""
+    """Let ``bad`` commit ``fault`` while ``good`` publishes and a subscriber reads; return how ``bad`` ended."""
     async with World(**LIMITS, merges=(MERGE,)) as world:
         reader = await world.subscriber()
         good, bad = await world.publisher("good"), await world.publisher("bad")

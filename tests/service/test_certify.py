@@ -1,4 +1,4 @@
-"""Divergence in a server: alarm, quarantine, majority and hold do what docs/divergence.md says; hazard 1."""
+"""Divergence in a server: alarm, quarantine, majority and hold work as docs/divergence.md defines; hazard 1."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ async def test_a_violation_that_the_merge_finds_has_its_place_in_the_batch_as_it
 
 
 async def test_majority_keeps_an_event_whose_end_lies_far_ahead() -> None:
-    """What exists is frozen by its start: b lacks an event that ends in a later interval."""
+    """The existence of an event is frozen by its start: b lacks an event that ends in a later interval."""
     async with world("majority") as w:
         a, b, c = await three(w)
         reader = await w.subscriber()
@@ -312,7 +312,7 @@ FLIGHTS = parse_schema({"flight": "string", "gate": "int"})
 async def test_rows_that_differ_are_shown_by_their_columns_in_reasons_and_in_the_log(
     declared: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With a schema by its columns, escaped; without one, as payloads are shown anywhere."""
+    """With a schema, the columns are shown, escaped. Without one, the payload is shown as everywhere."""
     schema = FLIGHTS.to_message() if declared else None
     row = RowCodec(FLIGHTS).encode({"flight": "LH\x1b[31m", "gate": 7})
     shown = r"flight=LH\x1b[31m, gate=7" if declared else show_payload(row)

@@ -1,4 +1,4 @@
-"""Cutover and the admin verbs, with the client library's own publishers: done, rolled back, and nobody notices."""
+"""Cutover and the admin commands, with publishers of the client library: done or rolled back, unseen by readers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def interval_events(start: int, payload: str = "A") -> list[Event]:
 
 
 async def publish_interval(publisher: AsyncPublisher, start: int, payload: str = "A") -> None:
-    """One interval of the stream, and the stable that completes it."""
+    """Publish one interval of the stream, and the stable that completes it."""
     for vs, name, ve in interval_events(start, payload):
         await publisher.insert(name, vs, ve)
     await publisher.stable(start + 10)
@@ -160,7 +160,7 @@ async def test_the_loss_of_either_rolls_back(lost: str) -> None:
 async def test_a_promotion_that_does_not_end_in_time_is_taken_back() -> None:
     async with world() as w:
         v1 = await replica(w, "v1")
-        bare = await w.publisher("v2", role=pb.ROLE_OBSERVE)  # speaks the protocol, and stays an observer
+        bare = await w.publisher("v2", role=pb.ROLE_OBSERVE)  # it ignores the request, and stays an observer
         cutover = WatchedCutover(w, intervals=1, timeout_s=0.5)
         await cutover.until("joined")
         await publish_interval(v1, 0)
@@ -207,7 +207,7 @@ async def test_one_cutover_at_a_time() -> None:
             await WatchedCutover(w).end()
         first.call.cancel()
         hub = w.server._registry.get(MERGE)
-        while hub.certifier.cutover_to:  # who hangs up ends it
+        while hub.certifier.cutover_to:  # a cancelled call ends its cutover
             await w.describe()
         assert await WatchedCutover(w, timeout_s=0.05).end() == "rolled-back"
         await v1.close()

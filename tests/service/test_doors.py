@@ -1,4 +1,4 @@
-"""Every door of a server, with every kind of caller: nothing unauthenticated can attach, read or administer."""
+"""Every method of a server, with every kind of caller: no unauthenticated caller can attach, read or administer."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def unary(method: str, request: Any) -> Call:
     return call
 
 
-# How to knock at each door of the service, and which roles open it.
+# A call of each method of the service, and the roles that may make it.
 CALLS: dict[str, tuple[Call, tuple[str, ...]]] = {
     "Publish": (publish, (PUBLISH,)),
     "Stage": (stage, (PUBLISH,)),
@@ -83,21 +83,21 @@ def served() -> list[str]:
     return sorted(Server(Settings())._handlers())
 
 
-async def call_status(stub: Any, door: str) -> grpc.StatusCode:
-    """The status that comes of it; what is behind the door may find fault with the request."""
+async def call_status(stub: Any, method: str) -> grpc.StatusCode:
+    """Call the method; return the status. If access is granted, the method itself may refuse the request."""
     try:
-        await CALLS[door][0](stub)
+        await CALLS[method][0](stub)
     except grpc.RpcError as error:
         return error.code()
     return grpc.StatusCode.OK
 
 
-@pytest.mark.parametrize("door", served())
-async def test_a_method_is_open_to_the_right_token_and_to_no_other(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", served())
+async def test_a_method_is_open_to_the_right_token_and_to_no_other(method: str, tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         keeper = await world.publisher("keeper", stub=world.stub_of(world.keeper))
         await keeper.merged(ins("x", 1, 20), stable(5))
-        roles = CALLS[door][1]
+        roles = CALLS[method][1]
         wrong = {
             "no credentials": None,
             "forged": FORGED,
@@ -106,35 +106,36 @@ async def test_a_method_is_open_to_the_right_token_and_to_no_other(door: str, tm
             "revoked": world.revoked("gone", list(ROLES)),
         }
         for kind, token in wrong.items():
-            assert await call_status(world.stub_of(token), door) is UNAUTHENTICATED, kind
+            assert await call_status(world.stub_of(token), method) is UNAUTHENTICATED, kind
         for role in ROLES:
             token = world.token(f"a-{role}", [role], [MERGE], ["a"])
-            assert ((await call_status(world.stub_of(token), door)) is DENIED) is (role not in roles), role
+            assert ((await call_status(world.stub_of(token), method)) is DENIED) is (role not in roles), role
         for merge in ("other", "flight", "flightsx", "xflights", "FLIGHTS", "flight?s"):
             token = world.token(f"in-{merge}", list(ROLES), [merge], ["*"])
-            is_refused = await call_status(world.stub_of(token), door) is DENIED
-            assert is_refused is (door not in NOT_OF_ONE_MERGE), merge
+            is_refused = await call_status(world.stub_of(token), method) is DENIED
+            assert is_refused is (method not in NOT_OF_ONE_MERGE), merge
 
 
-@pytest.mark.parametrize("door", served())
-async def test_a_method_is_open_to_the_right_certificate_and_to_no_other(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", served())
+async def test_a_method_is_open_to_the_right_certificate_and_to_no_other(method: str, tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, access=False, mtls=True) as world:
         everything = world.authority.issue("keeper", uris=["lmerge://*/*?roles=publish,subscribe,status,admin"])
         keeper = await world.publisher("keeper", stub=world.stub_of(pair=everything))
         await keeper.merged(stable(5))
-        assert await call_status(world.stub_of(), door) is grpc.StatusCode.UNAVAILABLE  # not even a connection
+        assert await call_status(world.stub_of(), method) is grpc.StatusCode.UNAVAILABLE  # not even a connection
         nobody = world.authority.issue("nobody", common_name="lmerge://flights/a", hosts=["lmerge.example"])
-        assert await call_status(world.stub_of(pair=nobody), door) is UNAUTHENTICATED
+        assert await call_status(world.stub_of(pair=nobody), method) is UNAUTHENTICATED
         for role in ROLES:
             uri = f"lmerge://{MERGE}/a" if role == PUBLISH else f"lmerge://{MERGE}?roles={role}"
             pair = world.authority.issue(f"as-{role}", uris=[uri])
-            assert ((await call_status(world.stub_of(pair=pair), door)) is DENIED) is (role not in CALLS[door][1]), role
+            is_denied = await call_status(world.stub_of(pair=pair), method) is DENIED
+            assert is_denied is (role not in CALLS[method][1]), role
         other = world.authority.issue("other", uris=["lmerge://other/a?roles=publish,subscribe,status,admin"])
-        assert (await call_status(world.stub_of(pair=other), door) is DENIED) is (door not in NOT_OF_ONE_MERGE)
+        assert (await call_status(world.stub_of(pair=other), method) is DENIED) is (method not in NOT_OF_ONE_MERGE)
 
 
 def test_every_served_method_has_its_rule_and_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A method that is added without a rule fails here (and is closed, see below)."""
+    """A method that is added without a rule fails here, and is closed (see below)."""
     registered: set[str] = set()
     add = aio_server.Server.add_generic_rpc_handlers
 

@@ -1,4 +1,4 @@
-"""A durable server: what it has shown is there after a restart, what it has not shown was never promised to anybody."""
+"""A durable server: what it has delivered is there after a restart, and it has promised nothing else."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def hub(world: World) -> Any:
 
 
 async def until(claim: Callable[[], bool]) -> None:
-    while not claim():  # noqa: ASYNC110 - the hub tells nobody
+    while not claim():  # noqa: ASYNC110 - the hub has no event for it
         await asyncio.sleep(0)
 
 
 async def killed(world: World) -> None:
-    """As a kill leaves it: nothing is drained, nothing is written any more."""
+    """Leave the server as a kill does: nothing is drained, nothing is written any more."""
     registry = world.server._registry
     for one in registry.hubs.values():
         for task in (one._task, one._releasing):
@@ -60,7 +60,7 @@ async def killed(world: World) -> None:
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
-    """Commits fail, as on a full disk, while it is shut."""
+    """Give a function that makes commits fail, as on a full disk, while it is shut."""
     commit = Store.commit
     shut = False
 
@@ -125,7 +125,7 @@ async def test_from_where_on_the_output_is_right_outlives_the_server(tmp_path: P
 
 
 async def test_an_end_delivered_before_the_output_is_right_is_not_frozen_after_a_restart(tmp_path: Path) -> None:
-    """A ended before 100: the first input, which is right from there on, never had it, and who had is not back."""
+    """A ended before 100. The first input is right from there on and never had it; the one that had it is not back."""
     async with durable(tmp_path) as world:
         await world.publisher("late", join_at=100)
         lags = await world.publisher("lags")
@@ -177,7 +177,7 @@ async def test_nothing_is_shown_or_promised_before_it_is_committed(
         await a.send(ins("y", 6, 20), stable(9))
         await until(lambda: hub(world).store_status != "durable")
         assert "disk is full" in hub(world).store_status
-        assert hub(world).merge.stable_point == 9  # merged, and nobody knows
+        assert hub(world).merge.stable_point == 9  # merged, and not reported yet
         attached = hub(world).attached("a")
         assert attached is not None
         assert (attached.merged, attached.acked, attached.acked_stable) == (2, 1, 5)
@@ -231,7 +231,7 @@ async def test_a_full_store_holds_the_publishers_and_loses_nothing(
         assert merged < 100
         for _ in range(100):
             await asyncio.sleep(0)
-        assert hub(world).merge.received.inserts == merged  # no turn is taken
+        assert hub(world).merge.received.inserts == merged  # the hub takes no turn
         gate(False)
         assert len(await reader.until_stable(199)) == 200
         await publishing
@@ -241,7 +241,7 @@ async def test_a_full_store_holds_the_publishers_and_loses_nothing(
 async def test_a_subscription_that_waits_for_a_commit_begins_where_its_deltas_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every commit is slow, so subscriptions come between what is merged and what is shown."""
+    """Every commit is slow, so subscriptions come between merging and delivery."""
     commit = DurableOutput.commit
 
     async def slow(self: DurableOutput, changes: Any) -> None:
@@ -269,7 +269,7 @@ async def test_a_subscription_that_waits_for_a_commit_begins_where_its_deltas_do
 
 
 class RestartFollower:
-    """A reader over restarts: each connection is an input of a merge of its own, as in the client library."""
+    """A reader over restarts: each connection is an input of its own merge, as in the client library."""
 
     def __init__(self) -> None:
         self.tdb = Tdb("reader")
@@ -277,7 +277,7 @@ class RestartFollower:
         self._connections = 0
 
     async def follow(self, reader: Reader, until: int) -> None:
-        """Hear one connection up to a stable point."""
+        """Read one connection up to a stable point."""
         self._connections += 1
         name = str(self._connections)
         assert reader.begin.complete_from <= self.tdb.stable_point, "a gap"
@@ -399,7 +399,7 @@ async def test_a_drain_shows_everything_before_it_ends_the_streams(tmp_path: Pat
         a = await world.publisher("a")
         reader = await world.subscriber()
         await a.send(ins("x", 1, 20), stable(5))
-        await world.described(lambda merge: merge.inputs[0].received.stables == 1)  # what has not come cannot be shown
+        await world.described(lambda merge: merge.inputs[0].received.stables == 1)  # wait until it has arrived
         ending = asyncio.create_task(reader.ending())
         await world.server.stop(5.0)
         assert (await ending).code is UNAVAILABLE

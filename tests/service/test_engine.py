@@ -1,4 +1,4 @@
-"""A server runs its merges on the engine it was told, and says so in its log, its metrics and its descriptions."""
+"""A server runs its merges on the chosen engine, and reports it in its log, its metrics and its descriptions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Full disks: whatever file the server writes meets the end of the disk, the streams go on or are told in time.
+"""Full disks: for every file that the server writes, the streams go on or get an error in time.
 
-``/dev/full`` takes nothing; a bound of the size of files (``RLIMIT_FSIZE``) lets the operating system refuse any
-later write, and takes it again.
+Nothing can be written to ``/dev/full``. With a bound of the size of files (``RLIMIT_FSIZE``) the operating system
+refuses any later write, until the bound is removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("engine")
 
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
-    """No file of this process grows beyond ``size`` bytes."""
+    """Let no file of this process grow beyond ``size`` bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,4 +1,4 @@
-"""The HTTP port under attack, and large: probes answer whatever others do, and a page holds nobody up."""
+"""The HTTP port under attack, and with large pages: probes are always answered, and a page blocks no other call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from service_world import World, ins, stable
 from lmerge.service.admin.metrics_page import Pages
 from lmerge.service.security.quota import peer_key
 
-# What a connection may bring and then be silent; none of it is a whole header.
+# What a connection sends before it is silent. None of it is a whole header.
 SILENCES = {
     "nothing": b"",
     "half a line": b"GET /hea",
@@ -30,7 +30,7 @@ SILENCES = {
 
 @asynccontextmanager
 async def silent(port: int, count: int, data: bytes) -> AsyncIterator[list[asyncio.StreamReader]]:
-    """So many connections that have sent ``data``, and nothing else."""
+    """Give ``count`` connections that have sent ``data``, and nothing else."""
     opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
     try:
         for _, writer in opened:
@@ -43,7 +43,7 @@ async def silent(port: int, count: int, data: bytes) -> AsyncIterator[list[async
 
 
 async def probe(port: int, path: str = "/healthz") -> int:
-    """The status that a probe gets which comes on a connection of its own."""
+    """Return the status that a probe gets on its own connection."""
     async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}{path}") as answer:
         await answer.read()
         return answer.status
@@ -54,7 +54,7 @@ async def probe(port: int, path: str = "/healthz") -> int:
     {"http_connections_per_peer": 8}, {"http_connections_per_peer": 1000, "http_connections_max": 8},
 ], ids=["of one peer", "in all"])
 async def test_probes_answer_while_others_are_silent(data: bytes, limits: dict[str, int]) -> None:
-    # An hour: it is not the time-out that lets the probes in.
+    # An hour, so that the time-out is not what makes room for the probes.
     async with World(http_port=0, http_header_timeout_s=3600.0, **limits) as world, AsyncExitStack() as attack:
         await attack.enter_async_context(silent(world.server.http_port, 40, data))
         for path in ("/healthz", "/readyz", "/metrics"):
@@ -119,7 +119,7 @@ async def test_a_page_of_many_merges_holds_the_loop_only_for_steps() -> None:
         body = (await task).body
         assert len(steps) > 200, "the page was made in few steps"
         assert sorted(steps)[-3] < 0.1 * sum(steps), "one step did most of the work"
-        # The same families and samples as if it was made at once.
+        # The same families and samples as in a page that is made at once.
         assert _samples(body.decode()) == _samples(generate_latest(world.server.metrics).decode())
 
 

@@ -1,4 +1,4 @@
-"""The hub by itself: a run of batches, merged at once or in a thread, and inputs that break promises in the middle."""
+"""The hub alone: a run of batches, merged on the loop or in a thread, and inputs that break promises in the middle."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ pytestmark = pytest.mark.usefixtures("engine")
 
 @pytest.fixture(params=["at once", "in a thread"], autouse=True)
 def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where batches are merged; on the Python engine, at once in any case."""
+    """Where batches are merged; on the Python engine always on the loop."""
     monkeypatch.setattr(hubs, "THREAD_ELEMENTS_MIN", 1 if request.param == "in a thread" else 2**62)
     return str(request.param)
 
 
 class HubInput:
-    """A session that keeps what it is told. ``deliver`` does not wait, so that what is said in one go is one run."""
+    """A session that records the hub's calls. ``deliver`` does not wait, so that several deliveries are one run."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
@@ -76,7 +76,7 @@ class HubInput:
 
 
 class SubscriberStream:
-    """What a subscriber hears, checked as a stream of its own."""
+    """The messages of a subscriber, checked as a stream."""
 
     def __init__(self) -> None:
         self.subscriber = SubscriberQueue("reader", "here", 2**25)
@@ -108,7 +108,7 @@ class HubWorld:
         return await HubInput(self.hub).attach(name, *properties, join_at=join_at, incarnation=incarnation)
 
     async def settled(self) -> None:
-        """Return once all that was said is merged and its turn has ended."""
+        """Return when all that was delivered is merged and its turn has ended."""
         for _ in range(2):
             await self.hub.call(lambda: None)
 
@@ -202,7 +202,7 @@ async def test_a_batch_in_pieces_is_recorded_up_to_the_broken_promise_and_not_ac
 
 
 async def test_the_output_of_an_admission_comes_after_all_output_of_the_run() -> None:
-    """a goes, so b, who waits for time 1000, must begin; but b has said more behind the batch that ended a."""
+    """a ends, so b, which waits for time 1000, must begin; b has delivered more behind the batch that ended a."""
     async with a_hub(resume_at=1_000) as world:
         a = await world.input("a", "key")
         await a.deliver(ins("x", 990, 1_005))

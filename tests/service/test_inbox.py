@@ -1,4 +1,4 @@
-"""The inbox of a merge: order, bounds in elements and bytes, and who is woken when there is room or nothing left."""
+"""The inbox of a merge: order, bounds in elements and bytes, and wake-ups when there is room or nothing left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 
 
 class SilentSession:
-    """A session that nobody tells anything."""
+    """A session of which the hub's calls have no effect."""
 
     def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
         raise AssertionError
@@ -37,13 +37,13 @@ def nothing() -> None:
 
 
 async def turns_of_the_loop() -> None:
-    """Let every task that can go on go on, as far as it can."""
+    """Let every task run until it waits."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 async def has_room(inbox: Inbox) -> bool:
-    """Whether nobody has to wait."""
+    """Whether there is room without waiting."""
     room = asyncio.create_task(inbox.room())
     await turns_of_the_loop()
     try:
@@ -165,7 +165,7 @@ async def publish(inbox: Inbox, number: int) -> None:
 
 
 async def taken_until(emptied: asyncio.Task[None], inbox: Inbox) -> list[int]:
-    """Turns, as the hub takes them, until ``emptied`` has heard that nothing waits."""
+    """Take turns as the hub does, until ``emptied`` has returned."""
     seen: list[int] = []
     for _ in range(20):
         await turns_of_the_loop()

@@ -1,4 +1,4 @@
-"""The journal: segments begin when they pay, end when there is no room, and are found by time."""
+"""The journal: segments begin when they are worth it, end when there is no room, and are found by time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def message(at: int, size: int = 100) -> Message:
 
 
 def filled(journal: Journal, turns: int, live_count: int = 0, size: int = 100) -> Journal:
-    """As a hub does it, stable points 1, 2, ..."""
+    """Fill the journal as a hub does, with stable points 1, 2, ..."""
     journal.begin(EMPTY, NEG_INF, NEG_INF)
     for at in range(1, turns + 1):
         journal.append(message(at, size))
@@ -53,7 +53,7 @@ def test_what_is_emitted_after_a_history_was_taken_is_not_in_it() -> None:
 
 
 def test_a_segment_of_many_small_messages_ends_long_before_it_is_large() -> None:
-    """A reader that resumes takes as long for each, however small it is."""
+    """A resuming reader needs the same time for each message, however small it is."""
     journal = filled(Journal(10**9, None, 10**8), 3 * MESSAGES_PER_SEGMENT + 5)
     assert len(journal) == 4
     segment = journal.find(3 * MESSAGES_PER_SEGMENT + 5)

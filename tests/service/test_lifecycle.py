@@ -1,4 +1,4 @@
-"""The life of an input, what a merge survives, and fast-forward (II, V.B, V.D): pure, then through a real server."""
+"""The states of an input, the losses a merge survives, and fast-forward (II, V.B, V.D): pure, then on a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every limit in ``Settings`` is reached on purpose by a test: this table names it, and a field without one fails."""
+"""Every limit in ``Settings`` is reached by a test. A table names the test, and a field without one fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 
 TESTS = Path(__file__).parent.parent
 
-# What ends, refuses, drops or holds something: the test that goes there.
+# The limits that end, refuse, drop or hold something: the test that reaches each.
 REACHED = {
     "lead_max": "core/test_lead.py::test_a_stable_far_ahead_is_held_and_the_others_go_on",
     "lead_wait_s": "service/test_limits_reached.py::test_inputs_without_a_stable_are_waited_for_only_so_long",
@@ -85,7 +85,7 @@ REACHED = {
     "detached_remembered": "service/test_limits_reached.py::test_so_many_ended_inputs_are_remembered",
     "switches_remembered": "service/test_limits_reached.py::test_so_many_switches_are_remembered",
 }
-# What bounds nothing: addresses, paces, sizes of pieces; the libraries' own timers, which only they can run out.
+# Fields that bound nothing: addresses, paces, sizes of pieces, and timers of libraries that no test can expire.
 PACES = {
     "port", "http_port", "shards", "turn_interval_s", "turn_interval_max_s", "turn_interval_per_subscriber_s",
     "ack_interval_s", "stable_ack_interval_s", "feedback_interval_s", "certify_interval", "cutover_intervals",

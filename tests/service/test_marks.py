@@ -1,4 +1,4 @@
-"""Marks: a subscriber that asks hears how many inputs have each event; the others hear nothing of it."""
+"""Marks: a subscriber that requests them gets the number of inputs that have each event; the others get none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files are their owner's alone, whatever the umask: everything that a server or a command writes is looked at."""
+"""Files are private to their owner, whatever the umask: every file that a server or a command writes is checked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lmerge.files import PUBLIC_FILE, make_folder, replace
 from lmerge.service.output.store import Store
 from lmerge.service.security import tokens
 
-# What others are to read, and has no secret: the ports of a server. A sink's data files are as the umask says.
+# The file that others may read, and has no secret: the ports of a server. A sink's data files follow the umask.
 PUBLIC = {"ready.json"}
 
 
@@ -34,7 +34,7 @@ def no_umask() -> Iterator[None]:
 
 
 def must_be_private(folder: Path) -> list[str]:
-    """Everything below ``folder``; the names of the files."""
+    """Check everything below ``folder``; return the names of the files."""
     names = []
     for path in folder.rglob("*"):
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -132,5 +132,5 @@ async def test_a_mark_that_was_lost_is_reported(loss: str, tmp_path: Path, caplo
         assert str(mark) in lost[0].getMessage()
         assert (await world.describe()).summary.stable_point == 10
     caplog.clear()
-    async with World(**settings) as world:  # it was written anew
+    async with World(**settings) as world:  # the mark was written again
         assert [record for record in caplog.records if getattr(record, "event", "") == "store mark lost"] == []

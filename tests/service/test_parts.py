@@ -1,4 +1,4 @@
-"""What is kept of staged parts, and for how long: no server, no streams, and times that the test makes."""
+"""Which staged parts are kept, and for how long: without a server, without streams, with times from the test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHATEVER = PartSizes(None, None)
 
 
 class CheckedStaging:
-    """A Staging whose parts all count the same; checked after every step."""
+    """A Staging whose parts all count the same. It is checked after every step."""
 
     def __init__(self, **settings: Any) -> None:
         self.staging = Staging(Settings(http_port=None, engine="python", **settings))
@@ -37,7 +37,7 @@ class CheckedStaging:
         self.staging.check()
 
     def commit(self, batch: int, *parts: int, query: str = QUERY) -> None:
-        """Of replica a, first attempts."""
+        """Commit parts of replica a, first attempts."""
         wanted = [(partition, 0) for partition in parts]
         taken = self.staging.take(A, query, batch, wanted, WHATEVER, self.now_s)
         self.staging.check()
@@ -47,7 +47,7 @@ class CheckedStaging:
 
     @property
     def names(self) -> list[str]:
-        """By age: replica, query, batch, partition, attempt."""
+        """The staged parts by age: replica, query, batch, partition, attempt."""
         return [f"{o.replica} {k.query} {k.batch}/{k.partition}/{k.attempt}" for o, k in self.staging._order]
 
 
@@ -76,7 +76,7 @@ def test_another_query_of_the_replica_takes_the_place_of_the_one_before() -> Non
     assert kept.names == ["b counts 8/0/0", "a next 0/0/0"]
     with pytest.raises(Unavailable, match=r"part 0 .* of batch 8 .* is not staged"):
         kept.commit(8, 0)
-    assert kept.names == ["b counts 8/0/0"], "the replica is at that query, it has said so"
+    assert kept.names == ["b counts 8/0/0"], "the replica runs that query, as it has staged for it"
 
 
 def test_a_miss_takes_nothing_and_what_it_leaves_is_of_no_use() -> None:

@@ -1,4 +1,4 @@
-"""Publish: attaching, merging, acks, leaving, fencing; what each side of the wire document may count on."""
+"""Publish: attaching, merging, acks, leaving, fencing; what docs/wire.md promises to each side."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ async def test_the_first_input_of_a_merge_without_output_starts_it_wherever_it_i
 
 
 async def test_a_joining_input_is_not_stuck_when_the_first_one_goes_before_its_first_stable() -> None:
-    """After a restart: nothing stable was said, and nobody is left whose stable could let the other one join."""
+    """After a restart: no stable was emitted, and no input is left whose stable could let the other one join."""
     async with World() as world:
         first = await world.publisher("a")
         await first.merged(ins("x", 990, 1_005))
@@ -268,12 +268,12 @@ async def test_an_observer_declares_no_schema_for_others() -> None:
 SCHEMAS = [None, *(pb.Schema(columns=[pb.Schema.Column(name="id", type=kind)]) for kind in ("int", "string"))]
 
 
-# By the type of the column: a payload that is a row of it. The empty word: bytes that are no row at all.
+# A payload by the type of its column. The empty type: bytes that are no row at all.
 PAYLOADS = {"int": msgpack.packb([7]), "string": msgpack.packb(["x"]), "": b"oops"}
 
 
 class Declared(NamedTuple):
-    """What the merge's readers are promised, as the rules of docs/limits-and-names.md have it."""
+    """What is promised to the merge's readers, by the rules of docs/limits-and-names.md."""
 
     schema: pb.Schema | None = None
     has_events: bool = False
@@ -286,7 +286,7 @@ class Declared(NamedTuple):
         return schema in (None, self.schema) or (self.schema is None and not self.has_events)
 
     async def step(self, world: World, random: Random, merge: str, number: int) -> Declared:
-        """An input attaches, is refused or delivers one element; what is promised then."""
+        """Attach an input, which is refused or delivers one element; return what is promised then."""
         schema, role = random.choice(SCHEMAS), random.choice([pb.ROLE_ACTIVE, pb.ROLE_OBSERVE])
         name, asked = f"i{number}", {"merge": merge, "role": role, "schema": schema}
         if not self.admits(schema):
@@ -343,7 +343,7 @@ ADVICE = {
 async def test_bytes_that_are_no_row_end_their_input_alone_and_none_of_that_batch_is_merged(
     declared: pb.Schema | None,
 ) -> None:
-    """``a`` has delivered nothing yet. The rows of another input, in the same turn too, go on."""
+    """``a`` has delivered nothing yet. The rows of another input are merged, also in the same turn."""
     row = PAYLOADS["int"]
     async with World(merges=(MERGE,)) as world:
         reader = await world.subscriber()

@@ -1,4 +1,4 @@
-"""Rates, numbers and sizes: whoever takes too much is told so, and nobody else notices."""
+"""Rates, numbers and sizes: a caller that takes too much gets an error, and no other caller notices."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_keys_that_are_remembered_are_bounded_and_the_latest_ones() -> None:
     assert buckets.take("mine", 0.0) == 0.0
     for stranger in range(10_000):
         buckets.take(stranger, 0.0)
-        assert buckets.take("mine", 0.0) > 0.0  # in use, so not forgotten
+        assert buckets.take("mine", 0.0) > 0.0  # it is in use, so it is not forgotten
     assert len(buckets._levels) == 100
 
 
@@ -100,8 +100,8 @@ def test_the_input_that_brought_the_growth_is_ended_and_not_the_oldest() -> None
     assert name == "new"
     assert "1001 live events, above the limit of 1000" in str(error)
     assert "500 elements" in str(error)
-    assert growth.look(1_100, {("old", 1): 1_000_200}) is None  # what the ended one said goes at the next stable
-    assert growth.look(1_200, {("old", 1): 1_000_125}) is None  # it came from the ended one
+    assert growth.look(1_100, {("old", 1): 1_000_200}) is None  # the next stable removes what the ended one delivered
+    assert growth.look(1_200, {("old", 1): 1_000_125}) is None  # the excess came from the ended one
     assert (growth.look(1_300, {("old", 1): 1_000_126}) or ("",))[0] == "old"  # now this one brings too much
     assert growth.look(900, {("other", 1): 200}) is None
     assert (growth.look(1_001, {("other", 1): 201}) or ("",))[0] == "other"
@@ -224,7 +224,7 @@ async def test_handshakes_that_never_end_are_ended_and_disturb_no_other(tmp_path
         for port in (world.server.port, world.server.http_port):
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
             for _, writer in silent[:50]:
-                writer.write(b"\x16\x03\x01\x02\x00\x01")  # how a greeting begins
+                writer.write(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a handshake
             for _ in range(10):
                 await a.merged(stable(a.sequence))
             assert (await world.stub_of(world.keeper).DescribeServer(pb.DescribeServerRequest())).version
@@ -307,7 +307,7 @@ async def test_an_input_that_fills_a_merge_is_ended_and_the_others_lose_nothing(
 
 
 async def fill(publisher: Publisher) -> pb.PublishResponse.Detached:
-    """Say events and no stable until the server has had enough."""
+    """Publish events and no stable until the server ends the input."""
 
     async def publish() -> None:
         for at in itertools.count(1):

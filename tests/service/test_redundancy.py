@@ -1,4 +1,4 @@
-"""What a merge survives: only inputs that could carry the output now count, and it says why the others do not."""
+"""The losses a merge survives: only inputs that could carry the output count, and each other one has a reason."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def status(name: str = "a", stable_point: int = 0, **more: object) -> InputStatu
 
 
 def at(*moments: tuple[float, int]) -> Redundancy:
-    """The output came to these stable points at these times."""
+    """Return the redundancy of an output that reached these stable points at these times."""
     redundancy = Redundancy(LAG_S)
     for now_s, point in moments:
         redundancy.note(now_s, point)
@@ -85,8 +85,8 @@ def test_the_past_takes_a_bounded_room() -> None:
 
 
 def survivors_carry(seed: int) -> int:
-    """Inputs of which some are mute, some go silent for good, at random paces; at a random moment any so many as
-    ``survives_losses`` says are lost. The rest must bring the output to its end, with the same events."""
+    """Run inputs at random paces; some deliver nothing, and some stop for good. At a random moment lose any number of
+    them up to ``survives_losses``. The rest must bring the output to its end, with the same events."""
     random = Random(seed)
     events = reference(random, 30)
     names = [f"i{number}" for number in range(random.randint(1, 6))]
@@ -110,7 +110,7 @@ def survivors_carry(seed: int) -> int:
             follow.merge.apply(name, Batch.of(step_elements))
         now_s += 5.0
         redundancy.note(now_s, follow.merge.stable_point)
-    now_s += LAG_S + 1  # those that have gone silent for good have been so for the lag
+    now_s += LAG_S + 1  # those that have stopped for good have been silent for the lag
     statuses = follow.merge.inputs()
     survivable = redundancy.survives([(s, InputLifecycle()) for s in statuses], now_s)
     carriers = [s.name for s in statuses if not redundancy.lacks(s, InputLifecycle(), now_s)]
@@ -120,7 +120,7 @@ def survivors_carry(seed: int) -> int:
     if carriers:
         assert left, "the last one that could carry the output was among those that may be lost"
     if any(ends[name] for name in left):
-        return 0  # it carries the output now, and will go silent later: nobody can know
+        return 0  # it carries the output now and stops later, which cannot be predicted
     for name in lost:
         follow.merge.detach(name)
     for name in left:
@@ -161,7 +161,7 @@ class EndedSession:
 
 
 async def survivors_of_a_new_epoch() -> int:
-    """Two inputs come to a far stable, and after the lag a reset; then both deliver below it."""
+    """Let two inputs reach a far stable, reset after the lag, and let both deliver below that stable."""
     hub = Hub("flights", Settings(http_port=None, engine="python"))
     hub.start(lambda bug: None)
     for epoch, point in ((0, 10**12), (7, 10)):

@@ -1,4 +1,4 @@
-"""A spoiled merge is mended by a reset: a new epoch, empty, durable, and told to everybody by name."""
+"""A reset mends a spoiled merge: a new epoch, empty, durable, and reported to all clients by a named error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FAR = 10**12
 
 
 def row(carrier: str) -> bytes:
-    """A payload by GOOD."""
+    """A payload by the schema GOOD."""
     return RowCodec(Schema.from_message(GOOD)).encode({"carrier": carrier})
 
 
@@ -77,7 +77,7 @@ async def test_a_merge_that_ran_far_ahead_begins_again(kind: str, tmp_path: Path
         described = await world.describe()
         assert (described.epoch, described.summary.stable_point, len(described.inputs)) == (epoch, NEG_INF, 0)
         assert not described.HasField("schema")
-        again = await world.publisher("a", incarnation=3, join_at=0)  # whatever was seen before
+        again = await world.publisher("a", incarnation=3, join_at=0)  # lower than in the epoch before
         await again.merged(ins("y", 10, 20), stable(15))
         fresh = await world.subscriber()
         assert [event.payload for event in fresh.tdb.events()] == [b"y"]
@@ -93,7 +93,7 @@ async def test_tokens_of_another_epoch_are_refused_by_name(kind: str, tmp_path: 
         again = await world.publisher("a")
         await again.merged(ins("x", 1, 50), stable(10))
         for token in (format_token(MERGE, 10), format_token(MERGE, 10, epoch + 1)):
-            for allowed in (False, True):  # a snapshot that begins later is no way around it
+            for allowed in (False, True):  # also when a snapshot that begins later is allowed
                 error = await refusal(world.subscribe(resume_token=token, snapshot_if_too_old=allowed))
                 assert error.code() is grpc.StatusCode.OUT_OF_RANGE
                 assert is_reset(error)
@@ -110,7 +110,7 @@ async def test_epochs_only_grow_and_have_a_range(tmp_path: Path) -> None:
             with pytest.raises(grpc.RpcError) as caught:
                 await reset(world, epoch=wrong)
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert await reset(world) > 10**9  # by the clock
+        assert await reset(world) > 10**9  # the default is the time of the clock
         with pytest.raises(grpc.RpcError) as caught:
             await reset(world, merge="nowhere")
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
@@ -259,7 +259,7 @@ async def test_a_reader_takes_servers_of_one_epoch_only() -> None:
         await publisher.stable(5)
         await publisher.flush()
         await asyncio.to_thread(reset_merge, targets[0], MERGE)
-        subscriber = AsyncSubscriber(targets, MERGE)  # without a token: of whichever epoch it meets first
+        subscriber = AsyncSubscriber(targets, MERGE)  # without a token, it takes the epoch that it meets first
         sources, stable_point = subscriber.follower.sources, 5
         async for _ in subscriber.batches():
             if any(link.refusal for link in subscriber.links):
@@ -283,7 +283,7 @@ async def test_incarnations_have_a_range_and_a_name_can_be_forgotten() -> None:
         last = await world.publisher("a", incarnation=2**63 - 1)
         await last.merged(ins("x", 1, 5), stable(2))
         await last.leave()
-        ended = await world.refused("a")  # the next one, of which there is none
+        ended = await world.refused("a")  # the next incarnation, which does not exist
         assert (ended.code, "--forget" in ended.details) == (grpc.StatusCode.INVALID_ARGUMENT, True)
         assert (await world.refused("a", incarnation=5)).code is grpc.StatusCode.ABORTED
         await world.stub.DetachInput(pb.DetachInputRequest(merge=MERGE, replica="a", forget=True))

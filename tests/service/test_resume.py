@@ -1,4 +1,4 @@
-"""Resume tokens at the server: what was missed comes first, once, and a token that is too old is refused or told so."""
+"""Resume tokens at the server: what was missed comes first, once; a token that is too old is refused or reported."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_readers_that_resume_anywhere_in_a_random_stream_end_with_the_refe
 
 
 async def test_a_subscriber_gets_the_time_from_which_a_merge_is_complete() -> None:
-    """The first replica of a fresh server joins at 100: what ended before that, nobody here can tell."""
+    """The first replica of a fresh server joins at 100: no input here can deliver what ended before that."""
     async with World(merges=(MERGE,)) as world:
         readers = {known: await world.subscriber(resume_token=token(known)) for known in (50, 100)}
         innocent = await world.subscriber()
@@ -151,7 +151,7 @@ async def test_a_subscriber_gets_the_time_from_which_a_merge_is_complete() -> No
 
 
 async def test_a_stalled_merge_goes_on_behind_a_gap_and_reports_it() -> None:
-    """a has gone; b and c know nothing before 200 and 150; nobody can take the merge from 10 to there."""
+    """a has ended; b and c have nothing before 200 and 150; no input can move the merge from 10 to there."""
     async with World(gap_after_s=0.05) as world:
         a = await world.publisher("a")
         await a.merged(ins("old", 1, 160), ins("gone wrong", 5, 120), stable(10))
@@ -185,7 +185,7 @@ async def test_a_stalled_merge_goes_on_behind_a_gap_and_reports_it() -> None:
 
 
 async def test_behind_a_gap_no_event_keeps_an_end_that_it_had_before() -> None:
-    """``open`` and ``held`` have ended in the gap, when nobody was there to say so: they were half frozen."""
+    """``open`` and ``held`` were half frozen, and ended in the gap, when no input was there to deliver the ends."""
     async with World(gap_after_s=0.05) as world:
         a = await world.publisher("a", properties=[])
         await a.merged(ins("open", 5), ins("held", 6, 90), ins("long", 7, 80), stable(10))
@@ -203,7 +203,7 @@ async def test_behind_a_gap_no_event_keeps_an_end_that_it_had_before() -> None:
 
 
 async def test_a_merge_whose_first_input_goes_again_before_its_join_at_is_not_stuck() -> None:
-    """The first input of a fresh server begins at 50, and the merge is at 20 when nobody is joined any more."""
+    """The first input of a fresh server begins at 50, and the merge is at 20 when no input is joined any more."""
     async with World(gap_after_s=0.05) as world:
         a = await world.publisher("a", join_at=50)
         await a.merged(ins("x", 40, 60), stable(20))

@@ -1,4 +1,4 @@
-"""Stage and commit: parts that workers bring wait unseen until their publisher commits them; or else it says them."""
+"""Stage and commit: staged parts wait unseen until their publisher commits them, or sends the elements itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference
 from lmerge.wire.generated import lmerge_pb2 as pb
 
-both = pytest.mark.usefixtures("engine")  # what is read, kept and merged; the rest is the same on every engine
+both = pytest.mark.usefixtures("engine")  # tests of reading, keeping and merging; the rest does not depend on it
 INVALID, EXHAUSTED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED
 UNAVAILABLE, DENIED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.PERMISSION_DENIED
 QUERY = "counts"
@@ -49,7 +49,7 @@ def part_of(*batches: Iterable[Element]) -> list[bytes]:
 
 
 def stage_call(channel: Any) -> Any:
-    """A call of Stage that takes whatever bytes it is given."""
+    """Return a call of Stage that sends raw bytes."""
     method = channel.stream_unary(
         f"/{SERVICE}/Stage", request_serializer=None, response_deserializer=pb.StageResponse.FromString
     )
@@ -58,7 +58,7 @@ def stage_call(channel: Any) -> Any:
 
 @retried_without_status
 async def sent(channel: Any, messages: Sequence[bytes]) -> pb.StageResponse:
-    """Stage these messages. Raises what it ends with."""
+    """Stage these messages. Raises the error that ends the call."""
     call = stage_call(channel)
     try:
         for message in messages:
@@ -91,7 +91,7 @@ def staging_of(world: World) -> Staging:
 
 
 async def until(claim: Callable[[], Any]) -> None:
-    while not claim():  # noqa: ASYNC110  # nothing tells of it
+    while not claim():  # noqa: ASYNC110  # there is no event for it
         await asyncio.sleep(0.001)
 
 
@@ -236,7 +236,7 @@ async def test_a_fenced_publisher_commits_nothing_and_takes_nothing_away() -> No
         ending = await old.ending()
         assert ending.code is grpc.StatusCode.ABORTED
         assert "fenced" in ending.details
-        late = PublishSession(None, world.server._registry, world.server.settings)  # one that has not heard of it yet
+        late = PublishSession(None, world.server._registry, world.server.settings)  # its stream has not ended yet
         late._owner = PartOwner(MERGE, "a")
         listed = [pb.PublishRequest.Commit.Part(partition=0)]
         await late._commit(
@@ -292,7 +292,7 @@ async def test_random_parts_and_batches_give_the_table_that_plain_batches_give()
             random.shuffle(order)  # executors come in any order
             attempts = [random.randint(0, 2) for _ in pieces]
             for at in order:
-                if random.random() < 0.3:  # a twin of the same attempt, or another attempt, that does not count
+                if random.random() < 0.3:  # a repeated or another attempt, which must not count
                     attempt = attempts[at] + random.randint(0, 1)
                     await staged(world, batch, at, [ins("twin", 0, 1)], replica=name, attempt=attempt)
                 await staged(world, batch, at, pieces[at][:1], pieces[at][1:], replica=name, attempt=attempts[at])

@@ -1,4 +1,4 @@
-"""The file of a merge: damage is found and named, a full disk harms nothing, and other merges do not notice."""
+"""The file of a merge: damage is found and named, a full disk harms nothing, and other merges are not affected."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def message(at: int) -> Message:
 
 
 def write(store: Store, count: int, *, each: int = 10) -> None:
-    """Messages 1 to ``count``, ``each`` so many a commit."""
+    """Write messages 1 to ``count``, ``each`` messages a commit."""
     changes = Changes()
     journal = Journal(10**6, None, 2_000, changes)
     journal.begin(Batch.of([]), NEG_INF, NEG_INF)
@@ -57,7 +57,7 @@ def loaded(path: Path) -> LoadedStore:
 
 
 def test_a_closed_store_is_not_opened_again_by_what_comes_late(tmp_path: Path) -> None:
-    """A commit that a forced stop has left in its thread: the file may be another server's by then."""
+    """A forced stop can leave a commit in its thread. Another server may have the file by then."""
     store = Store(tmp_path / "a.lmerge")
     write(store, 3)
     store.close()
@@ -71,7 +71,7 @@ def test_a_closed_store_is_not_opened_again_by_what_comes_late(tmp_path: Path) -
 
 async def test_a_server_that_could_not_start_has_nothing_to_stop(tmp_path: Path) -> None:
     async with World(store=str(tmp_path / "a")) as world:
-        for store, port in (("a", 0), ("b", world.server.port)):  # another has the store, or the port
+        for store, port in (("a", 0), ("b", world.server.port)):  # another server has the store, or the port
             server = Server(Settings(store=str(tmp_path / store), port=port, http_port=None))
             with pytest.raises((StoreInUse, AddressInUse)):
                 await server.start()
@@ -79,7 +79,7 @@ async def test_a_server_that_could_not_start_has_nothing_to_stop(tmp_path: Path)
 
 
 def loaded_again(store: Store) -> list[Segment]:
-    """The segments of a store that is open."""
+    """Close an open store and load it again; return its segments."""
     store.close()
     return store.load().segments
 
@@ -107,7 +107,7 @@ def test_a_flipped_bit_anywhere_is_found_or_changes_nothing(path: Path) -> None:
     store.close()
     whole, reference = path.read_bytes(), loaded(path)
     random, found = Random(1), []
-    used = [at for at, byte in enumerate(whole) if byte]  # pages have free room, where no bit matters
+    used = [at for at, byte in enumerate(whole) if byte]  # free room of pages, where no bit matters, is skipped
     for at in random.sample(used, 60):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << random.randrange(8))]) + whole[at + 1 :])
         try:
@@ -119,7 +119,7 @@ def test_a_flipped_bit_anywhere_is_found_or_changes_nothing(path: Path) -> None:
             assert (now.facts, now.incarnations, now.last) == (reference.facts, reference.incarnations, reference.last)
         finally:
             store.close()
-    assert len(found) > 30  # the rest is what SQLite keeps for itself
+    assert len(found) > 30  # the rest are bytes of SQLite's own bookkeeping
     assert all(str(path) in words and "put a copy back" in words for words in found)
 
 
@@ -135,7 +135,7 @@ def test_a_truncated_file_is_refused(path: Path, keep: float) -> None:
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "gone"])
 def test_a_log_that_has_lost_its_end_is_refused_as_output_was_shown_from_it(path: Path, damage: str) -> None:
-    """As a kill leaves it: the log is not yet in the file."""
+    """As after a kill: the log is not in the file yet."""
     store = Store(path)
     write(store, 50)
     log = path.with_name(path.name + "-wal")
@@ -290,7 +290,7 @@ write(folder.store_of("flights"), 1)
 
 
 def test_a_disk_that_is_full_from_the_first_file_on_is_no_damage_over_restarts(tmp_path: Path) -> None:
-    """A server cannot even make the file, is killed, and finds what it has left while the disk is still full."""
+    """A server cannot make the file, is killed, and finds the rest of it while the disk is still full."""
     rooms = ["0", "1", "4096", "32768", "32800", "65536", "98304"]
     done = subprocess.run(
         [sys.executable, "-c", FULL_AT_FIRST, str(tmp_path), str(Path(__file__).parent), *rooms],

@@ -12,7 +12,7 @@ from lmerge.core.elements import NEG_INF, Event, Insert, Stable
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 
-both = pytest.mark.usefixtures("engine")  # what comes and goes in batches; the rest is the same on every engine
+both = pytest.mark.usefixtures("engine")  # tests of batches in and out; the rest does not depend on the engine
 
 
 @both

@@ -1,4 +1,4 @@
-"""Large turns on the native engine are merged in threads: the same stream, nothing lost, and everybody else goes on."""
+"""Large turns on the native engine are merged in threads: the same stream, nothing lost, and other merges go on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 
 pytestmark = pytest.mark.usefixtures("native_engine")
 
-ALWAYS, NEVER = 1, 2**62  # elements from which on a turn goes through a thread
+ALWAYS, NEVER = 1, 2**62  # the number of elements from which a turn uses a thread
 
 
 def hub_of(world: World, merge: str = MERGE) -> Hub:
@@ -36,7 +36,7 @@ def hub_of(world: World, merge: str = MERGE) -> Hub:
 
 
 def by_hand(streams: list[tuple[str, list[Element]]]) -> list[Element]:
-    """What a merge says to these batches, in this order."""
+    """Return the output of a merge for these batches, in this order."""
     merge = Merge(engine="python")
     for name in sorted({name for name, _ in streams}):
         merge.attach(name, ("key",))
@@ -44,13 +44,13 @@ def by_hand(streams: list[tuple[str, list[Element]]]) -> list[Element]:
 
 
 def later(element: Element, by: int) -> Element:
-    """The same, said of a later time."""
+    """Return the same element at a later time."""
     shifted = [field if isinstance(field, bytes) or field == INF else field + by for field in element]
     return type(element)(*shifted)  # type: ignore[arg-type]
 
 
 def large_streams() -> tuple[list[Event], list[tuple[str, list[Element]]]]:
-    """A few hundred events, again and again at later times; the streams of two inputs in batches small and large."""
+    """Return a few hundred events, repeated at later times, and two inputs' streams in small and large batches."""
     random = Random(3)
     events = reference(random, 500, payloads=26)
     streams: list[list[Element]] = []
@@ -88,7 +88,7 @@ async def test_a_turn_in_a_thread_emits_what_one_on_the_loop_emits(least: int, m
 
 
 class AtWork:
-    """A world whose merge has merged ``x`` and, in a thread that does not come back yet, ``y`` and stable(9)."""
+    """A world whose merge has merged ``x``, and ``y`` and stable(9) in a thread that is held."""
 
     def __init__(self, world: World, reader: Reader, a: Publisher, b: Publisher, gate: Gate) -> None:
         self.world, self.reader, self.a, self.b, self.gate = world, reader, a, b, gate
@@ -117,7 +117,7 @@ async def test_questions_are_answered_from_the_moment_before_while_a_thread_merg
         world = work.world
         merge = await world.describe()
         assert (merge.summary.stable_point, merge.summary.inputs, merge.live_events) == (2, 2, 1)
-        assert (merge.emitted.inserts, merge.emitted.stables, merge.survives_losses) == (1, 1, 0)  # b is mute
+        assert (merge.emitted.inserts, merge.emitted.stables, merge.survives_losses) == (1, 1, 0)  # b has no stable
         inputs = [(i.replica, i.received.inserts, i.stable_point) for i in merge.inputs]
         assert inputs == [("a", 1, 2), ("b", 0, NEG_INF)]
         (listed,) = (await world.stub.ListMerges(pb.ListMergesRequest())).merges
@@ -140,7 +140,7 @@ async def test_questions_are_answered_from_the_moment_before_while_a_thread_merg
 
 
 async def test_the_core_can_be_queried_while_a_thread_is_inside_it() -> None:
-    """Not held at a gate: a merge that is really at work refuses every look into it."""
+    """Not held at a gate: while its thread really works, a merge refuses every read."""
     async with World(merges=(MERGE,), http_port=0) as world:
         a = await world.publisher("a")
         done = asyncio.Event()
@@ -173,7 +173,7 @@ async def test_who_comes_and_goes_while_a_thread_merges_waits_and_loses_nothing(
         leaving = asyncio.create_task(work.b.leave())
         await work.a.send(ins("z", 9, 20))
         hub = hub_of(world)
-        while len(hub._inbox) < 4:  # all of them have come: three steps and a batch
+        while len(hub._inbox) < 4:  # until all of them have come: three steps and a batch
             await world.describe()
         assert not any(task.done() for task in (subscriber, newcomer, leaving))
         assert work.a.last_ack.sequence == 1

@@ -1,4 +1,4 @@
-"""Certificates on both ports: who is let in, which versions, and how files that change are taken."""
+"""Certificates on both ports: which clients are accepted, which versions, and how changed files are read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
 async def subject_at(port: int) -> bytes:
-    """The certificate that a new connection is shown."""
+    """Return the certificate that the server shows to a new connection."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -46,7 +46,7 @@ def spoil(path: Path, content: str | None) -> None:
     path.unlink() if content is None else path.write_text(content)
 
 
-# Who is let in.
+# Which clients are accepted.
 
 
 async def test_a_client_with_the_right_authority_gets_in_and_gets_the_kind_of_security(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_new_certificates_are_taken_by_both_ports_without_a_restart(tmp_pa
         for port in (server.http_port, server.port):
             while await subject_at(port) != after:
                 pass
-        assert (await a.merged(ins("x", 1, 2), stable(3))).stable_point == 3  # what was open goes on
+        assert (await a.merged(ins("x", 1, 2), stable(3))).stable_point == 3  # open streams go on
         context = ssl.create_default_context(cafile=world.authority.path)
         async with aiohttp.ClientSession() as http:
             for _ in range(3):
@@ -192,7 +192,7 @@ def test_files_that_do_not_fit_together_leave_the_last_good_ones(tmp_path: Path,
     files = TlsFiles(pair.cert, pair.key, authority.path)
     context = files.http_context
     fresh = authority.issue_server("fresh")
-    Path(fresh.cert).replace(pair.cert)  # its key is still to come
+    Path(fresh.cert).replace(pair.cert)  # its key is not replaced yet
     assert not files.refresh()
     assert not files.refresh()
     assert "key values mismatch" in str(files.problem)
@@ -245,7 +245,7 @@ async def test_files_that_cannot_be_used_are_named_and_the_server_does_not_start
     assert "xxx" not in str(caught.value)
 
 
-# Where nothing is encrypted.
+# Settings without encryption.
 
 
 @pytest.mark.parametrize(("settings", "texts"), [

@@ -1,7 +1,7 @@
-"""What a turn costs beside the merge, counted in calls: a limit that no slow machine breaks and no fast one hides.
+"""The cost of a turn beside the merge, counted in calls: a limit that does not depend on the machine's speed.
 
 Every Python function and every function of a C extension that the hub's turns call is counted, with all features as a
-server has them by default. A new cost per batch is a new call per batch, so it turns a test red whatever it takes.
+server has them by default. A new cost per batch is a new call per batch, so a test fails however short the call is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INPUTS = 3
 
 
 class QuietSession:
-    """A session that hears everything and answers nothing."""
+    """A session that takes every call of the hub and does nothing."""
 
     def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
         pass
@@ -55,7 +55,7 @@ def batch_of(engine: str, number: int) -> AnyBatch:
 
 
 async def calls_a_batch(engine: str, batches_a_turn: int, settings: Settings) -> float:
-    """Calls of a turn for each batch of it, from the moment at which the batches wait to the end of the turn."""
+    """Return the calls of a turn per batch, counted from when the batches wait to the end of the turn."""
     hub = Hub("flights", settings)
     hub.start(_raise)
     reader = SubscriberQueue("reader", "here", 2**25)
@@ -95,7 +95,7 @@ def _raise(problem: BaseException) -> None:
 
 # By engine and batches of each input in a turn: the most calls for a batch, a tenth above what they are. In Python the
 # merge and the comparison call functions for each of its 201 elements, and its table counts the bytes of payloads. Of
-# each batch 4 calls are for what it has added to the bytes of the merge: who brought them is known only then.
+# each batch 4 calls measure what it has added to the bytes of the merge, which must be charged to its input.
 MOST = {(NATIVE, 1): 126, (NATIVE, 8): 84, (PYTHON, 1): 2_920, (PYTHON, 8): 2_520}
 
 
@@ -111,7 +111,7 @@ def test_a_turn_calls_no_more_functions_than_it_did(engine: str, batches_a_turn:
 
 @pytest.mark.parametrize("batches_a_turn", [1, 8])
 def test_the_comparison_of_inputs_costs_a_few_calls_a_batch(batches_a_turn: int) -> None:
-    """Whatever the engine does in them: the digests are made in one call for a batch."""
+    """On every engine the digests of a batch are made in one call."""
     if native_problem():
         pytest.skip(native_problem())
     calls = {

@@ -1,5 +1,5 @@
-"""How far turns are apart, in virtual time: two milliseconds, and more where every output goes to many subscribers, or
-where turns take long.
+"""The distance of turns, in virtual time: two milliseconds, and more if each output goes to many subscribers, or if
+turns take long.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BATCHES = 1_000  # one every millisecond
 
 
 class PacedSession:
-    """A session that is told what it does not need."""
+    """A session that ignores the hub's calls."""
 
     def acknowledge(self, sequence: int, stable_point: int, joined: bool) -> None:
         assert sequence > 0
@@ -38,7 +38,7 @@ class PacedSession:
 
 
 async def turns_with(subscribers: int) -> tuple[int, list[int]]:
-    """Turns of a second in which a batch comes every millisecond, and the messages that each subscriber was sent."""
+    """Return the turns of a second with a batch every millisecond, and the messages sent to each subscriber."""
     hub = Hub("flights", Settings(http_port=None))
     crashes: list[BaseException] = []
     hub.start(crashes.append)
@@ -74,7 +74,7 @@ def test_turns_are_apart_by_what_their_messages_cost(subscribers: int, apart_ms:
 
 
 async def starts(took_s: float) -> list[float]:
-    """When the turns of a second begin that take so long each."""
+    """Return when the turns of a second begin, if each takes ``took_s``."""
     pace, began = TurnPace(Settings(http_port=None)), []
     loop = asyncio.get_running_loop()
     end = loop.time() + 1.0
@@ -94,7 +94,7 @@ def test_turns_are_apart_by_a_multiple_of_what_they_take_up_to_a_bound(took_s: f
 
 
 async def hurried() -> float:
-    """How long a pause takes that is ended by ``hurry`` after half a millisecond."""
+    """Return how long a pause takes that ``hurry`` ends after half a millisecond."""
     pace = TurnPace(Settings(http_port=None))
     pace.begin()
     pace.end(1)

@@ -1,4 +1,4 @@
-"""Limits count bytes: what a merge holds, who brought it, who is ended above the limit, and that the others go on."""
+"""Limits count bytes: what a merge holds, which input brought it, which one is ended above the limit; others go on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KIB = 1024
 
 
 def of_live_events(merge: Merge) -> int:
-    """What ``Merge.live_bytes`` must be, with a walk."""
+    """Compute ``Merge.live_bytes`` from all live events."""
     batch = merge.live_events()
     return len(b"".join({(vs, payload): payload for _, vs, _, _, payload in batch.rows()}.values()))
 
@@ -38,7 +38,7 @@ def test_a_merge_counts_the_bytes_that_it_holds(properties: tuple[str, ...], eng
     seen = set()
     for element in stream:
         merge.apply("a", Batch.of([element]))
-        if element != Stable(INF):  # what never ends stays in the index of R3 and R4 as it is
+        if element != Stable(INF):  # events that never end stay in the index of R3 and R4
             assert merge.live_bytes >= of_live_events(merge)
             seen.add(merge.live_bytes)
     assert max(seen) > 5

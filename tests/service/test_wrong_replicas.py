@@ -1,7 +1,7 @@
-"""The promises of docs/divergence.md as an oracle: wrong replicas of every kind, under every policy, with deaths.
+"""The promises of docs/divergence.md as an oracle: wrong replicas of every kind, under every policy, with losses.
 
-One input is wrong, the others are right; each delivers in random slices. What a policy promises is asked after every
-step. The merge, its comparison and its gate are the server's own; only the network is left out.
+One input is wrong, the others are right; each delivers in random slices. The policy's promise is checked after every
+step. The merge, its comparison and its gate are the server's; only the network is left out.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ pytestmark = pytest.mark.usefixtures("engine")
 
 
 class PolicySession:
-    """A merge, and what the hub does around it. ``wrong``: the name of the input that is wrong; it is attached from the
-    beginning or ``comes_late``.
+    """A merge, and what the hub does around it. ``wrong``: the name of the wrong input. It is attached from the
+    beginning, or later if it ``comes_late``.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class PolicySession:
         self.streams: dict[str, list[Element]] = {n: present(random, self.events) for n in self.names}
         self.streams["wrong"] = ruined(random, self.events, kind)
         self.tdbs = {name: Tdb(name) for name in self.names}
-        self.disputed: int | None = None  # where the first interval starts in which two differed while both were there
+        self.disputed: int | None = None  # the start of the first interval in which two attached inputs differed
         for name in self.names:
             if not (comes_late and name == "wrong"):
                 self.attach(name)
@@ -97,7 +97,7 @@ class PolicySession:
             self.settle()
 
     def step(self) -> bool:
-        """One slice of one input, of those that are not far ahead of the slowest. False: all is delivered."""
+        """Deliver one slice of one input that is not far ahead of the slowest. False: all is delivered."""
         left = [name for name in self.alive if self.streams[name]]
         if not left:
             return False
@@ -116,7 +116,7 @@ class PolicySession:
             self.certifier.gone(gone)
 
     def _note_dispute(self) -> None:
-        """Two that are attached have completed an interval, and differ in its events or in those that start there."""
+        """Note the interval that two attached inputs have completed, if they differ in its events or starts."""
         alive = [self.tdbs[name] for name in self.alive]
         for start in range(0, 200, INTERVAL):
             done = [tdb for tdb in alive if tdb.stable_point >= start + INTERVAL]
@@ -133,7 +133,7 @@ def within(tdb: Tdb, start: int) -> list[Event]:
 
 
 def ruined(random: Random, events: list[Event], kind: str) -> list[Element]:
-    """The stream of a replica that is wrong."""
+    """Return the stream of a wrong replica."""
     if kind == "ahead":
         stream = [e for e in present(random, events)[: random.randrange(1, 30)] if e != Stable(INF)]
         return [*stream, Stable(FAR)]
@@ -147,7 +147,7 @@ def ruined(random: Random, events: list[Event], kind: str) -> list[Element]:
 
 
 def hurry(session: PolicySession) -> None:
-    """The wrong one first: the worst order."""
+    """Deliver the wrong input first: the worst order."""
     wrong, session.streams["wrong"] = session.streams["wrong"], []
     session.deliver("wrong", wrong)
 
@@ -155,7 +155,7 @@ def hurry(session: PolicySession) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("policy", ["majority", "quarantine"])
 async def test_a_minority_that_is_wrong_changes_nothing(policy: str, kind: str) -> None:
-    """Also if one of those that are right dies, as long as those left are more than half."""
+    """Also if one of the right inputs is lost, as long as the remaining ones are more than half."""
     for seed in range(12):
         session = PolicySession(seed, policy, kind, good=3)
         dies_at, steps = session.random.randint(0, 40), 0
@@ -172,7 +172,7 @@ async def test_a_minority_that_is_wrong_changes_nothing(policy: str, kind: str) 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("policy", ["majority", "quarantine", "hold"])
 async def test_one_that_comes_late_changes_nothing_that_was_agreed_on_and_waits(policy: str, kind: str) -> None:
-    """Two have delivered more than the third, perhaps all, and what they agreed on is not frozen: the end waits for the
+    """Two have delivered more than the third, perhaps all. What they agreed on is not frozen: the end waits for the
     third, or the policy's lag has not passed.
     """
     for seed in range(10):
@@ -184,7 +184,7 @@ async def test_one_that_comes_late_changes_nothing_that_was_agreed_on_and_waits(
             elements, session.streams[name] = session.streams[name][:count], session.streams[name][count:]
             session.deliver(name, elements)
         session.attach("wrong")
-        if seed % 5:  # its end alone freezes nothing
+        if seed % 5:  # the end of one alone freezes nothing
             del session.streams["wrong"][-session.random.randrange(1, 30):]
         hurry(session)
         while session.step():
@@ -207,7 +207,7 @@ async def test_with_a_bound_of_the_lead_a_stable_far_ahead_ruins_nothing(policy:
 
 
 async def test_without_it_alarm_is_only_an_alarm() -> None:
-    """The control: what the others are protected from does happen."""
+    """The control: without protection the damage does happen."""
     ruined_ones = 0
     for seed in range(10):
         session = PolicySession(seed, "alarm", "ahead", good=2)
@@ -227,7 +227,7 @@ async def test_hold_never_passes_what_is_disputed_though_all_but_one_die(kind: s
         dead = 0
         while session.step():
             if "wrong" not in session.alive and len(session.alive) > 1:
-                break  # two that agree have decided
+                break  # two inputs that agree have decided it
             if session.disputed is not None:
                 assert session.output.stable_point <= session.disputed, seed
                 if dead < good and session.random.random() < 0.2:

@@ -1,4 +1,4 @@
-"""Words for the tests of the simulation: a loop, processes and a network of their own."""
+"""Helpers of the simulation's tests: a loop, processes and a network of their own."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SmallNetwork:
         self.network.listen("s", self.server, served)
 
     def run(self, coroutine: Coroutine[Any, Any, Any], *, process: Process | None = None) -> Any:
-        """The result of a coroutine in a process, the client by default."""
+        """Run a coroutine in a process, the client by default; return its result."""
 
         async def main() -> Any:
             return await (process or self.client).spawn(coroutine)

@@ -1,4 +1,4 @@
-"""Whole systems with hostile clients, wrong replicas and full disks; and the families' own promises."""
+"""Whole systems with hostile clients, wrong replicas and full disks; and the promises of each family."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_after_a_doubt_nothing_may_be_lost() -> None:
 def test_a_doubt_reaches_to_the_stable_that_the_merge_followed(
     lost: Event, problem: str | None, policy: str, engine: str
 ) -> None:
-    """The wrong replica has completed 6. Final-only holds its own stable back until the wrong one has gone."""
+    """The wrong replica has completed 6. Final-only holds its own stable until the wrong replica has ended."""
     long, *later = events = [Event(1, b"a", 20), Event(4, b"c", 8), Event(6, b"d", 9)]
     in_force = [True]
     watch = Watch(Reference(events), Random(1), "s", all_say_all=False, doubt=Doubt(lambda: in_force[0]))

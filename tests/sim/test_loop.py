@@ -1,4 +1,4 @@
-"""The loop of virtual time: it jumps, it holds what must not run, and it does not wait for ever."""
+"""The loop of virtual time: it jumps, it holds processes that must not run, and it does not wait for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network and the calls of gRPC on it: messages in order, windows, what breaks and how each end hears of it."""
+"""The network and the calls of gRPC on it: messages in order, windows, broken connections and their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole systems, one seed each: what was published is what every subscriber has read, whatever went wrong meanwhile."""
+"""Whole systems, one seed each: every subscriber has read what was published, whatever faults there were."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = HERE.parent.parent
 
 
 def kept_seeds() -> dict[str, list[int]]:
-    """Of seeds.txt, by family: a family, a number, then words; without a family it is the plain one."""
+    """Read seeds.txt by family: a family, a number, then a description. Without a family it is the plain one."""
     kept: dict[str, list[int]] = {family: [] for family in FAMILIES}
     for line in (HERE / "seeds.txt").read_text().splitlines():
         if line.strip() and not line.startswith("#"):
