@@ -267,7 +267,7 @@ class Settings:
 
     @property
     def output_policy(self) -> Policy:
-        """``policy`` with the bound of the lead. Raises UsageError."""
+        """The policy with the bound of the lead. Raises UsageError."""
         policy = parse_policy(self.policy)
         return policy if self.lead_max is None else replace(policy, lead_max=self.lead_max)
 

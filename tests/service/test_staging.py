@@ -328,7 +328,7 @@ HOSTILE: dict[str, tuple[list[bytes], grpc.StatusCode, str]] = {
     "too few": ([opened(1, 2, batches=2), *part_of([ins("x", 1, 5)])], INVALID, "it ended after 1 of 2 batches"),
     "too many": (
         [opened(1, 2), *part_of([ins("x", 1, 5)], [ins("y", 1, 5)])], INVALID,
-        "a message came behind its last batch, which was to be 1",
+        "a message came after its last batch, number 1",
     ),
     "sequence gap": (
         [opened(1, 2, batches=2), *part_of([ins("x", 1, 5)]), numbered(3, batch_message([]))], INVALID,

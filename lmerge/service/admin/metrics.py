@@ -79,7 +79,7 @@ class AccessCollector(Collector):
         for reason in REFUSALS:
             refused.add_metric([reason], self._guard.refused[reason])
         broken = GaugeMetricFamily(
-            "lmerge_security_file_broken_bool", "1 if it is not in force as it is on disk", labels=["file"]
+            "lmerge_security_file_broken_bool", "1 if the file on disk is not in force", labels=["file"]
         )
         for name, file in (("access", self._guard.access), ("tls", self._guard.tls)):
             if file is not None:
@@ -115,7 +115,7 @@ def _merge_counters(hubs: list[Hub]) -> Iterator[Metric]:
         "lmerge_output_gaps", "Stretches of time that no input could deliver any more", labels=["merge"]
     )
     commits = CounterMetricFamily("lmerge_staged_commits", "Commits whose parts were staged here", labels=["merge"])
-    missed = CounterMetricFamily("lmerge_missed_commits", "Commits that missed a part of theirs", labels=["merge"])
+    missed = CounterMetricFamily("lmerge_missed_commits", "Commits of which a part was missing", labels=["merge"])
     turns = CounterMetricFamily("lmerge_turns", "Turns of the merge's task", labels=["merge"])
     seconds = CounterMetricFamily("lmerge_turn_seconds", "Time spent in turns", labels=["merge"])
     for hub in hubs:
@@ -176,7 +176,7 @@ def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
     lag = GaugeMetricFamily("lmerge_input_lag_time", "Distance behind the furthest input", labels=labels)
     equal = GaugeMetricFamily("lmerge_input_equal_intervals", "Intervals in a row equal to the others'", labels=labels)
     brought = GaugeMetricFamily(
-        "lmerge_input_live_bytes", "Payload bytes of live events that it was the first to bring, about", labels=labels
+        "lmerge_input_live_bytes", "Payload bytes of live events that the input brought first, about", labels=labels
     )
     joined = GaugeMetricFamily("lmerge_input_joined_bool", "1 if it counts as redundant", labels=labels)
     now_s = asyncio.get_running_loop().time()
@@ -204,7 +204,7 @@ def _staged(staging: Staging) -> Iterator[Metric]:
     A part may come before its merge, so the name of its merge is arbitrary, and must not become a label.
     """
     parts = GaugeMetricFamily("lmerge_staged_parts", "Parts that wait for the commit of their publisher")
-    kept = GaugeMetricFamily("lmerge_staged_bytes", "What they, and those that come or go, count as")
+    kept = GaugeMetricFamily("lmerge_staged_bytes", "Bytes of staged parts, and of parts on their way in or out")
     dropped = CounterMetricFamily("lmerge_dropped_parts", "Staged parts that were not committed", labels=["reason"])
     parts.add_metric([], staging.parts)
     kept.add_metric([], staging.bytes)

@@ -94,7 +94,7 @@ class StageCall:
         expected = 1
         while (data := await self._read()) is not None:
             if expected > batches:
-                raise InvalidBatch(f"{self._who}: a message came behind its last batch, which was to be {batches}")
+                raise InvalidBatch(f"{self._who}: a message came after its last batch, number {batches}")
             try:
                 received = self._frames.read_publish(data)  # the same field in both requests
             except DecodeError:

@@ -42,7 +42,7 @@ class Acks:
         release.then(partial(self._acked, inp, inp.merged, inp.joined, release))
 
     def released(self, release: ReleaseQueue) -> None:
-        """After a turn was released: schedule acks for quiet inputs, whose merge others have moved, and feedback."""
+        """After a turn was released: schedule feedback, and acks for quiet inputs whose merge others have moved."""
         # Also without a new stable point: an input that attaches to a stalled merge can be behind it.
         if self._settings.feedback_lag is not None and self._feedback_timer is None:
             loop = asyncio.get_running_loop()

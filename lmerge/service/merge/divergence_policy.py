@@ -57,7 +57,7 @@ MAJORITY: Final = "majority"
 HOLD: Final = "hold"
 QUARANTINE: Final = "quarantine"
 
-# How the reasons begin for which inputs end here.
+# The prefixes of the reasons for which inputs end here.
 QUARANTINED: Final = "quarantined: "
 DETACHED: Final = "detached: "
 # Names that may be refused at a time: the list is reported and persisted. A further input is ended, but may come back.
@@ -94,7 +94,7 @@ class Certifier:
         self._save = save
         self._settings = settings
         self.cutover_to = ""  # while one goes on
-        self._changed = True  # whether who counts may have changed since the last ``settle``
+        self._changed = True  # whether other inputs may count since the last ``settle``
         self._watchers: set[asyncio.Event] = set()
         self.begin_anew(merge)
         self._disputed |= {interval_of(t, settings.certify_interval) for t in json.loads(kept.get(DISPUTED, "[]"))}

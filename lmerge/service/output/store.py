@@ -178,7 +178,7 @@ class Store:
     def _open(self, *, make: bool = True) -> sqlite3.Connection:
         """Return the connection; open it if needed. ``make``: also make the tables, if there are none."""
         if self._is_closed:
-            raise StoreInUse(f"cannot use the store {self.path}: it was closed, and others may have it")
+            raise StoreInUse(f"cannot use the store {self.path}: it was closed, and another process may use it")
         if self._connection is None:
             if make:
                 make_file(self.path)  # SQLite gives its own files beside it the same mode
@@ -227,9 +227,9 @@ class Store:
 
     def _damaged(self, problem: str) -> StoreDamaged:
         return StoreDamaged(
-            f"the store {self.path} is damaged ({problem}) and was not opened; put a copy back that is whole, or move "
-            f"{self.path.name} and what else begins with {self.path.stem} away, and the merge begins anew; so it does "
-            "after lmerge reset"
+            f"the store {self.path} is damaged ({problem}) and was not opened; put back a whole copy of it; or move away "
+            f"{self.path.name} and the other files that begin with {self.path.stem}, or run lmerge reset, and the merge "
+            "begins anew"
         )
 
     def _check_row(self, what: str, crc: object, data: object, *values: object) -> None:
@@ -256,7 +256,7 @@ class Store:
             self.mark_problem = "it holds no number"
         if self.mark_problem is not None:
             if self._commits:
-                self.mark_problem += f"; whether commits after the {self._commits} that are here are lost is unknown"
+                self.mark_problem += f"; it is unknown whether commits after the {self._commits} in the file are lost"
                 self._mark()
             else:
                 self.mark_problem = None  # nothing was ever committed
@@ -320,7 +320,7 @@ class Store:
             if segment is segments[-1]:
                 last.append(data)
         if due is not None and segments[-1].next != due:
-            raise self._damaged(f"message {segments[-1].first} should be there, and is not")
+            raise self._damaged(f"message {segments[-1].first} is missing")
 
 
 def _write(connection: sqlite3.Connection, changes: Changes, frames: Frames, limits: BatchLimits) -> None:

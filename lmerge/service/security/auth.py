@@ -65,7 +65,7 @@ class CallerIdentity:
             raise PermissionDenied(f"{self.name} may not {attempted}")
 
     def must_everywhere(self, roles: Sequence[str], attempted: str) -> None:
-        """The same for what shows all merges at once: one of ``roles`` is required for every merge."""
+        """Raise PermissionDenied unless the caller has one of ``roles`` in every merge: for what shows all merges."""
         if not any(rights.cover_every_merge and rights.roles & set(roles) for rights in self.rights):
             raise PermissionDenied(f"{self.name} may not {attempted}: that needs {' or '.join(roles)} for every merge")
 

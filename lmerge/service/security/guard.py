@@ -58,7 +58,7 @@ ACCESS_RULES: Final[dict[str, AccessRule]] = {
     f"/{_SERVICE}/Publish": AccessRule("publish"),  # the rest is asked for in `attaching`
     f"/{_SERVICE}/Stage": AccessRule("stage parts"),  # and here in `staging`
     f"/{_SERVICE}/Subscribe": AccessRule("subscribe to", (SUBSCRIBE,)),
-    f"/{_SERVICE}/ListMerges": AccessRule("list merges"),  # shows those that the caller has business with
+    f"/{_SERVICE}/ListMerges": AccessRule("list merges"),  # lists the merges in which the caller has rights
     f"/{_SERVICE}/DescribeServer": AccessRule("describe the server"),
     f"/{_SERVICE}/DescribeMerge": AccessRule("describe", (PUBLISH, SUBSCRIBE, STATUS, ADMIN)),
     f"/{_SERVICE}/CertifyMerge": AccessRule("see what differs in", (SUBSCRIBE, ADMIN)),  # it shows payloads

@@ -71,7 +71,7 @@ class TokenBuckets:
         return wait_s
 
     def must(self, key: object, now_s: float, what: str) -> None:
-        """``take``, or raise TooOften."""
+        """Take one token, or raise TooOften. ``what``: who does what, for the message."""
         wait_s = self.take(key, now_s)
         if wait_s:
             raise TooOften(
