@@ -227,9 +227,9 @@ class Store:
 
     def _damaged(self, problem: str) -> StoreDamaged:
         return StoreDamaged(
-            f"the store {self.path} is damaged ({problem}) and was not opened; put back a whole copy of it; or move away "
-            f"{self.path.name} and the other files that begin with {self.path.stem}, or run lmerge reset, and the merge "
-            "begins anew"
+            f"the store {self.path} is damaged ({problem}) and was not opened; put back a whole copy of it; or move "
+            f"away {self.path.name} and the other files that begin with {self.path.stem}, or run lmerge reset, and the "
+            "merge begins anew"
         )
 
     def _check_row(self, what: str, crc: object, data: object, *values: object) -> None:
