@@ -127,7 +127,7 @@ async def test_a_message_far_above_the_limit_ends_that_stream_alone() -> None:
 
 async def test_a_broken_order_promise_ends_that_input_alone() -> None:
     async with World() as world:
-        attach = {"properties": ["insert-only", "ordered", "key"]}
+        attach: dict[str, Any] = {"properties": ["insert-only", "ordered", "key"]}
         good, bad = await world.publisher("good", **attach), await world.publisher("bad", **attach)
         await bad.merged(ins("x", 5, 6))
         await bad.send(ins("y", 4, 6))

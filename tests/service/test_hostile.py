@@ -139,7 +139,7 @@ class HostileRun:
         read = [int(event.payload) async for delivery in subscriber.final() for event in delivery.changes]
         assert read == list(range(self.published))
         assert subscriber.gaps == []
-        assert subscriber.schema is None, "a schema of somebody else's"
+        assert subscriber.schema is None, "a schema of another client"
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -57,10 +57,10 @@ class HubInput:
         self.error, self.detached = error, detached
 
     def fast_forward(self, until: int) -> None:
-        raise AssertionError("nobody asked for feedback")
+        raise AssertionError("no feedback was expected")
 
     def change_role(self, role: str) -> None:
-        raise AssertionError("nobody asked for another role")
+        raise AssertionError("no change of role was expected")
 
     async def attach(self, name: str, *properties: str, join_at: int | None, incarnation: int | None) -> HubInput:
         await self.hub.attach(self, AttachRequest(name, incarnation, frozenset(properties), join_at, ACTIVE, None))

@@ -127,7 +127,7 @@ async def test_all_who_wait_are_woken_and_those_who_find_no_room_wait_again() ->
         inbox.settle()
         await turns_of_the_loop()
         assert sorted(done) == expected
-        assert inbox.elements <= 2, "the bound holds whoever was woken"
+        assert inbox.elements <= 2, "the bound holds for every waiter"
     await asyncio.gather(*tasks)
 
 

@@ -211,7 +211,7 @@ async def test_a_drain_waits_for_the_thread_and_for_what_came_meanwhile(monkeypa
         while len(hub._inbox) < 1:
             await work.world.describe()
         stopping = asyncio.create_task(work.world.server.stop(30.0))
-        while len(hub._inbox) < 2:  # noqa: ASYNC110 - the drain waits behind the batch; nobody is answered any more
+        while len(hub._inbox) < 2:  # noqa: ASYNC110 - the drain waits behind the batch; no call is answered now
             await asyncio.sleep(0)
         assert not stopping.done()
         work.gate.open()

@@ -31,10 +31,10 @@ class PacedSession:
         raise AssertionError(error)
 
     def fast_forward(self, until: int) -> None:
-        raise AssertionError("nobody asked for feedback")
+        raise AssertionError("no feedback was expected")
 
     def change_role(self, role: str) -> None:
-        raise AssertionError("nobody asked for another role")
+        raise AssertionError("no change of role was expected")
 
 
 async def turns_with(subscribers: int) -> tuple[int, list[int]]:
