@@ -94,7 +94,7 @@ DEFECTS = (
         GATE,
         "time_of(min(self._monitor.completed(name), self.agreed_until), self._monitor.interval)",
         "time_of(self._monitor.completed(name), self._monitor.interval)",
-        TEST + "test_majority_prevents_it_and_puts_the_minority_out",
+        TEST + "test_majority_prevents_it_and_quarantines_the_minority",
     ),
     Defect(
         "majority compares ends only, and lets what ends far ahead be erased now",

@@ -59,7 +59,7 @@ async def test_alarm_lets_a_fast_but_wrong_replica_erase_good_output() -> None:
         assert len((await w.describe()).inputs) == 3
 
 
-async def test_majority_prevents_it_and_puts_the_minority_out() -> None:
+async def test_majority_prevents_it_and_quarantines_the_minority() -> None:
     async with world("majority") as w:
         (a, b, c), reader = await fast_but_wrong(w)
         await a.merged(ins("other", 2, 30), stable(10))
@@ -71,7 +71,7 @@ async def test_majority_prevents_it_and_puts_the_minority_out() -> None:
         assert GOOD in await reader.until_stable(10)
 
 
-async def test_hold_emits_no_stable_while_inputs_differ_and_goes_on_when_one_is_taken_out() -> None:
+async def test_hold_emits_no_stable_while_inputs_differ_and_goes_on_when_one_is_detached() -> None:
     async with world("hold") as w:
         (a, _b, c), reader = await fast_but_wrong(w)
         for good in (a, c):
@@ -105,7 +105,7 @@ async def test_quarantine_of_two_that_differ_is_an_alarm_only() -> None:
         assert [i.replica for i in (await w.describe()).inputs] == ["a", "b"]
 
 
-async def test_an_observer_is_never_part_of_a_majority_and_never_put_out() -> None:
+async def test_an_observer_is_never_part_of_a_majority_and_never_quarantined() -> None:
     async with world("quarantine") as w:
         a, b = await w.publisher("a"), await w.publisher("b")
         observers = [await w.publisher(name, role=OBSERVE) for name in "op"]

@@ -59,7 +59,7 @@ def test_the_suite_has_every_divergence_policy_with_a_wrong_replica() -> None:
     assert {plan.replicas for plan in plans} == {3}
 
 
-def test_wrong_replicas_are_judged_by_what_servers_report_or_put_out() -> None:
+def test_wrong_replicas_are_judged_by_what_servers_report_or_quarantine() -> None:
     lines = [line for seed in range(SEEDS) for line in run(seed, family=WRONG).lines]
     assert sum(": differs at s" in line for line in lines) > 3
     assert sum("wrong.1" in line and "was quarantined" in line for line in lines) > 3

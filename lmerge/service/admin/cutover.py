@@ -7,7 +7,7 @@
 1. `to` attaches, as an observer or active.
 2. `to` is *certified* when it has delivered the same as `from` in a number of intervals in a row.
 3. If `to` is an observer, the server asks it to attach again as active.
-4. When `to` counts, `from` is put out.
+4. When `to` counts, `from` is detached.
 
 Three things roll the cutover back: a difference between the two in an interval that was not compared before the cutover
 began, the time-out, and the loss of either. `from` has never stopped, and `to` gets back the role that it had.
@@ -83,7 +83,7 @@ class Cutover:
         done = False
         try:
             await asyncio.wait_for(self._prepare(report), self._timeout_s)
-            await self._hub.settled(self._put_out)
+            await self._hub.settled(self._detach)
             done = True
             text = f"{self._to} has taken over from {self._leaves}, which is refused until it is released"
             await self._report(report, DONE, text)
@@ -166,8 +166,8 @@ class Cutover:
         if self._role_before is not None and attached is not None:
             attached.session.change_role(self._role_before)
 
-    def _put_out(self) -> None:
-        """Put ``leaves`` out. Runs in a step of the hub, so the state that it checks is the state that it changes."""
+    def _detach(self) -> None:
+        """Detach ``leaves``. Runs in a step of the hub, so the state that it checks is the state that it changes."""
         self._look()
         if not self._counts(self._to):
             raise _RolledBack(f"{self._to} does not count any more")

@@ -207,7 +207,7 @@ class PublishSession:
         self._sequence += 1
         attached = hub.attached(self._owner.replica)
         if attached is None or attached.session is not self:
-            return  # it was fenced, or put out, and its stream is about to end: it may not take the parts
+            return  # it was fenced, or detached, and its stream is about to end: it may not take the parts
         declared = PartSizes(
             commit.elements if commit.HasField("elements") else None,
             commit.payload_bytes if commit.HasField("payload_bytes") else None,

@@ -8,9 +8,9 @@ policy     when inputs differ                             when too few are left 
 ========== ============================================== ====================================================
 alarm      log, metric, report                            goes on
 quarantine as alarm; an input that differs from more than goes on; with two inputs there is no majority: alarm
-           half of the active inputs that count is put
-           out; the output's stable waits for that, but
-           for a late input only ``compare_wait_s``
+           half of the active inputs that count is
+           quarantined; the output's stable waits for it,
+           but for a late input only ``compare_wait_s``
 majority   as quarantine, and waits without a bound until one input is its own majority: goes on unchecked
            more than half deliver the same
 hold       as alarm, and the stable waits until all agree goes on unchecked, but not past an interval in which
@@ -21,7 +21,7 @@ hold       as alarm, and the stable waits until all agree goes on unchecked, but
 does not decide it. The stable waits before it until one of these happens:
 
 - two inputs agree on it;
-- one of those that differed breaks a promise or is put out;
+- one of those that differed breaks a promise, or an administrator detaches it;
 - an administrator lets the input that is left decide (``release``). With ``hold_survivor_wins`` it decides at once.
 """
 
@@ -104,7 +104,7 @@ class Certifier:
         settings = self._settings
         self._merge = merge
         self._disputed: set[int] = set()  # under hold: intervals that one input alone cannot decide
-        self._is_decided = False  # whether one of those that differed was put out since the last ``settle``
+        self._is_decided = False  # whether one of those that differed was detached since the last ``settle``
         self._late: list[str] = []  # under quarantine: inputs for which the stable waits
         self._excused: set[str] = set()  # under quarantine: inputs for which it does not wait any more
         gated = self.policy in (MAJORITY, HOLD, QUARANTINE)
@@ -127,8 +127,8 @@ class Certifier:
         why = self.quarantined.get(name)
         if why is not None:
             raise Quarantined(
-                f"input {name!r} cannot attach to merge {self._name!r}: it was put out ({why}); "
-                f"an administrator can let it in again: lmerge release {self._name} {name}"
+                f"input {name!r} cannot attach to merge {self._name!r}: it is quarantined "
+                f"({why}); an administrator can release it: lmerge release {self._name} {name}"
             )
 
     def attached(self, name: str, incarnation: int, role: str, join_at: int | None) -> None:
@@ -140,7 +140,7 @@ class Certifier:
             self.gate.attached(name)
 
     def gone(self, gone: InputDetached) -> None:
-        """Note that an input has ended. If it broke a promise or was put out, the monitor forgets its elements."""
+        """Note that an input has ended. If it broke a promise or was quarantined, the monitor forgets it."""
         self.notice()
         is_disowned = gone.violation is not None or gone.reason.startswith(QUARANTINED)
         self._is_decided = self._is_decided or is_disowned or gone.reason.startswith(DETACHED)
@@ -168,7 +168,7 @@ class Certifier:
         return outcome
 
     def ending(self, gone: InputDetached) -> LmergeError | None:
-        """Return the error for the publisher of an input that was put out. None if the input ended otherwise."""
+        """Return the error for the publisher of an input that was quarantined or detached; None for other endings."""
         if gone.reason.startswith(QUARANTINED):
             return Quarantined(f"input {gone.input!r} of merge {self._name!r} was {gone.reason}")
         if gone.reason.startswith(DETACHED):
@@ -186,7 +186,7 @@ class Certifier:
         return self.monitor is not None and (self._changed or self.monitor.is_due)
 
     def settle(self, lives: Callable[[], Iterable[tuple[InputStatus, InputLifecycle]]]) -> list[tuple[str, str]]:
-        """Compare the inputs; return those to put out, each with the reason, in the form that ``ending`` reads."""
+        """Compare the inputs; return those to detach, each with the reason, in the form that ``ending`` reads."""
         monitor = self.monitor
         self.notice()
         self._changed = False
@@ -274,7 +274,7 @@ class Certifier:
         return QUARANTINED + why
 
     def release(self, name: str) -> None:
-        """Let this name attach again. Raises UsageError if it was not put out."""
+        """Let this name attach again. Raises UsageError if it is not quarantined."""
         if name not in self.quarantined:
             raise UsageError(f"input {name!r} of merge {self._name!r} cannot be released: it is not quarantined")
         del self.quarantined[name]
