@@ -8,7 +8,7 @@ CERTIFY = "lmerge/service/merge/divergence_policy.py"
 GATE = "lmerge/service/merge/stable_gate.py"
 CUTOVER = "lmerge/service/admin/cutover.py"
 CORE_TEST = "tests/core/test_divergence.py::"
-TEST = "tests/service/test_certify.py::"
+TEST = "tests/service/test_divergence_policy.py::"
 
 DEFECTS = (
     Defect(

@@ -6,7 +6,7 @@ LEAD = "lmerge/core/lead.py"
 LEAD_TEST = "tests/core/test_lead.py::"
 WRONG_TEST = "tests/service/test_wrong_replicas.py::"
 DISK_TEST = "tests/service/test_full_disks.py::"
-WEIGHT_TEST = "tests/service/test_weight.py::"
+WEIGHT_TEST = "tests/service/test_payload_limit.py::"
 
 DEFECTS = (
     Defect(

@@ -6,7 +6,7 @@ AUTH = "lmerge/service/security/auth.py"
 ACCESS = "lmerge/service/security/access_file.py"
 GUARD = "lmerge/service/security/guard.py"
 QUOTA = "lmerge/service/security/quota.py"
-DOORS_TEST = "tests/service/test_doors.py"
+DOORS_TEST = "tests/service/test_guard.py"
 AUTH_TEST = "tests/service/test_auth.py"
 
 DEFECTS = (

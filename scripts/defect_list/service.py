@@ -5,7 +5,7 @@ from seeded import Defect
 INBOX = "lmerge/service/merge/inbox.py"
 INBOX_TESTS = "tests/service/test_inbox.py::"
 ROW_TESTS = "tests/service/test_publish.py::"
-ASIDE_TESTS = "tests/service/test_aside.py::"
+ASIDE_TESTS = "tests/service/test_offload.py::"
 
 DEFECTS = (
     Defect(
@@ -34,14 +34,14 @@ DEFECTS = (
         "lmerge/service/merge/new_beginnings.py",
         "            self._recorder.admitted(first.name)\n",
         "            pass\n",
-        "tests/service/test_record.py::test_that_the_first_input_is_right_only_from_a_time_on_is_recorded",
+        "tests/service/test_session_recorder.py::test_that_the_first_input_is_right_only_from_a_time_on_is_recorded",
     ),
     Defect(
         "an event that differs is shown as the payload came",
         "lmerge/service/merge/divergence_policy.py",
         "escaped_line(payload_text(d.event.payload))",
         "d.event.payload.decode(errors='replace')",
-        "tests/service/test_certify.py::test_rows_that_differ_are_shown_by_their_columns_in_reasons_and_in_the_log",
+        "tests/service/test_divergence_policy.py::test_rows_that_differ_are_shown_by_their_columns_in_reasons_and_in_the_log",
     ),
     Defect(
         "a long option is cut in the help of a narrow terminal",
@@ -118,6 +118,6 @@ DEFECTS = (
         "lmerge/service/merge/hub.py",
         "        if self._offload.has_thread and self._row_check",
         "        if False and self._row_check",
-        "tests/service/test_aside.py::test_others_are_served_while_rows_of_many_bytes_are_checked",
+        "tests/service/test_offload.py::test_others_are_served_while_rows_of_many_bytes_are_checked",
     ),
 )

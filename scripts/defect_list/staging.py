@@ -6,7 +6,7 @@ PARTS = "lmerge/service/calls/staged_parts.py"
 PUBLISH = "lmerge/service/calls/publish.py"
 LINK = "lmerge/client/publish/link.py"
 SERVICE_TESTS = "tests/service/test_staging.py::"
-PARTS_TESTS = "tests/service/test_parts.py::"
+PARTS_TESTS = "tests/service/test_staged_parts.py::"
 CLIENT_TESTS = "tests/client/test_stage.py::"
 DROPS = PARTS_TESTS + "test_a_commit_drops_other_attempts_and_what_came_before_and_nothing_else"
 

@@ -65,17 +65,17 @@ REACHED = {
     "handshake_timeout_s": "service/test_quota.py::test_handshakes_that_never_end_are_ended_and_disturb_no_other",
     "live_events_max": "service/test_quota.py::test_an_input_that_fills_a_merge_is_ended_and_the_others_lose_nothing",
     "live_bytes_max":
-        "service/test_weight.py::"
+        "service/test_payload_limit.py::"
         "test_an_input_that_fills_a_merge_with_few_large_events_is_ended_and_the_others_go_on",
     "live_bytes_per_input":
-        "service/test_weight.py::"
+        "service/test_payload_limit.py::"
         "test_an_input_that_fills_a_merge_with_few_large_events_is_ended_and_the_others_go_on",
     "retain_bytes": "service/test_resume.py::test_a_merge_too_large_to_be_retained_can_still_be_followed",
     "retain_time": "service/test_resume.py::test_retention_by_time_forgets_what_is_older",
     "store_waiting_bytes": "service/test_durable.py::test_a_full_store_holds_the_publishers_and_loses_nothing",
     "gap_after_s": "service/test_resume.py::test_a_stalled_merge_goes_on_behind_a_gap_and_reports_it",
-    "staged_bytes_per_replica": "service/test_parts.py::test_a_part_that_alone_is_too_large_is_refused_and_forgotten",
-    "staged_bytes": "service/test_parts.py::test_the_oldest_parts_make_room_those_of_the_replica_first",
+    "staged_bytes_per_replica": "service/test_staged_parts.py::test_a_part_that_alone_is_too_large_is_refused_and_forgotten",
+    "staged_bytes": "service/test_staged_parts.py::test_the_oldest_parts_make_room_those_of_the_replica_first",
     "staged_keep_s": "service/test_staging.py::test_parts_without_a_commit_are_dropped_after_a_while",
     "stage_timeout_s": "service/test_staging.py::test_a_call_that_does_not_come_to_an_end_is_ended",
     "stage_rate_per_s": "service/test_staging.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
