@@ -74,7 +74,8 @@ REACHED = {
     "retain_time": "service/test_resume.py::test_retention_by_time_forgets_what_is_older",
     "store_waiting_bytes": "service/test_durable.py::test_a_full_store_holds_the_publishers_and_loses_nothing",
     "gap_after_s": "service/test_resume.py::test_a_stalled_merge_goes_on_behind_a_gap_and_reports_it",
-    "staged_bytes_per_replica": "service/test_staged_parts.py::test_a_part_that_alone_is_too_large_is_refused_and_forgotten",
+    "staged_bytes_per_replica":
+        "service/test_staged_parts.py::test_a_part_that_alone_is_too_large_is_refused_and_forgotten",
     "staged_bytes": "service/test_staged_parts.py::test_the_oldest_parts_make_room_those_of_the_replica_first",
     "staged_keep_s": "service/test_staging.py::test_parts_without_a_commit_are_dropped_after_a_while",
     "stage_timeout_s": "service/test_staging.py::test_a_call_that_does_not_come_to_an_end_is_ended",
