@@ -17,7 +17,7 @@ from lmerge.core.elements import INSERT
 
 KEPT: Final = 1024  # up to so many rows nothing is looked for that could be forgotten
 
-Said = tuple[int, bytes, int]
+DeliveredEvent = tuple[int, bytes, int]
 """An event as (Vs, payload, Ve)."""
 
 
@@ -26,8 +26,8 @@ class Delivered:
 
     __slots__ = ("_forget_at", "events")
 
-    def __init__(self, events: Iterable[Said] = ()) -> None:
-        self.events: list[Said] = list(events)
+    def __init__(self, events: Iterable[DeliveredEvent] = ()) -> None:
+        self.events: list[DeliveredEvent] = list(events)
         self._forget_at = max(KEPT, 2 * len(self.events))
 
     def add(self, rows: Iterable[Row], below: int) -> None:
@@ -37,7 +37,7 @@ class Delivered:
             self.events = self.since(below)
             self._forget_at = max(KEPT, 2 * len(self.events))
 
-    def since(self, below: int) -> list[Said]:
+    def since(self, below: int) -> list[DeliveredEvent]:
         """The events that do not end before ``below``, in the order of their delivery."""
         return [event for event in self.events if event[2] >= below]
 

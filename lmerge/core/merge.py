@@ -23,7 +23,7 @@ from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, OBSERVE, ROLES, Input
 from lmerge.core.lead import mark_held
 from lmerge.core.policy import LAZY, Closing, Policy, parse_closing, parse_policy
 from lmerge.core.properties import NEEDS, Case, Choice
-from lmerge.core.resume import Said, resumed
+from lmerge.core.resume import EmittedOutput, resumed
 from lmerge.errors import InputTaken, InputViolation, PropertiesTooWeak, StaleIncarnation, UnknownInput, UsageError
 
 AUTO: Final = "auto"
@@ -118,7 +118,7 @@ class Merge:
         allow_downgrade: bool = False, track_live: bool = True, engine: str = selection.AUTO, shards: int = 1,
     ) -> None:
         if algorithm != AUTO and algorithm not in ALGORITHMS:
-            raise UsageError(f"unknown algorithm {algorithm!r}; it is auto, {', '.join(a.word for a in Case)}")
+            raise UsageError(f"unknown algorithm {algorithm!r}; it is auto, {', '.join(a.algorithm for a in Case)}")
         self.policy = parse_policy(policy) if isinstance(policy, str) else policy
         self.closing = parse_closing(closing) if isinstance(closing, str) else closing
         self.fixed = None if algorithm == AUTO else algorithm
@@ -139,7 +139,7 @@ class Merge:
         self._incarnations: dict[str, int] = {}  # the newest ever seen, by name: the fence
         self._started = False  # whether any element has been merged
         self._index_is_for = ""  # why R0-R2 will not do, beside the policy and shards
-        self._said = Said()  # after ``resumed``: what the algorithm may want to say once more
+        self._emitted_before = EmittedOutput()  # after ``resumed``: what the algorithm may want to say once more
         first, self.algorithm_reason = self._first_algorithm()
         self._engine = selection.make_engine(
             engine, first, self._inputs, self.policy, self.closing, track_live=track_live,
@@ -278,7 +278,7 @@ class Merge:
     @property
     def is_multiset(self) -> bool:
         """Whether one (Vs, payload) can be in the output more than once: no key is relied on. Under R2 O(slot)."""
-        if self.algorithm == Case.R2.word:
+        if self.algorithm == Case.R2.algorithm:
             return "copies" in self._engine.state()
         return self._case() in (Case.R1, Case.R4)
 
@@ -290,7 +290,7 @@ class Merge:
     @property
     def live_count(self) -> int:
         """Number of (Vs, payload) pairs in the index; under R0-R2, of live output events, if they are tracked."""
-        return self._engine.live_count + self._said.events.total()
+        return self._engine.live_count + self._emitted_before.events.total()
 
     @property
     def live_bytes(self) -> int:
@@ -329,7 +329,7 @@ class Merge:
         events = self._engine.live_events()
         if events is None:
             raise UsageError("the output's live events are not known: the merge was made with track_live=False")
-        return self._said.among(events) if self._said else events
+        return self._emitted_before.among(events) if self._emitted_before else events
 
     def supporters(self, batch: AnyBatch) -> list[int]:
         """For each insert of an output batch: how many inputs have that event now, with that end.
@@ -376,7 +376,7 @@ class Merge:
     ) -> Merge:
         """A merge that has said exactly this output, and has no inputs: what goes on after a restart. See ``resume``.
 
-        ``live``: its live events at ``stable_point``, as ``resume.said_events`` or ``resume.Replay`` give them.
+        ``live``: its live events at ``stable_point``, as ``resume.emitted_events`` or ``resume.OutputReplay`` give them.
         ``running``: the algorithm that ran; ``incarnations``: the fence; ``right_from``: the largest join_at of an
         input that was admitted before it. The rest is as for a new merge. Raises
         UsageError if such a merge cannot have said this, or if the settings do not allow it to go on.
@@ -457,7 +457,7 @@ class Merge:
     def _first_algorithm(self) -> tuple[str, str]:
         """Its name and the reason for it."""
         choice = self._choose({})
-        name = self.fixed or choice.case.word
+        name = self.fixed or choice.case.algorithm
         if self.policy.needs_index and ALGORITHMS[name].case < Case.R3:
             raise UsageError(f"policy {self.policy} needs r3 or r4: {name} keeps no events to look at again")
         if self.policy != LAZY and name == "r3-":
@@ -493,7 +493,7 @@ class Merge:
         choice = self._choose(self._promises() | {name: promised})
         if self._started and choice.case > self._case() and not self.track_live:
             raise PropertiesTooWeak(
-                f"input {name!r} cannot attach: it needs {choice.case.word} ({choice.reason}), and the merge runs "
+                f"input {name!r} cannot attach: it needs {choice.case.algorithm} ({choice.reason}), and the merge runs "
                 f"{self.algorithm} without keeping its live events"
             )
         return choice
@@ -509,7 +509,7 @@ class Merge:
         if self._started and case < Case.R3 and choice.case == Case.R3 and self._engine.repeats_a_key():
             # R1 checks no key, and R3 can hold only one event of each.
             choice = Choice(Case.R4, f"{choice.reason}, and r3 cannot hold two live events with one (Vs, payload)")
-        self._engine.switch(choice.case.word, self._started)
+        self._engine.switch(choice.case.algorithm, self._started)
         if choice.case >= Case.R3:  # with an index nothing waits
             for inp in self._inputs.values():
                 inp.waiting_bytes = 0
@@ -542,8 +542,8 @@ class Merge:
                     detached += (self._remove(inp, str(violation), violation),)
                     self._engine.after_detach()
         batch, joined = self._engine.take()
-        if self._said:
-            batch = self._said.held_back(batch)
+        if self._emitted_before:
+            batch = self._emitted_before.held_back(batch)
         if batch.count:
             self.emitted = self.emitted.plus(Counts(*batch.counts(batch.count)))
         return Outcome(batch, detached, joined, switched)
@@ -556,7 +556,7 @@ class Merge:
 
 
 def _status(inp: Input) -> InputStatus:
-    promised = tuple(word for word in props.PROPERTY_WORDS if word in inp.promised)
+    promised = tuple(word for word in props.PROPERTY_NAMES if word in inp.promised)
     return InputStatus(
         inp.name, inp.incarnation, promised, inp.role, "joined" if inp.joined else "joining", inp.join_at, inp.stable,
         inp.inserts, inp.adjusts, inp.stables, inp.late, inp.won, inp.held, inp.excused,

@@ -116,7 +116,7 @@ _WITHOUT_ADJUSTS: Final = {
     FINAL_ONLY: "what final-only shows has no adjusts any more",
 }
 _LEADERS: Final = {leader.value: leader for leader in Leader}
-POLICY_WORDS: Final = (*_SIMPLE, f"leading-input-only:{'|'.join(_LEADERS)}", "quorum:K", "quorum:P%")
+POLICY_NAMES: Final = (*_SIMPLE, f"leading-input-only:{'|'.join(_LEADERS)}", "quorum:K", "quorum:P%")
 # For --help, which names them all; without a word that is too long for a column of it.
 POLICY_HELP: Final = (
     "When the output shows what: lazy, eager, half-frozen-only, final-only, quorum:K, quorum:P% or leading-input-only, "
@@ -126,7 +126,7 @@ POLICY_HELP: Final = (
 
 
 def parse_policy(text: str) -> Policy:
-    """The policy of one of POLICY_WORDS and its modifiers, in any order, each once.
+    """The policy of one of POLICY_NAMES and its modifiers, in any order, each once.
 
     ``+adjusts``: a change of an end is shown at once. ``+lag:T``: the stable point stays T time units behind.
     ``+lead:T``: no input leads the next one by more than T time units. Raises UsageError for anything else, and for a
@@ -163,7 +163,7 @@ def _parse_show(name: str, text: str) -> Policy:
         if number > 100:
             raise UsageError(f"policy {text!r} means nothing: there is no more than 100% of the inputs")
         return Policy(Show.QUORUM, quorum_percent=number)
-    words = ", ".join(POLICY_WORDS)
+    words = ", ".join(POLICY_NAMES)
     raise UsageError(f"unknown policy {text!r}; it is {words}, each with +adjusts, +lag:T, +lead:T if wanted")
 
 

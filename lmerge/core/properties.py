@@ -33,11 +33,11 @@ STRICTLY_ORDERED: Final = "strictly-ordered"
 DETERMINISTIC_TIES: Final = "deterministic-ties"
 KEY: Final = "key"
 
-PROPERTY_WORDS: Final = (INSERT_ONLY, ORDERED, STRICTLY_ORDERED, DETERMINISTIC_TIES, KEY)
+PROPERTY_NAMES: Final = (INSERT_ONLY, ORDERED, STRICTLY_ORDERED, DETERMINISTIC_TIES, KEY)
 Properties: TypeAlias = frozenset[str]
 
 NOTHING: Final[Properties] = frozenset()
-EVERYTHING: Final[Properties] = frozenset(PROPERTY_WORDS)
+EVERYTHING: Final[Properties] = frozenset(PROPERTY_NAMES)
 
 
 class Case(enum.IntEnum):
@@ -50,7 +50,7 @@ class Case(enum.IntEnum):
     R4 = 4
 
     @property
-    def word(self) -> str:
+    def algorithm(self) -> str:
         """``r0`` .. ``r4``, as options and statuses spell it."""
         return self.name.lower()
 
@@ -76,7 +76,7 @@ def parse_properties(words: Iterable[str]) -> Properties:
     declared = frozenset(words)
     unknown = sorted(declared - EVERYTHING)
     if unknown:
-        raise UsageError(f"unknown property {unknown[0]!r}; the properties are {', '.join(PROPERTY_WORDS)}")
+        raise UsageError(f"unknown property {unknown[0]!r}; the properties are {', '.join(PROPERTY_NAMES)}")
     return declared
 
 
@@ -107,14 +107,14 @@ def choose(inputs: Mapping[str, Properties], *, needs_index: str = "", runs: Cas
     if runs is not None and case < runs and not NEEDS[runs] <= common:
         # The cases are no chain: R1 and R2 need no key, R3 does.
         why = _why_not(runs, inputs, common, needs_index).partition(" because ")[2]
-        reason = f"{runs.word} runs, but {why}, and nothing goes back to {case.word}"
+        reason = f"{runs.algorithm} runs, but {why}, and nothing goes back to {case.algorithm}"
         return Choice(next(case for case in cases if case > runs), reason)
     if not inputs:
         return Choice(case, "no input has promised less yet")
     if case < Case.R2 and runs is Case.R2 and KEY not in common:
-        return Choice(runs, f"{runs.word} runs, and nothing goes back to {case.word}; {_counts(inputs)}")
+        return Choice(runs, f"{runs.algorithm} runs, and nothing goes back to {case.algorithm}; {_counts(inputs)}")
     used = NEEDS[case] | (common & {KEY} if case is Case.R2 else NOTHING)
-    words = ", ".join(word for word in PROPERTY_WORDS if word in used)
+    words = ", ".join(word for word in PROPERTY_NAMES if word in used)
     reason = f"all inputs promise {words}" if words else "nothing is promised by all inputs"
     if case is Case.R2 and KEY not in common:
         reason += f"; {_counts(inputs)}"
@@ -125,10 +125,10 @@ def choose(inputs: Mapping[str, Properties], *, needs_index: str = "", runs: Cas
 
 
 def _why_not(case: Case, inputs: Mapping[str, Properties], common: Properties, needs_index: str) -> str:
-    missing = [word for word in PROPERTY_WORDS if word in NEEDS[case] and word not in common]
+    missing = [word for word in PROPERTY_NAMES if word in NEEDS[case] and word not in common]
     if not missing:
-        return f"{case.word} {needs_index}"
-    return f"not {case.word} because {_not_promised(missing[0], inputs)}"
+        return f"{case.algorithm} {needs_index}"
+    return f"not {case.algorithm} because {_not_promised(missing[0], inputs)}"
 
 
 def _counts(inputs: Mapping[str, Properties]) -> str:

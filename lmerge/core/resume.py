@@ -6,10 +6,10 @@ replica that repeats it changes nothing, and one that knows better adjusts it as
 
 * R3 and R4: the live events are the output's entries of the nodes; no input has any.
 * R0-R2: MaxVs and what was said there follow from the live events; below the stable point nothing is said (see
-  ``insert_only``). R1 needs the events at MaxVs in the order in which they were said: ``said_events`` gives them so.
+  ``insert_only``). R1 needs the events at MaxVs in the order in which they were said: ``emitted_events`` gives them so.
   R2 goes by copies if a payload comes twice there, else by the key, until an input attaches that promises none.
 * Final-only shows events before its stable point comes to them, and its index forgets them then. A resumed merge
-  begins at that stable point with an empty index and will find them final once more: ``Said`` holds them back.
+  begins at that stable point with an empty index and will find them final once more: ``EmittedOutput`` holds them back.
 
 Built as a snapshot, and loaded as one, so both engines do it.
 """
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 ORDERLY: Final = "r1"  # the algorithm that goes by the order of what was said
 
 
-class Said:
-    """Events that the output has said, and that the algorithm will want to say once more."""
+class EmittedOutput:
+    """Events that the output has said, and that the algorithm will want to add once more."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events = Counter(events)
@@ -76,7 +76,7 @@ class Said:
         return [[e.vs, b64encode(e.payload).decode(), e.ve] for e in sorted(self.events.elements())]
 
 
-class Replay:
+class OutputReplay:
     """The live output of a merge, found again from what it has said. ``running``: its algorithm."""
 
     def __init__(self, running: str, engine: str = selection.AUTO) -> None:
@@ -88,8 +88,8 @@ class Replay:
     def stable_point(self) -> int:
         return self._tdb.stable_point
 
-    def say(self, batch: AnyBatch) -> None:
-        """The merge has said this next. Raises InputViolation if no stream can say it."""
+    def add(self, batch: AnyBatch) -> None:
+        """The merge has said this next. Raises InputViolation if no stream can add it."""
         self._tdb.apply_batch(batch)
         if self._is_orderly:
             for row in batch.rows():
@@ -99,7 +99,7 @@ class Replay:
                     self._slot.append(row)
 
     def live_events(self) -> AnyBatch:
-        """As ``said_events`` of the merge."""
+        """As ``emitted_events`` of the merge."""
         builder = BatchBuilder()
         slot = self._slot if self._slot and self._slot[0][1] >= self.stable_point else []
         for vs, payload, ve in self._tdb.live_events():
@@ -111,7 +111,7 @@ class Replay:
         return builder.build()
 
 
-def said_events(merge: Merge) -> AnyBatch:
+def emitted_events(merge: Merge) -> AnyBatch:
     """``Merge.live_events`` as ``resumed`` needs them: under R1 those at MaxVs in the order in which they were said."""
     live = merge.live_events()
     if merge.algorithm != ORDERLY:

@@ -15,7 +15,7 @@ from lmerge.core import properties as props
 from lmerge.core.elements import INF, NEG_INF, Event
 from lmerge.core.inputs import NEVER, Input
 from lmerge.core.properties import Case
-from lmerge.core.resume import Said
+from lmerge.core.resume import EmittedOutput
 from lmerge.core.snapshot_text import json_array, json_object, json_text
 from lmerge.errors import UsageError
 
@@ -53,7 +53,7 @@ def dump(merge: Merge) -> bytes:
         "inputs": json_array(inputs),
         "algorithm": json_object(_texts(running) | engine.state()),
         "live": engine.live_state(),
-        **({"said": json_text(merge._said.dump())} if merge._said else {}),
+        **({"said": json_text(merge._emitted_before.dump())} if merge._emitted_before else {}),
     })
 
 
@@ -94,15 +94,15 @@ def merge_of(document: Any, engine: str, shards: int) -> Merge:
         if shards > 1 and ALGORITHMS[name].case < Case.R3:
             raise UsageError(f"cannot restore with {shards} shards: {name} runs, which keeps no index to share out")
         merge._engine.load(name, state, document["live"], inputs)
-        merge._said = load_said(document.get("said", []))
+        merge._emitted_before = load_emitted(document.get("said", []))
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as problem:
         raise UsageError(f"cannot restore: the snapshot is damaged ({problem!r})") from problem
     return merge
 
 
-def load_said(rows: list[list[Any]]) -> Said:
-    """The reverse of ``Said.dump``."""
-    return Said(Event(vs, b64decode(payload), ve) for vs, payload, ve in rows)
+def load_emitted(rows: list[list[Any]]) -> EmittedOutput:
+    """The reverse of ``EmittedOutput.dump``."""
+    return EmittedOutput(Event(vs, b64decode(payload), ve) for vs, payload, ve in rows)
 
 
 def _ends_of_earlier(document: dict[str, Any]) -> list[int]:

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 
 from lmerge.core.algorithm import Algorithm
 from lmerge.core.batch import BatchBuilder
-from lmerge.core.delivered import Said
+from lmerge.core.delivered import DeliveredEvent
 from lmerge.core.elements import NEG_INF, Event
 from lmerge.core.index import IN, OUT, Indexed
 from lmerge.core.inputs import NEVER, Input
@@ -105,7 +105,7 @@ def _from_events(old: InsertOnly, new: R3 | R4, live: list[Event], out: BatchBui
             new.adopt_delivered(inp.slot, vs, payload, ve, out)
 
 
-def _certain(inp: Input, max_stable: int) -> list[Said]:
+def _certain(inp: Input, max_stable: int) -> list[DeliveredEvent]:
     """What ``inp`` has delivered for certain: all that an element can still concern, or what it did at its last Vs."""
     if inp.delivered is not None:
         return inp.delivered.since(min(inp.stable, max_stable))  # whatever has been forgotten so far

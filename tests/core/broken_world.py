@@ -28,7 +28,7 @@ Key = tuple[int, bytes]
 # Of each case one that switches to every more general one, by what is left when a word is broken.
 DECLARED = (
     R0_WORDS, (*R0_WORDS, "ordered", "deterministic-ties"), (*R0_WORDS, "ordered", "key"), (*R0_WORDS, "key"),
-    R1_WORDS, (*R1_WORDS, "key"), R2_WORDS, COPIES_WORDS, R3_WORDS, props.PROPERTY_WORDS,
+    R1_WORDS, (*R1_WORDS, "key"), R2_WORDS, COPIES_WORDS, R3_WORDS, props.PROPERTY_NAMES,
 )
 POLICIES = ("lazy", "lazy", "lazy", "eager", "lazy+lag:3")
 INDEXED = ("r3", "r4")

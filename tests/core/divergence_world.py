@@ -47,7 +47,7 @@ class Speaker:
         for element in said:
             self.tdb.apply(element)
         batch = Batch.of([element for element in said if not self._is_left_out(element)])
-        assert self.watched.heard(self.name, batch, batch.count) is None
+        assert self.watched.receive(self.name, batch, batch.count) is None
 
     def come_back(self, join_at: int) -> None:
         """As a newer incarnation, which says the events with Ve >= join_at that the stream has so far again."""
@@ -58,7 +58,7 @@ class Speaker:
         if self.tdb.stable_point > NEG_INF:
             prelude.append(Stable(self.tdb.stable_point))
         batch = Batch.of(prelude)
-        self.watched.heard(self.name, batch, batch.count)
+        self.watched.receive(self.name, batch, batch.count)
 
     def skip(self, until: int) -> None:
         self.skipped = max(until, self.skipped or until)

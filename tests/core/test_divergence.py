@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lmerge.core.batch import Batch
 from lmerge.core.divergence.digests import INF_INTERVAL
-from lmerge.core.divergence.monitor import Divergence, Verdict
+from lmerge.core.divergence.monitor import AgreementRule, Divergence
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.inputs import OBSERVE
 from lmerge.testing.generate import PLAIN, Shape, present, reference
@@ -268,15 +268,15 @@ def test_agreement_of_a_majority_and_of_all() -> None:
         speaker.attach()
     say(speakers[0], Insert(b"A", 1, 25), Stable(40))
     watched.settle("abc")
-    assert watched.agreed_below(NEG_INF, "abc", Verdict()) == NEG_INF
+    assert watched.agreed_below(NEG_INF, "abc", AgreementRule()) == NEG_INF
     say(speakers[1], Insert(b"A", 1, 25), Stable(30))
     watched.settle("abc")
-    assert watched.agreed_below(NEG_INF, "abc", Verdict()) == 3
-    assert watched.agreed_below(NEG_INF, "abc", Verdict(all_of_them=True)) == NEG_INF
+    assert watched.agreed_below(NEG_INF, "abc", AgreementRule()) == 3
+    assert watched.agreed_below(NEG_INF, "abc", AgreementRule(all_of_them=True)) == NEG_INF
     say(speakers[2], Insert(b"B", 1, 25), Stable(50))
     watched.settle("abc")
-    assert watched.agreed_below(NEG_INF, "abc", Verdict(all_of_them=True)) == 2
-    assert watched.agreed_below(NEG_INF, "abc", Verdict()) == 4  # in 3 neither a nor c has anything
+    assert watched.agreed_below(NEG_INF, "abc", AgreementRule(all_of_them=True)) == 2
+    assert watched.agreed_below(NEG_INF, "abc", AgreementRule()) == 4  # in 3 neither a nor c has anything
 
 
 def test_certified_intervals_in_a_row_begin_again_after_a_difference() -> None:
@@ -369,14 +369,14 @@ def test_what_its_own_stable_forbids_is_an_offender_and_not_heard(bad: Element) 
     watched = monitor()
     watched.attach("a", 1, "active", None)
     batch = Batch.of([Insert(b"A", 1, 9), Stable(5), bad, Stable(20)])
-    assert watched.heard("a", batch, batch.count) == 2
+    assert watched.receive("a", batch, batch.count) == 2
     assert watched.stable_point("a") == 5
 
 
 def test_one_who_has_never_attached_says_nothing() -> None:
     watched = monitor()
     batch = Batch.of([Stable(5)])
-    assert watched.heard("a", batch, 1) is None
+    assert watched.receive("a", batch, 1) is None
     watched.detach("a")
     watched.skipped("a", 5)
     assert watched.report("a") is None

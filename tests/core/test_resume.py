@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge
-from lmerge.core.resume import Replay, said_events
+from lmerge.core.resume import OutputReplay, emitted_events
 from lmerge.core.tdb import Tdb
 from lmerge.errors import StaleIncarnation, UsageError
 from lmerge.testing.generate import ordered, present, reference
@@ -70,10 +70,10 @@ def stream_of(random: Random, algorithm: str, events: list[Event]) -> list[Eleme
 
 def resumed(merge: Merge, elements: list[Element], random: Random) -> Merge:
     """What a restart makes of the output: a snapshot somewhere on the way, and what was said since."""
-    replay = Replay(merge.algorithm, merge.engine)
-    replay.say(said_events(merge) if random.random() < 0.5 else Batch.of(elements))
+    replay = OutputReplay(merge.algorithm, merge.engine)
+    replay.add(emitted_events(merge) if random.random() < 0.5 else Batch.of(elements))
     live = replay.live_events()
-    assert sorted(live.rows()) == sorted(said_events(merge).rows())
+    assert sorted(live.rows()) == sorted(emitted_events(merge).rows())
     return Merge.resumed(
         live, merge.stable_point, merge.algorithm, policy=merge.policy, engine=merge.engine,
         incarnations={"0": 1, "1": 1, "2": 1},

@@ -38,7 +38,7 @@ class Digest(NamedTuple):
     starts: int = 0
     starts_sum: int = 0
 
-    def words(self, hash_name: str) -> str:
+    def text(self, hash_name: str) -> str:
         """As it is shown: the name of the hash, then 128 bits in hexadecimal for each grid that is kept."""
         text = f"{hash_name}:{self.events_sum:032x}"
         return f"{text}:{self.starts_sum:032x}" if self.starts or self.starts_sum else text
@@ -47,7 +47,7 @@ class Digest(NamedTuple):
 ZERO: Final = Digest()
 
 
-class Heard(NamedTuple):
+class AddOutcome(NamedTuple):
     """``offender``: index of an element that the stream itself forbids; nothing from it on was heard. ``touched``: the
     first and last interval that the elements touch, that of +inf aside; None if none."""
 
@@ -72,7 +72,7 @@ class Digests(Protocol):
     def open(self) -> int:
         """Number of open intervals that hold something."""
 
-    def add(self, batch: AnyBatch, stop: int) -> Heard:
+    def add(self, batch: AnyBatch, stop: int) -> AddOutcome:
         """Hear the first ``stop`` elements of a batch."""
 
     def take_below(self, bound: int) -> dict[int, Digest]:
@@ -129,7 +129,7 @@ class PythonDigests:
     def open(self) -> int:
         return max(len(self._ends), len(self._starts or ()))
 
-    def add(self, batch: AnyBatch, stop: int) -> Heard:
+    def add(self, batch: AnyBatch, stop: int) -> AddOutcome:
         # The costliest loop of a merge in Python beside the merge itself (bench/divergence.py). Neighbours mostly fall
         # into one interval, from ``start`` to before ``end``: it is kept at hand, and put back when another is met.
         low, high, offender = INF, NEG_INF, None
@@ -174,8 +174,8 @@ class PythonDigests:
             self._ends.clear()
             (self._starts or {}).clear()
         if low > high:
-            return Heard(offender, None)
-        return Heard(offender, (interval_of(low, interval), interval_of(high, interval)))
+            return AddOutcome(offender, None)
+        return AddOutcome(offender, (interval_of(low, interval), interval_of(high, interval)))
 
     def take_below(self, bound: int) -> dict[int, Digest]:
         taken = {index: Digest(*self._ends.pop(index)) for index in sorted(self._ends) if index < bound}

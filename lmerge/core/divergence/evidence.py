@@ -38,7 +38,7 @@ class Findings(NamedTuple):
     missing: str = ""
 
 
-class _Kept(NamedTuple):
+class _KeptBatch(NamedTuple):
     name: str
     life: int
     batch: AnyBatch
@@ -57,7 +57,7 @@ class Evidence:
         self._interval = interval
         self._starts = starts
         self._bytes_max = bytes_max
-        self._kept: deque[_Kept] = deque()
+        self._kept: deque[_KeptBatch] = deque()
 
     def keep(self, name: str, life: int, batch: AnyBatch, stop: int, touched: tuple[int, int] | None) -> None:
         """Remember the first ``stop`` elements of a batch that touches these intervals.
@@ -66,7 +66,7 @@ class Evidence:
         """
         if not self._bytes_max or touched is None:
             return
-        kept = _Kept(name, life, batch, stop, _size(batch), *touched)
+        kept = _KeptBatch(name, life, batch, stop, _size(batch), *touched)
         self._kept.append(kept)
         self.bytes += kept.size
         while self.bytes > self._bytes_max:
@@ -107,7 +107,7 @@ class Evidence:
         more = len(found) - DIFFERENCES_MAX
         return Findings(tuple(found[:DIFFERENCES_MAX]), f"{more} more events differ" if more > 0 else "")
 
-    def _read(self, kept: _Kept, index: int, ends: Counter[Event], starts: Counter[Event]) -> None:
+    def _read(self, kept: _KeptBatch, index: int, ends: Counter[Event], starts: Counter[Event]) -> None:
         """Count what the elements of a batch put into the interval: by their ends, and by their starts."""
         interval = self._interval
         for at, (kind, vs, ve, vold, payload) in enumerate(kept.batch.rows()):

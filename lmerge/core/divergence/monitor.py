@@ -1,6 +1,6 @@
 """Do the inputs of a merge say the same? Compared per interval of Ve, as each input completes it.
 
-Pure, like the merge: no clock, no I/O; the caller tells what inputs have said, ``settle`` says what follows from it.
+Pure, like the merge: no clock, no I/O; the caller tells what inputs have record, ``settle`` says what follows from it.
 
     intervals of Ve      0    1    2    3    4    5
     a  (from the start)  =    =    =    =    .           completed up to 4
@@ -26,9 +26,9 @@ from lmerge.core.divergence.digests import (
     ALL,
     INF_INTERVAL,
     ZERO,
+    AddOutcome,
     Digest,
     Digests,
-    Heard,
     bounds,
     completed_at,
     digests_of,
@@ -60,7 +60,7 @@ class Divergence(NamedTuple):
     findings: Findings
 
 
-class Verdict(NamedTuple):
+class AgreementRule(NamedTuple):
     """When an interval is decided on. ``all_of_them``: all who are able must agree; otherwise more than half.
     ``excused``: inputs that are not waited for: when all others have completed the interval it is decided on as well,
     whatever they deliver; None: everybody is waited for. ``disputed``: intervals that one input alone cannot decide on.
@@ -71,7 +71,7 @@ class Verdict(NamedTuple):
     disputed: Collection[int] = ()
 
 
-class Report(NamedTuple):
+class DivergenceReport(NamedTuple):
     """One input: compared intervals, those in which it was equal (to the majority, or to all others where there is
     none), equal ones in a row up to the last compared. ``problem``: why it is not compared; empty: it is."""
 
@@ -82,7 +82,7 @@ class Report(NamedTuple):
     problem: str = ""
 
 
-class _Said:
+class _InputRecord:
     """What is known of one name: the current life's open intervals, and all completed ones."""
 
     def __init__(self, name: str) -> None:
@@ -98,7 +98,7 @@ class _Said:
         self.spans: list[tuple[int, int, int]] = []  # completed before the life or a skip began: [from, to), life
         self.done: dict[int, Digest] = {}  # completed intervals that hold something
         self.verdicts: dict[int, bool] = {}  # by interval, while it is remembered
-        self.past = Report(name, 0, 0, 0)  # of those that are not
+        self.past = DivergenceReport(name, 0, 0, 0)  # of those that are not
 
     def covers(self, index: int) -> bool:
         """Whether the name has completed the interval and is right for it."""
@@ -130,7 +130,7 @@ class _Said:
             self.spans.append((self.first, self.completed, self.life))
 
     def begin_life(self, first: int) -> None:
-        """Intervals from ``first`` on will be said again."""
+        """Intervals from ``first`` on will be record again."""
         self.life += 1
         self.overflowed = False
         self.spans = [(start, min(end, first), life) for start, end, life in self.spans if start < first]
@@ -143,14 +143,14 @@ class _Said:
         for index in sorted(index for index in self.verdicts if index < bound):
             equal = self.verdicts.pop(index)
             name, compared, before, in_row, _ = self.past
-            self.past = Report(name, compared + 1, before + equal, in_row + 1 if equal else 0)
+            self.past = DivergenceReport(name, compared + 1, before + equal, in_row + 1 if equal else 0)
 
 
 class DivergenceMonitor:
     """Compares the inputs of one merge. ``interval``: length in units of Ve. ``starts``: compare on Vs as well.
 
     ``evidence_bytes``: batches kept to name differences. ``open_max``: open intervals of one input; one that has more
-    is not compared any longer (``Report.problem`` says so).
+    is not compared any longer (``DivergenceReport.problem`` says so).
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class DivergenceMonitor:
         self._with_starts = starts
         self._open_max = open_max
         self._intervals_kept = intervals_kept
-        self._inputs: dict[str, _Said] = {}
+        self._inputs: dict[str, _InputRecord] = {}
         self._evidence = Evidence(engine, interval, starts=starts, bytes_max=evidence_bytes)
         self._indices: set[int] = set()  # intervals in which somebody has completed something
         self._forgotten_until: int = NEG_INF  # intervals below cannot be compared any more
@@ -175,51 +175,51 @@ class DivergenceMonitor:
     # What inputs do.
 
     def attach(self, name: str, incarnation: int, role: str, join_at: int | None) -> None:
-        """``join_at``: as the input has said it; it is right for every event with Ve >= join_at."""
-        said = self._inputs.pop(name, None) or _Said(name)
-        self._inputs[name] = said  # last: those that have gone longest are first
-        self._end_life(said)
-        said.incarnation, said.role, said.attached = incarnation, role, True
-        said.digests = digests_of(self._engine, self.interval, starts=self._with_starts, open_max=self._open_max)
-        said.begin_life(max(first_from(join_at, self.interval), self._forgotten_until))
+        """``join_at``: as the input has record it; it is right for every event with Ve >= join_at."""
+        record = self._inputs.pop(name, None) or _InputRecord(name)
+        self._inputs[name] = record  # last: those that have gone longest are first
+        self._end_life(record)
+        record.incarnation, record.role, record.attached = incarnation, role, True
+        record.digests = digests_of(self._engine, self.interval, starts=self._with_starts, open_max=self._open_max)
+        record.begin_life(max(first_from(join_at, self.interval), self._forgotten_until))
 
     def detach(self, name: str, *, forget: bool = False) -> None:
-        """The input has gone. ``forget``: what it has said is not to be compared with any more."""
-        said = self._inputs.get(name)
-        if said is None:
+        """The input has gone. ``forget``: what it has record is not to be compared with any more."""
+        record = self._inputs.get(name)
+        if record is None:
             return
-        self._end_life(said)
+        self._end_life(record)
         if forget:
-            said.spans, said.done = [], {}
+            record.spans, record.done = [], {}
             self._evidence.forget(name)
         gone = [other.name for other in self._inputs.values() if not other.attached]
         for longest in gone[: max(0, len(gone) - GONE_KEPT)]:
             del self._inputs[longest]
             self._evidence.forget(longest)
 
-    def heard(self, name: str, batch: AnyBatch, stop: int) -> int | None:
-        """The input has said the first ``stop`` elements of this batch. The index of one that its own stable point
-        forbids, for a caller that has not asked the merge before; what comes from there on is not heard."""
-        said = self._inputs.get(name)
-        if said is None or said.digests is None:
+    def receive(self, name: str, batch: AnyBatch, stop: int) -> int | None:
+        """The input has record the first ``stop`` elements of this batch. The index of one that its own stable point
+        forbids, for a caller that has not asked the merge before; what comes from there on is not receive."""
+        record = self._inputs.get(name)
+        if record is None or record.digests is None:
             return None
-        heard: Heard = said.digests.add(batch, stop)
-        said.overflowed = said.digests.overflowed
-        if said.is_comparable:
-            self._evidence.keep(name, said.life, batch, stop, heard.touched)
-        return heard.offender
+        outcome: AddOutcome = record.digests.add(batch, stop)
+        record.overflowed = record.digests.overflowed
+        if record.is_comparable:
+            self._evidence.keep(name, record.life, batch, stop, outcome.touched)
+        return outcome.offender
 
     def skipped(self, name: str, until: int) -> None:
         """From here on the input leaves out events that end before ``until``: what it has completed stands."""
-        said = self._inputs.get(name)
-        if said is None or said.digests is None:
+        record = self._inputs.get(name)
+        if record is None or record.digests is None:
             return
-        self._complete(said)
+        self._complete(record)
         first = first_from(until, self.interval)
-        if first <= max(said.first, said.completed):
+        if first <= max(record.first, record.completed):
             return
-        said.save_span()
-        said.first = first
+        record.save_span()
+        record.first = first
 
     # What follows.
 
@@ -227,9 +227,9 @@ class DivergenceMonitor:
     def is_due(self) -> bool:
         """Whether an input has completed an interval since the last ``settle``."""
         return bool(self._touched) or any(
-            said.digests is not None and said.digests.stable_point > NEG_INF
-            and completed_at(said.digests.stable_point, self.interval) > said.completed
-            for said in self._inputs.values()
+            record.digests is not None and record.digests.stable_point > NEG_INF
+            and completed_at(record.digests.stable_point, self.interval) > record.completed
+            for record in self._inputs.values()
         )
 
     def settle(self, counting: Collection[str] = ()) -> list[Divergence]:
@@ -237,9 +237,9 @@ class DivergenceMonitor:
 
         Gives the intervals that were found divergent, or whose divergence looks different now, in order.
         """
-        for said in self._inputs.values():
-            if said.digests is not None:
-                self._complete(said)
+        for record in self._inputs.values():
+            if record.digests is not None:
+                self._complete(record)
         found = []
         for index in sorted(self._touched):
             divergence = self._judge(index, counting)
@@ -259,7 +259,7 @@ class DivergenceMonitor:
                     found.setdefault(name, divergence or self._divergent[index])
         return found
 
-    def agreed(self, index: int, counting: Collection[str], verdict: Verdict) -> bool:
+    def agreed(self, index: int, counting: Collection[str], verdict: AgreementRule) -> bool:
         """Whether the inputs that count and are right for the interval have decided on it, as ``verdict`` says. True as
         well if there are none, and it is not disputed: then nobody can ever say anything about it."""
         able = self._able(index, counting)
@@ -267,18 +267,18 @@ class DivergenceMonitor:
             return False
         if not able:
             return True
-        spoken = [said.digest(index) for said in able if said.covers(index)]
+        spoken = [record.digest(index) for record in able if record.covers(index)]
         most = max(map(spoken.count, set(spoken)), default=0)
         if verdict.all_of_them:
             return most == len(able)
         return 2 * most > len(able) or (
             verdict.excused is not None
-            and all(said.covers(index) or said.name in verdict.excused for said in able)
+            and all(record.covers(index) or record.name in verdict.excused for record in able)
         )
 
     def differing(self, index: int, counting: Iterable[str]) -> bool:
         """Whether two inputs that count have completed the interval and differ there."""
-        return len({said.digest(index) for said in self._able(index, counting) if said.covers(index)}) > 1
+        return len({record.digest(index) for record in self._able(index, counting) if record.covers(index)}) > 1
 
     def differing_from(self, start: int, counting: Collection[str]) -> list[int]:
         """The remembered intervals from ``start`` on in which inputs that count differ."""
@@ -287,16 +287,16 @@ class DivergenceMonitor:
     def late_for(self, index: int, counting: Iterable[str]) -> list[str]:
         """The inputs that count, are right for the interval, and have not completed it, if another one has."""
         able = self._able(index, counting)
-        late = [said.name for said in able if not said.covers(index)]
+        late = [record.name for record in able if not record.covers(index)]
         return late if len(late) < len(able) else []
 
-    def agreed_below(self, start: int, counting: Collection[str], verdict: Verdict) -> int:
+    def agreed_below(self, start: int, counting: Collection[str], verdict: AgreementRule) -> int:
         """The first interval from ``start`` on that is not ``agreed``; between turning points nothing changes."""
         turns = {NEG_INF, *self._indices, *verdict.disputed}
         for name in counting:
-            said = self._inputs.get(name)
-            if said is not None and said.attached:
-                turns |= {said.first, said.completed, *(t for span in said.spans for t in span[:2])}
+            record = self._inputs.get(name)
+            if record is not None and record.attached:
+                turns |= {record.first, record.completed, *(t for span in record.spans for t in span[:2])}
         following = sorted({t for turn in turns for t in (turn, turn + 1) if start < t <= ALL})
         for turn in following:
             if not self.agreed(start, counting, verdict):
@@ -306,30 +306,30 @@ class DivergenceMonitor:
 
     def completed(self, name: str) -> int:
         """The first interval that the input has not completed."""
-        said = self._inputs.get(name)
-        return NEG_INF if said is None else said.completed
+        record = self._inputs.get(name)
+        return NEG_INF if record is None else record.completed
 
     def stable_point(self, name: str) -> int:
-        """The last stable that the input has said."""
-        said = self._inputs.get(name)
-        return NEG_INF if said is None or said.digests is None else said.digests.stable_point
+        """The last stable that the input has record."""
+        record = self._inputs.get(name)
+        return NEG_INF if record is None or record.digests is None else record.digests.stable_point
 
     # What can be asked.
 
-    def reports(self) -> list[Report]:
+    def reports(self) -> list[DivergenceReport]:
         """The attached inputs, in order of attachment."""
-        return [self._report(said) for said in self._inputs.values() if said.attached]
+        return [self._report(record) for record in self._inputs.values() if record.attached]
 
-    def report(self, name: str) -> Report | None:
-        said = self._inputs.get(name)
-        return None if said is None else self._report(said)
+    def report(self, name: str) -> DivergenceReport | None:
+        record = self._inputs.get(name)
+        return None if record is None else self._report(record)
 
     def divergent(self) -> list[Divergence]:
         """The most recent divergent intervals, newest first."""
         return [self._divergent[index] for index in sorted(self._divergent, reverse=True)]
 
     def beside(self, name: str, other: str, since: int) -> tuple[int, int | None]:
-        """In how many intervals in a row, up to now, the present life of ``name`` and ``other`` have said the same, of
+        """In how many intervals in a row, up to now, the present life of ``name`` and ``other`` have record the same, of
         those in which anybody says anything; and the first from ``since`` on in which they differ, if there is one.
         """
         mine, theirs = self._inputs.get(name), self._inputs.get(other)
@@ -353,48 +353,48 @@ class DivergenceMonitor:
 
     # Below: one interval at a time.
 
-    def _end_life(self, said: _Said) -> None:
-        if said.digests is not None:
-            self._complete(said)
-        said.end_life()
+    def _end_life(self, record: _InputRecord) -> None:
+        if record.digests is not None:
+            self._complete(record)
+        record.end_life()
 
-    def _complete(self, said: _Said) -> None:
+    def _complete(self, record: _InputRecord) -> None:
         """Note the intervals that the input's stable point has passed."""
-        assert said.digests is not None
-        stable_point = said.digests.stable_point
+        assert record.digests is not None
+        stable_point = record.digests.stable_point
         completed = completed_at(stable_point, self.interval)
-        if stable_point == NEG_INF or completed <= said.completed:
+        if stable_point == NEG_INF or completed <= record.completed:
             return
-        taken = said.digests.take_below(completed)
-        if not said.is_comparable:
-            said.first = ALL
+        taken = record.digests.take_below(completed)
+        if not record.is_comparable:
+            record.first = ALL
             return
         for index, digest in taken.items():
-            if index >= max(said.first, self._forgotten_until):
-                said.done[index] = digest
+            if index >= max(record.first, self._forgotten_until):
+                record.done[index] = digest
                 self._indices.add(index)
-        low = max(said.first, said.completed)
-        said.completed = completed
+        low = max(record.first, record.completed)
+        record.completed = completed
         self._touched |= {index for index in self._indices if low <= index < completed}
 
-    def _able(self, index: int, counting: Iterable[str]) -> list[_Said]:
+    def _able(self, index: int, counting: Iterable[str]) -> list[_InputRecord]:
         """The active inputs that count and are, or will be, right for the interval."""
         inputs = (self._inputs.get(name) for name in counting)
         return [
-            said for said in inputs
-            if said is not None and said.attached and said.role == ACTIVE and said.is_comparable
-            and (said.first <= index or said.covers(index))
+            record for record in inputs
+            if record is not None and record.attached and record.role == ACTIVE and record.is_comparable
+            and (record.first <= index or record.covers(index))
         ]
 
     def _judge(self, index: int, counting: Collection[str]) -> Divergence | None:
         """Enter the verdicts of an interval; the divergence, if it is one that has not been told like this."""
-        participants = [said for said in self._inputs.values() if said.covers(index)]
+        participants = [record for record in self._inputs.values() if record.covers(index)]
         if len(participants) < 2:
             return None
         divergence = self._judgement(index, counting)
-        for said in participants:
-            same = divergence is None or said.digest(index) == divergence.majority
-            said.verdicts[index] = same
+        for record in participants:
+            same = divergence is None or record.digest(index) == divergence.majority
+            record.verdicts[index] = same
         if divergence is None:
             return None
         before = self._divergent.get(index)
@@ -403,7 +403,7 @@ class DivergenceMonitor:
         elif before[3:6] == divergence[3:6]:
             return None
         if self._is_news(index, participants):
-            lives = {said.name: said.life_of(index) for said in participants}
+            lives = {record.name: record.life_of(index) for record in participants}
             divergence = divergence._replace(findings=self._evidence.read(index, divergence.digests, lives))
         else:
             why = f"more than {EVIDENCE_IN_ROW} intervals in a row differ, and only the first are read"
@@ -413,14 +413,14 @@ class DivergenceMonitor:
 
     def _judgement(self, index: int, counting: Collection[str]) -> Divergence | None:
         """Without evidence, or with that of before."""
-        digests = {said.name: said.digest(index) for said in self._inputs.values() if said.covers(index)}
+        digests = {record.name: record.digest(index) for record in self._inputs.values() if record.covers(index)}
         if len(set(digests.values())) < 2:
             return None
         able = self._able(index, counting)
-        spoken = [said.digest(index) for said in able if said.covers(index)]
+        spoken = [record.digest(index) for record in able if record.covers(index)]
         majority = next((digest for digest in spoken if 2 * spoken.count(digest) > len(able)), None)
         outvoted = tuple(
-            said.name for said in able if majority is not None and said.covers(index) and said.digest(index) != majority
+            record.name for record in able if majority is not None and record.covers(index) and record.digest(index) != majority
         )
         start, end = bounds(index, self.interval)
         before = self._divergent.get(index)
@@ -428,12 +428,12 @@ class DivergenceMonitor:
             index, start, end, digests, majority, outvoted, Findings() if before is None else before.findings
         )
 
-    def _is_news(self, index: int, participants: list[_Said]) -> bool:
+    def _is_news(self, index: int, participants: list[_InputRecord]) -> bool:
         """Whether evidence is worth reading: not if somebody has differed several times in a row already."""
-        for said in participants:
-            if not said.verdicts[index]:
-                before = sorted((i for i in said.verdicts if i < index), reverse=True)[:EVIDENCE_IN_ROW]
-                if len(before) < EVIDENCE_IN_ROW or any(said.verdicts[i] for i in before):
+        for record in participants:
+            if not record.verdicts[index]:
+                before = sorted((i for i in record.verdicts if i < index), reverse=True)[:EVIDENCE_IN_ROW]
+                if len(before) < EVIDENCE_IN_ROW or any(record.verdicts[i] for i in before):
                     return True
         return False
 
@@ -445,28 +445,28 @@ class DivergenceMonitor:
             self._forgotten_until = bound
             self._indices = {index for index in self._indices if index >= bound}
             self._divergent = {index: d for index, d in self._divergent.items() if index >= bound}
-            for said in self._inputs.values():
-                said.forget_below(bound)
-                said.first = max(said.first, bound)
-        waiting = [said.completed for said in self._inputs.values() if said.attached and said.is_comparable]
+            for record in self._inputs.values():
+                record.forget_below(bound)
+                record.first = max(record.first, bound)
+        waiting = [record.completed for record in self._inputs.values() if record.attached and record.is_comparable]
         bound = min(waiting, default=NEG_INF)
         if bound > self._evidence_from:
             self._evidence_from = bound
             self._evidence.forget_below(bound)
 
-    def _report(self, said: _Said) -> Report:
+    def _report(self, record: _InputRecord) -> DivergenceReport:
         in_row = 0
-        for index in sorted(said.verdicts, reverse=True):
-            if not said.verdicts[index]:
+        for index in sorted(record.verdicts, reverse=True):
+            if not record.verdicts[index]:
                 break
             in_row += 1
         else:
-            in_row += said.past.in_row
+            in_row += record.past.in_row
         problem = ""
-        if said.attached and not said.is_comparable:
+        if record.attached and not record.is_comparable:
             problem = f"more than {self._open_max} intervals of {self.interval} were open at once; compare longer ones"
-        return Report(
-            said.name, said.past.compared + len(said.verdicts), said.past.equal + sum(said.verdicts.values()), in_row,
+        return DivergenceReport(
+            record.name, record.past.compared + len(record.verdicts), record.past.equal + sum(record.verdicts.values()), in_row,
             problem,
         )
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from lmerge import _native
 from lmerge.core.batch import AnyBatch
-from lmerge.core.divergence.digests import ALL, Digest, Heard
+from lmerge.core.divergence.digests import ALL, AddOutcome, Digest
 from lmerge.core.engines.native_engine import columns_of
 
 
@@ -33,8 +33,8 @@ class NativeDigests:
     def open(self) -> int:
         return self._digests.open
 
-    def add(self, batch: AnyBatch, stop: int) -> Heard:
-        return Heard(*self._digests.add(columns_of("stream", batch), stop))
+    def add(self, batch: AnyBatch, stop: int) -> AddOutcome:
+        return AddOutcome(*self._digests.add(columns_of("stream", batch), stop))
 
     def take_below(self, bound: int) -> dict[int, Digest]:
         rows = self._digests.take_below(None if bound == ALL else bound)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from lmerge.core import violations
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder
 from lmerge.core.divergence.digests import completed_at
-from lmerge.core.divergence.monitor import DivergenceMonitor, Verdict, time_of
+from lmerge.core.divergence.monitor import AgreementRule, DivergenceMonitor, time_of
 from lmerge.core.elements import ADJUST, INSERT, NEG_INF, STABLE, Stable
 from lmerge.core.inputs import OBSERVE
 from lmerge.core.merge import Merge, Outcome
@@ -52,7 +52,7 @@ class Gate:
         """Merge what is not a stable; the rest is heard and waits."""
         merge = self._merge
         before = self._monitor.stable_point(name)
-        offender = self._monitor.heard(name, batch, batch.count)
+        offender = self._monitor.receive(name, batch, batch.count)
         stop = batch.count if offender is None else offender
         through, places = _without_stables(batch, stop)
         outcome = merge.apply(name, through, incarnation) if through.count else Outcome()
@@ -64,7 +64,7 @@ class Gate:
         said = max([before, *(vs for kind, vs, *_ in _first(batch, stop) if kind == STABLE)])
         return _joined([outcome, self._detach(name, batch, offender, said)], merge)
 
-    def releases(self, counting: list[str], verdict: Verdict) -> list[tuple[str, int]]:
+    def releases(self, counting: list[str], verdict: AgreementRule) -> list[tuple[str, int]]:
         """The stables that inputs get back now: up to what is agreed on, at boundaries that they have completed."""
         if counting:
             if counting != self._counting:
