@@ -62,11 +62,11 @@ DEFECTS = (
         CORE_TEST + "test_evidence_is_that_of_the_life_that_completed_the_interval[python]",
     ),
     Defect(
-        "a majority is seen before more than half have spoken",
+        "a majority is seen before more than half have delivered",
         MONITOR,
-        "if 2 * spoken.count(digest) > len(able)), None)",
-        "if 2 * spoken.count(digest) > len(spoken)), None)",
-        CORE_TEST + "test_no_majority_is_seen_before_more_than_half_have_spoken[python]",
+        "if 2 * delivered.count(digest) > len(able)), None)",
+        "if 2 * delivered.count(digest) > len(delivered)), None)",
+        CORE_TEST + "test_no_majority_is_seen_before_more_than_half_have_delivered[python]",
     ),
     Defect(
         "an observer is counted in a majority",

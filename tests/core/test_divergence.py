@@ -245,7 +245,7 @@ def test_an_observer_is_compared_and_counts_in_no_majority() -> None:
     assert divergence.outvoted == ()
 
 
-def test_no_majority_is_seen_before_more_than_half_have_spoken() -> None:
+def test_no_majority_is_seen_before_more_than_half_have_delivered() -> None:
     watched = monitor()
     speakers = [Speaker(watched, name, []) for name in "abcd"]
     for speaker in speakers:

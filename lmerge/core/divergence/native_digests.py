@@ -1,6 +1,6 @@
-"""The digests of one input on the native core: ``digests.PythonDigests`` a hundred times as fast, with another hash.
+"""The digests of one input on the native core: a hundred times as fast as ``PythonDigests``, with another hash.
 
-Importing this module imports the compiled core: ``digests.digests_of`` does, for a merge on that engine.
+Importing this module imports the compiled core. ``digests.digests_of`` imports it for a merge on that engine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lmerge.core.engines.native_engine import columns_of
 
 
 class NativeDigests:
-    """``Digests`` straight from the columns, the GIL released."""
+    """``Digests`` computed from the columns, with the GIL released."""
 
     hash_name: Final = _native.Digests.HASH
 
