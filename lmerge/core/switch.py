@@ -62,7 +62,7 @@ def repeats_a_key(old: Algorithm, live: list[Event]) -> bool:
 def merge_waiting(new: Indexed, out: BatchBuilder) -> None:
     """With an index, elements of a joining input do not wait: what has waited under R0-R2 is merged now.
 
-    The input's stable point, which it may have said since, is no reason to refuse what came before. A promise found
+    The input's stable point, which it may have delivered since, is no reason to refuse what came before. A promise found
     broken goes to ``new.broken``: it was another input that made the merge switch.
     """
     for inp in list(new.inputs.values()):
@@ -90,7 +90,7 @@ def _from_r3(old: R3, new: R3 | R4) -> None:
         for inp in old.inputs.values():
             ve = node[IN + inp.slot]
             if ve is not None:
-                new.adopt_said(key, inp.slot, ve)
+                new.adopt_entry(key, inp.slot, ve)
 
 
 def _from_events(old: InsertOnly, new: R3 | R4, live: list[Event], out: BatchBuilder) -> None:
@@ -98,10 +98,10 @@ def _from_events(old: InsertOnly, new: R3 | R4, live: list[Event], out: BatchBui
     for event, copies in counted:
         new.adopt(event, copies)
     for inp in old.carried():
-        said = _certain(inp, old.max_stable)
+        delivered = _certain(inp, old.max_stable)
         if inp.delivered is None:  # nobody broke a promise: the order of its stream tells the rest
-            said += [event for event, copies in counted if event.vs < inp.last_vs for _ in range(copies)]
-        for vs, payload, ve in sorted(said):
+            delivered += [event for event, copies in counted if event.vs < inp.last_vs for _ in range(copies)]
+        for vs, payload, ve in sorted(delivered):
             new.adopt_delivered(inp.slot, vs, payload, ve, out)
 
 

@@ -22,8 +22,8 @@ DEFECTS = (
     Defect(
         "who left is counted as long as its entries are there",
         "lmerge/core/index.py",
-        "sum(self.says(node, inp.slot, ve) for inp in self.inputs.values())",
-        "sum(self.says(node, slot, ve) for slot in range(self.slots))",
+        "sum(self.has_end(node, inp.slot, ve) for inp in self.inputs.values())",
+        "sum(self.has_end(node, slot, ve) for slot in range(self.slots))",
         FORGETTING + "test_nobody_counts_what_an_input_that_has_left_had[python-r3]",
     ),
     Defect(
@@ -64,8 +64,8 @@ DEFECTS = (
     Defect(
         "<= for < when an event is fully frozen",
         CORE + "r3.py",
-        "return bool(said < t)  # line 26",
-        "return bool(said <= t)",
+        "return bool(input_end < t)  # line 26",
+        "return bool(input_end <= t)",
         "tests/core/test_scenarios.py::test_scenario[python-boundaries]",
     ),
     Defect(
@@ -290,14 +290,14 @@ DEFECTS = (
     Defect(
         "an open difference is adjusted too",
         CORE + "r3.py",
-        "elif said != shown and (said < t or shown < t):  # lines 22-25",
-        "elif said != shown:",
+        "elif input_end != shown and (input_end < t or shown < t):  # lines 22-25",
+        "elif input_end != shown:",
         PAPER + "test_algorithm_r3_an_open_difference_is_left_alone",
     ),
     Defect(
         "a half-frozen event that the freezing input lacks is removed",
         CORE + "r3.py",
-        "        if half_frozen and said is None:\n            return bool(shown < t)",
+        "        if half_frozen and input_end is None:\n            return bool(shown < t)",
         "        if False:\n            return False",
         "tests/core/test_scenarios.py::test_scenario[python-r3_nobody_knows_better]",
     ),
@@ -316,7 +316,7 @@ DEFECTS = (
         EARLY + "test_an_end_that_it_refutes_is_not_frozen",
     ),
     Defect(
-        "a witness says what the freezing input refutes",
+        "a witness gives an end that the freezing input refutes",
         CORE + "index.py",
         "self.has_live_entry(node, inp.slot, latest):",
         "self.has_live_entry(node, inp.slot, INF):",
@@ -376,21 +376,21 @@ DEFECTS = (
     Defect(
         "r4 shows one event too many",
         CORE + "r4.py",
-        "        return len(said) > shown and",
-        "        return len(said) >= shown and",
+        "        return len(input_ends) > shown and",
+        "        return len(input_ends) >= shown and",
         PAPER + "test_algorithm_r4_never_shows_more_than_the_input_with_most",
     ),
     Defect(
         "AdjustOutputCount only removes",
         CORE + "r4.py",
-        "    for ve in missing[: len(said) - len(shown)]:",
+        "    for ve in missing[: len(input_ends) - len(shown)]:",
         "    for ve in missing[:0]:",
         PAPER + "test_algorithm_r4_adjust_output_count_when_a_vs_becomes_half_frozen",
     ),
     Defect(
         "AdjustOutput without case (1)",
         CORE + "r4.py",
-        "        surplus += _minus(shown[at_shown:], said[at_said:])",
+        "        surplus += _minus(shown[at_shown:], input_ends[at_input:])",
         "        pass",
         PAPER + "test_algorithm_r4_adjust_output_when_an_end_becomes_fully_frozen",
     ),
@@ -488,8 +488,8 @@ DEFECTS = (
     Defect(
         "what was delivered and not shown stays so after a switch",
         CORE + "r4.py",
-        "            _add(node, OUT, ve)\n            out.insert(payload, vs, ve)\n\n    def adopt_said",
-        "            pass\n\n    def adopt_said",
+        "            _add(node, OUT, ve)\n            out.insert(payload, vs, ve)\n\n    def adopt_entry",
+        "            pass\n\n    def adopt_entry",
         BROKEN + "test_a_downgrade_mends_what_can_be_mended[python]",
     ),
     Defect(

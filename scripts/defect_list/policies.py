@@ -107,8 +107,8 @@ DEFECTS = (
     Defect(
         "R4 freezes a right event under an end that an input admitted early has by mistake",
         CORE + "r4.py",
-        "    return _minus(said, sorted(doubtful[:excess]))",
-        "    return said",
+        "    return _minus(input_ends, sorted(doubtful[:excess]))",
+        "    return input_ends",
         "tests/core/test_admitted_early.py::test_the_output_is_right_from_its_join_at_on[python-r4]",
     ),
     Defect(
@@ -163,8 +163,8 @@ DEFECTS = (
     Defect(
         "half-frozen-only shows an unfrozen event when its end changes",
         CORE + "r4.py",
-        "elif vold is not None and unfrozen and self._wants(node, inp, slot):",
-        "elif vold is not None and unfrozen and len(said) > len(shown):",
+        "elif vold is not None and unfrozen and self._should_show_another(node, inp, slot):",
+        "elif vold is not None and unfrozen and len(input_ends) > len(shown):",
         PROMISED + "[python-r4-half-frozen-only+adjusts]",
     ),
     Defect(
