@@ -119,7 +119,7 @@ class Algorithm:
             self.follow_unheld(out)
 
     def follow_unheld(self, out: BatchBuilder) -> None:
-        """With a bound of the lead: follow the inputs that are not held. One input can release the stable of another."""
+        """With a bound of the lead: follow the inputs that are not held. One input can release another's stable."""
         before = None
         while before != self.max_stable:
             before = self.max_stable
@@ -133,7 +133,7 @@ class Algorithm:
     def _move_to(self, inp: Input, out: BatchBuilder) -> None:
         """Move the output's stable point to that of ``inp`` if the input counts and is ahead."""
         if not inp.counts:
-            return  # it is joining (law 1), or its stable is held
+            return  # law 1: it is joining; or its stable is held
         t = self.policy.held_back(inp.stable)
         if t <= self.max_stable or (t == INF and not self.may_close()):
             return

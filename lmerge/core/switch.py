@@ -56,7 +56,7 @@ def repeats_a_key(old: Algorithm, live: list[Event]) -> bool:
     if _repeats((event.vs, event.payload) for event in live):
         return True
     assert isinstance(old, InsertOnly)
-    return any(_repeats((vs, payload) for vs, payload, _ in _certain(inp, old.max_stable)) for inp in old.carried())
+    return any(_repeats((vs, payload) for vs, payload, _ in _certain(inp, old.max_stable)) for inp in old.merged_inputs())
 
 
 def merge_waiting(new: Indexed, out: BatchBuilder) -> None:
@@ -97,7 +97,7 @@ def _from_events(old: InsertOnly, new: R3 | R4, live: list[Event], out: BatchBui
     counted = sorted(Counter(live).items())
     for event, copies in counted:
         new.adopt(event, copies)
-    for inp in old.carried():
+    for inp in old.merged_inputs():
         delivered = _certain(inp, old.max_stable)
         if inp.delivered is None:  # nobody broke a promise: the order of its stream tells the rest
             delivered += [event for event, copies in counted if event.vs < inp.last_vs for _ in range(copies)]
@@ -125,7 +125,7 @@ def _weaken_ties(old: R0 | R1, new: R1 | R2, out: BatchBuilder) -> None:
     """
     new.max_vs = vs = old.max_vs
     shown = old.slot if isinstance(old, R1) else [] if old.last is None else [old.last]
-    inputs = [inp for inp in old.carried() if inp.last_vs == vs]
+    inputs = [inp for inp in old.merged_inputs() if inp.last_vs == vs]
     new.broken = old.broken
     more = _slot_of(new, shown, inputs) if isinstance(new, R1) else _payloads_of(new, shown, inputs)
     if vs >= old.max_stable:
