@@ -331,7 +331,7 @@ class Merge:
         events = self._engine.live_events()
         if events is None:
             raise UsageError("the output's live events are not kept: the merge was made with track_live=False")
-        return self._emitted_before.among(events) if self._emitted_before else events
+        return self._emitted_before.with_live(events) if self._emitted_before else events
 
     def supporters(self, batch: AnyBatch) -> list[int]:
         """Return, for each insert of an output batch, how many inputs have that event now, with that end.
@@ -545,7 +545,7 @@ class Merge:
                     self._engine.after_detach()
         batch, joined = self._engine.take()
         if self._emitted_before:
-            batch = self._emitted_before.held_back(batch)
+            batch = self._emitted_before.without_repeats(batch)
         if batch.count:
             self.emitted = self.emitted.plus(Counts(*batch.counts(batch.count)))
         return Outcome(batch, detached, joined, switched)
