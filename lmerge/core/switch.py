@@ -56,7 +56,8 @@ def repeats_a_key(old: Algorithm, live: list[Event]) -> bool:
     if _repeats((event.vs, event.payload) for event in live):
         return True
     assert isinstance(old, InsertOnly)
-    return any(_repeats((vs, payload) for vs, payload, _ in _certain(inp, old.max_stable)) for inp in old.merged_inputs())
+    inputs = old.merged_inputs()
+    return any(_repeats((vs, payload) for vs, payload, _ in _certain(inp, old.max_stable)) for inp in inputs)
 
 
 def merge_waiting(new: Indexed, out: BatchBuilder) -> None:

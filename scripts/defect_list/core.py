@@ -346,7 +346,7 @@ DEFECTS = (
     Defect(
         "a switch forgets from where on the merge is right",
         CORE + "engines/python_engine.py",
-        "        new.right_from = self._algorithm.right_from  # an input may be admitted before anything is said\n",
+        "        new.right_from = self._algorithm.right_from  # an input may be admitted before the first element\n",
         "",
         EARLY + "test_a_switch_does_not_forget_it",
     ),

@@ -175,7 +175,7 @@ def test_a_time_beyond_64_bits_is_refused_and_changes_nothing(engine: str) -> No
     merge.attach("x")
     before = merge.snapshot()
     if engine == "native":
-        with pytest.raises(InvalidBatch, match="input 'x' cannot say this batch"):
+        with pytest.raises(InvalidBatch, match="input 'x' cannot deliver this batch"):
             merge.apply("x", Batch.of([a("A", 1, 5), a("B", 1, OUT_OF_RANGE)]))
         assert merge.snapshot() == before
 
