@@ -129,7 +129,7 @@ class NativeEngine:
             inp = self._at(slot)
             self._refresh(inp)
             self._joined.append(inp.name)
-        attached = {inp.slot: inp for inp in self.inputs.values()}  # after two broken promises an input is removed once
+        attached = {inp.slot: inp for inp in self.inputs.values()}  # an input with two broken promises is removed once
         return [
             self._violation_of(attached[violation.slot], violation) for violation in broken if violation.slot in attached
         ]
