@@ -197,8 +197,8 @@ def _changes(payload: bytes, vs: int, before: list[int], after: list[int]) -> It
 
 
 def _shown(item: Signed) -> str:
-    word = "positive" if item.sign > 0 else "negative"
-    return f"{word} tuple ({show_payload(item.payload)}, {show_time(item.t)})"
+    sign_name = "positive" if item.sign > 0 else "negative"
+    return f"{sign_name} tuple ({show_payload(item.payload)}, {show_time(item.t)})"
 
 
 def to_signed(events: Iterable[Event]) -> list[Signed]:

@@ -72,11 +72,11 @@ def duplicate_key(name: str, row: Row, index: int) -> InputViolation:
 
 def out_of_order(name: str, row: Row, index: int, last_vs: int, *, strictly: bool) -> InputViolation:
     """Vs goes back, or does not increase where that was promised."""
-    word = "strictly-ordered" if strictly else "ordered"
+    promise = "strictly-ordered" if strictly else "ordered"
     rule = "Vs increases" if strictly else "Vs does not decrease"
     return InputViolation(
-        "out-of-order", name, str(element_of(row)), f"that {rule} ({word})",
-        f"Vs is {show_time(row[1])} after {show_time(last_vs)}", index=index, property_word=word,
+        "out-of-order", name, str(element_of(row)), f"that {rule} ({promise})",
+        f"Vs is {show_time(row[1])} after {show_time(last_vs)}", index=index, property_word=promise,
     )
 
 
