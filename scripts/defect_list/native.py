@@ -78,8 +78,8 @@ DEFECTS = (
     Defect(
         "<= for < when r3 freezes an event",
         SOURCE + "r3.rs",
-        "        said < t // line 26",
-        "        said <= t // line 26",
+        "        input_end < t // line 26",
+        "        input_end <= t // line 26",
         "paper::freezing_has_its_boundaries_where_the_paper_draws_them",
     ),
     Defect(
@@ -302,7 +302,7 @@ DEFECTS = (
     Defect(
         "r4 without AdjustOutputCount",
         SOURCE + "r4.rs",
-        "            self.adjust_output_count(id, said, shown);\n",
+        "            self.adjust_output_count(id, input_ends, shown);\n",
         "            let _ = Self::adjust_output_count;\n",
         "paper::algorithm_r4_adjust_output_count_when_a_vs_becomes_half_frozen",
     ),

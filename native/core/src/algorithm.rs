@@ -110,7 +110,7 @@ pub trait Algorithm {
     fn reconsider(&mut self, _shell: &mut Shell) {}
 
     /// The stable that the output may say once `t` is frozen.
-    fn sayable(&mut self, _shell: &Shell, t: i64) -> i64 {
+    fn stable_to_emit(&mut self, _shell: &Shell, t: i64) -> i64 {
         t
     }
 
@@ -170,7 +170,7 @@ fn follow<A: Algorithm + ?Sized>(algorithm: &mut A, shell: &mut Shell, slot: usi
     let decider = shell.inputs.decider(slot, shell.max_stable, &shell.policy);
     algorithm.freeze(shell, decider, t);
     shell.max_stable = t;
-    let t = algorithm.sayable(shell, t);
+    let t = algorithm.stable_to_emit(shell, t);
     shell.announce(t);
     for slot in shell.inputs.order().to_vec() {
         let input = shell.inputs.get(slot);

@@ -101,7 +101,7 @@ impl Grid {
 
 /// What `add` has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct AddOutcome {
     /// The first element that the stream itself forbids, by its own stable point; nothing from it on was heard.
     pub offender: Option<usize>,
     /// The first and the last interval that an element touches, without that of +inf; None if there is none.
@@ -153,7 +153,7 @@ impl Digests {
     }
 
     /// Hear the first `stop` elements of a batch.
-    pub fn add(&mut self, batch: &View<'_>, stop: usize) -> Heard {
+    pub fn add(&mut self, batch: &View<'_>, stop: usize) -> AddOutcome {
         let (mut first, mut last) = (INF, NEG_INF);
         let mut offender = None;
         for at in 0..stop.min(batch.len()) {
@@ -197,7 +197,7 @@ impl Digests {
             }
         }
         let interval = self.ends.interval;
-        Heard {
+        AddOutcome {
             offender,
             touched: (first <= last).then(|| (index_of(first, interval), index_of(last, interval))),
         }

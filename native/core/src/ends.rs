@@ -25,16 +25,16 @@ pub fn minus(left: &[i64], right: &[i64]) -> Vec<i64> {
 
 /// Take from `said` as many ends below `right_from` as it exceeds `shown`, those that `shown` has not first:
 /// `_without_doubtful` in r4.py.
-pub fn drop_doubtful(said: &mut Vec<i64>, shown: &[i64], right_from: i64) {
-    let excess = said.len().saturating_sub(shown.len());
+pub fn drop_doubtful(input_ends: &mut Vec<i64>, shown: &[i64], right_from: i64) {
+    let excess = input_ends.len().saturating_sub(shown.len());
     if excess == 0 {
         return;
     }
-    let surplus = minus(said, shown);
-    let common = minus(said, &surplus);
+    let surplus = minus(input_ends, shown);
+    let common = minus(input_ends, &surplus);
     let doubtful = surplus.into_iter().chain(common);
     for ve in doubtful.filter(|&ve| ve < right_from).take(excess) {
-        take(said, ve);
+        take(input_ends, ve);
     }
 }
 

@@ -26,7 +26,7 @@ pub fn quorum(shell: &Shell) -> usize {
 }
 
 /// V.A, location 2: whether an unfrozen event is shown now that `slot` has it. `supporters`: of the inputs that count.
-pub fn wants(shell: &Shell, slot: usize, supporters: impl FnOnce() -> usize) -> bool {
+pub fn should_show(shell: &Shell, slot: usize, supporters: impl FnOnce() -> usize) -> bool {
     match shell.policy.show {
         Show::First => true,
         Show::Quorum => shell.inputs.get(slot).counts() && supporters() >= quorum(shell),

@@ -225,23 +225,23 @@ impl Index<Lists> {
     ///
     /// Amortised O(log n) of n ends: the heaps are made anew after as many changes as they have ends.
     pub fn lacked_by(&mut self, id: u32, slot: usize, low: i64, vold: Option<i64>) -> Option<i64> {
-        let (said, shown) = (self.ends(id, At::In(slot)), self.ends(id, At::Out));
-        if let Some(vold) = vold.filter(|&vold| vold >= low && exceeds(shown, said, vold)) {
+        let (input_ends, shown) = (self.ends(id, At::In(slot)), self.ends(id, At::Out));
+        if let Some(vold) = vold.filter(|&vold| vold >= low && exceeds(shown, input_ends, vold)) {
             return Some(vold);
         }
         if shown.len() <= SCANNED_MAX {
-            return minus(from(shown, low), said).first().copied();
+            return minus(from(shown, low), input_ends).first().copied();
         }
         let lists = &mut self.spills[self.store.nodes.get(id).spill() as usize];
-        let said = lists.ins.get(slot).map_or(&[][..], Vec::as_slice);
+        let input_ends = lists.ins.get(slot).map_or(&[][..], Vec::as_slice);
         if lists.lacked.iter().all(|lacked| lacked.slot != slot) {
-            let heap = minus(from(&lists.out, low), said).into_iter().map(Reverse).collect();
+            let heap = minus(from(&lists.out, low), input_ends).into_iter().map(Reverse).collect();
             lists.lacked.push(Lacked { slot, heap });
         }
         let lacked = lists.lacked.iter_mut().find(|lacked| lacked.slot == slot);
         let heap = &mut lacked.expect("a heap").heap;
         while let Some(&Reverse(ve)) = heap.peek() {
-            if ve >= low && exceeds(&lists.out, said, ve) {
+            if ve >= low && exceeds(&lists.out, input_ends, ve) {
                 return Some(ve);
             }
             heap.pop();

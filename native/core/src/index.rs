@@ -224,7 +224,7 @@ impl<S: Spill> Index<S> {
     }
 
     /// Final-only: an event that is not shown yet keeps the output's stable point at or below its Vs.
-    pub fn sayable(&mut self, t: i64) -> i64 {
+    pub fn stable_to_emit(&mut self, t: i64) -> i64 {
         while let Some(&Reverse((vs, id))) = self.held.peek() {
             if self.store.nodes.is_used(id) && self.store.nodes.get(id).vs == vs {
                 return t.min(vs);
@@ -234,7 +234,7 @@ impl<S: Spill> Index<S> {
         t
     }
 
-    pub fn say_insert(&mut self, id: u32, ve: i64) {
+    pub fn push_insert(&mut self, id: u32, ve: i64) {
         let vs = self.store.nodes.get(id).vs;
         self.rows.push(Row {
             kind: INSERT,
@@ -245,7 +245,7 @@ impl<S: Spill> Index<S> {
         });
     }
 
-    pub fn say_adjust(&mut self, id: u32, vold: i64, ve: i64) {
+    pub fn push_adjust(&mut self, id: u32, vold: i64, ve: i64) {
         let vs = self.store.nodes.get(id).vs;
         self.rows.push(Row {
             kind: ADJUST,
@@ -315,7 +315,7 @@ impl<S: Spill> Index<S> {
 
     /// Put what a stable caused into order of (Vs, payload), so that no hash or wheel order reaches the output (law 7),
     /// say it, and forget the nodes that are done.
-    fn say_rows(&mut self, shell: &mut Shell) {
+    fn emit_rows(&mut self, shell: &mut Shell) {
         let store = &self.store;
         let mut rows = std::mem::take(&mut self.rows);
         if rows.len() > 1 {
@@ -497,7 +497,7 @@ pub trait Indexed {
         }
         let index = self.index();
         index.popped = popped;
-        index.say_rows(shell);
+        index.emit_rows(shell);
         index.tidy();
     }
 

@@ -10,12 +10,12 @@ use crate::violation::{Code, Violation};
 
 /// Elements with one Vs as (payload, Ve), in order; clearing keeps the memory, so that a new Vs costs nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct ElementsAtVs {
     payloads: Vec<u8>,
     items: Vec<(usize, i64)>,
 }
 
-impl Said {
+impl ElementsAtVs {
     pub fn len(&self) -> usize {
         self.items.len()
     }
@@ -48,13 +48,13 @@ impl Said {
 
     /// How often `(payload, ve)` occurs.
     pub fn count(&self, payload: &[u8], ve: i64) -> u64 {
-        self.iter().filter(|&said| said == (payload, ve)).count() as u64
+        self.iter().filter(|&at_vs| at_vs == (payload, ve)).count() as u64
     }
 }
 
 /// The elements as (payload, Ve), sorted.
-pub fn in_order(said: &Said) -> Vec<(Vec<u8>, i64)> {
-    let mut elements: Vec<(Vec<u8>, i64)> = said.iter().map(|(payload, ve)| (payload.to_vec(), ve)).collect();
+pub fn in_order(at_vs: &ElementsAtVs) -> Vec<(Vec<u8>, i64)> {
+    let mut elements: Vec<(Vec<u8>, i64)> = at_vs.iter().map(|(payload, ve)| (payload.to_vec(), ve)).collect();
     elements.sort();
     elements
 }
@@ -106,7 +106,7 @@ pub struct Input {
     /// Inserts and adjusts that came below the output's stable point, too late to matter.
     pub late: u64,
     /// R0-R2: its elements with that Vs, in order.
-    pub at_last_vs: Said,
+    pub at_last_vs: ElementsAtVs,
     /// R1: how many elements of the output's current Vs slot it has delivered, if `last_vs` is there.
     pub tie_count: usize,
     /// R1: which, while that slot is out of step.
@@ -132,7 +132,7 @@ impl Input {
             last_vs: None,
             unfrozen: 0,
             late: 0,
-            at_last_vs: Said::default(),
+            at_last_vs: ElementsAtVs::default(),
             tie_count: 0,
             ties: ties::Delivered::default(),
             waiting: Vec::new(),

@@ -3,7 +3,7 @@
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
 use crate::columns::{Indices, View};
 use crate::element::{ADJUST, Element, INSERT, NEG_INF};
-use crate::input::{Input, Said};
+use crate::input::{Input, ElementsAtVs};
 use crate::payloads::Payloads;
 use crate::ties::{Slot, Step};
 use crate::violation::{Code, Violation};
@@ -12,7 +12,7 @@ use crate::violation::{Code, Violation};
 #[derive(Clone, Debug)]
 pub enum Ties {
     /// R0: there are none. The last element is kept for a downgrade, and because it may be no event.
-    None(Said),
+    None(ElementsAtVs),
     /// R1: by their order; the elements of the output's current slot.
     Ordered(Slot),
     /// R2: by what they are.
@@ -31,7 +31,7 @@ impl InsertOnly {
     pub fn r0() -> InsertOnly {
         InsertOnly {
             max_vs: None,
-            ties: Ties::None(Said::default()),
+            ties: Ties::None(ElementsAtVs::default()),
         }
     }
 

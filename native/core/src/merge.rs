@@ -35,8 +35,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub fn parse(word: &str) -> Option<Kind> {
-        Some(match word {
+    pub fn parse(name: &str) -> Option<Kind> {
+        Some(match name {
             "r0" => Kind::R0,
             "r1" => Kind::R1,
             "r2" => Kind::R2,
@@ -47,7 +47,7 @@ impl Kind {
         })
     }
 
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         ["r0", "r1", "r2", "r3", "r4", "r3-"][self as usize]
     }
 }
@@ -455,7 +455,7 @@ impl Merge {
     }
 
     fn new_live(&self) -> Option<Live> {
-        let is_wanted = self.track_live && !self.running.keeps_events(&self.shell.policy);
-        is_wanted.then(|| Live::new(self.shell.announced))
+        let is_needed = self.track_live && !self.running.keeps_events(&self.shell.policy);
+        is_needed.then(|| Live::new(self.shell.announced))
     }
 }

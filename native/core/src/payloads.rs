@@ -6,8 +6,8 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use crate::algorithm::Shell;
-use crate::input::{Said, in_order};
-use crate::switch::carried;
+use crate::input::{ElementsAtVs, in_order};
+use crate::switch::merged_inputs;
 
 /// A table larger than this is given back when its Vs has passed: clearing costs its size.
 const TABLE_KEPT: usize = 256;
@@ -27,7 +27,7 @@ pub struct Payloads {
 #[derive(Clone, Debug, Default)]
 struct Keys {
     /// Payloads with their ends in the output.
-    said: Said,
+    elements: ElementsAtVs,
     /// Inputs by slot, for slots that have a bit; the others stand in `far`.
     bits: Vec<u64>,
     far: HashSet<(usize, usize)>,
@@ -38,7 +38,7 @@ struct Keys {
 /// Elements, each with how often it was output, and how often each input has delivered it.
 #[derive(Clone, Debug, Default)]
 struct Copies {
-    said: Said,
+    elements: ElementsAtVs,
     table: HashTable<(u64, u32)>,
     state: RandomState,
     output: Vec<u32>,
@@ -59,7 +59,7 @@ impl Default for Payloads {
 impl Payloads {
     pub fn clear(&mut self) {
         self.keys.clear();
-        if !self.copies.said.is_empty() {
+        if !self.copies.elements.is_empty() {
             self.copies.clear();
         }
     }
@@ -97,7 +97,7 @@ impl Payloads {
             }
         }
         let mut more = Vec::new();
-        for slot in carried(shell) {
+        for slot in merged_inputs(shell) {
             let input = shell.inputs.get(slot);
             if input.last_vs != Some(vs) {
                 continue;
@@ -123,11 +123,11 @@ impl Payloads {
 
     /// What was output at MaxVs, while the key tells.
     pub fn shown(&self) -> Vec<(Vec<u8>, i64)> {
-        let copies = (0..self.copies.said.len()).flat_map(|at| {
+        let copies = (0..self.copies.elements.len()).flat_map(|at| {
             let times = self.copies.output[at] as usize;
-            std::iter::repeat_n(self.copies.said.get(at), times)
+            std::iter::repeat_n(self.copies.elements.get(at), times)
         });
-        let events = self.keys.said.iter();
+        let events = self.keys.elements.iter();
         events
             .chain(copies)
             .map(|(payload, ve)| (payload.to_vec(), ve))
@@ -140,7 +140,7 @@ impl Payloads {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.keys.said.is_empty() && self.copies.said.is_empty()
+        self.keys.elements.is_empty() && self.copies.elements.is_empty()
     }
 
     /// A payload of a snapshot, with its end in the output and the inputs that have delivered it.
@@ -155,8 +155,8 @@ impl Payloads {
     }
 
     /// The input in `slot` has delivered these at MaxVs, which is `vs`.
-    pub fn load_input(&mut self, slot: usize, said: &Said, vs: i64) {
-        for (payload, ve) in said.iter().filter(|&(_, ve)| ve == vs || !self.is_keyed) {
+    pub fn load_input(&mut self, slot: usize, elements: &ElementsAtVs, vs: i64) {
+        for (payload, ve) in elements.iter().filter(|&(_, ve)| ve == vs || !self.is_keyed) {
             let at = self.copies.enter(payload, ve);
             *self.copies.count(slot, at) += 1;
         }
@@ -164,9 +164,9 @@ impl Payloads {
 
     /// Payloads in order, each with its end and the slots that have delivered it.
     pub fn keys(&self) -> Vec<(&[u8], i64, Vec<usize>)> {
-        let mut keys: Vec<_> = (0..self.keys.said.len())
+        let mut keys: Vec<_> = (0..self.keys.elements.len())
             .map(|at| {
-                let (payload, ve) = self.keys.said.get(at);
+                let (payload, ve) = self.keys.elements.get(at);
                 (payload, ve, self.keys.slots(at))
             })
             .collect();
@@ -176,7 +176,7 @@ impl Payloads {
 
     /// What is counted, in order, each with how often it was output.
     pub fn copies(&self) -> Vec<(&[u8], i64, u32)> {
-        let output = self.copies.said.iter().zip(&self.copies.output);
+        let output = self.copies.elements.iter().zip(&self.copies.output);
         let mut copies: Vec<_> = output.map(|((payload, ve), &copies)| (payload, ve, copies)).collect();
         copies.sort_unstable();
         copies
@@ -184,7 +184,7 @@ impl Payloads {
 
     /// Assert every invariant of the inputs at `vs`, which is MaxVs.
     pub fn check(&self, shell: &Shell, vs: i64) {
-        for slot in carried(shell) {
+        for slot in merged_inputs(shell) {
             let input = shell.inputs.get(slot);
             if input.last_vs != Some(vs) {
                 continue;
@@ -214,7 +214,7 @@ impl Payloads {
 
 impl Keys {
     fn clear(&mut self) {
-        self.said.clear();
+        self.elements.clear();
         self.bits.clear();
         self.far.clear();
         clear_table(&mut self.table);
@@ -233,22 +233,22 @@ impl Keys {
 
     fn find(&self, payload: &[u8]) -> Option<usize> {
         let hash = self.state.hash_one(payload);
-        let is_it = |&(other, at): &(u64, u32)| other == hash && self.said.get(at as usize).0 == payload;
+        let is_it = |&(other, at): &(u64, u32)| other == hash && self.elements.get(at as usize).0 == payload;
         self.table.find(hash, is_it).map(|&(_, at)| at as usize)
     }
 
     /// The place of `payload`, and whether it had none; it then has the end `ve`.
     fn enter(&mut self, payload: &[u8], ve: i64) -> (usize, bool) {
         let hash = self.state.hash_one(payload);
-        let said = &self.said;
+        let elements = &self.elements;
         let found = self
             .table
-            .find(hash, |&(other, at)| other == hash && said.get(at as usize).0 == payload);
+            .find(hash, |&(other, at)| other == hash && elements.get(at as usize).0 == payload);
         if let Some(&(_, at)) = found {
             return (at as usize, false);
         }
-        let at = self.said.len();
-        self.said.push(payload, ve);
+        let at = self.elements.len();
+        self.elements.push(payload, ve);
         self.bits.push(0);
         self.table.insert_unique(hash, (hash, at as u32), |&(hash, _)| hash);
         (at, true)
@@ -288,7 +288,7 @@ impl Keys {
 
 impl Copies {
     fn clear(&mut self) {
-        self.said.clear();
+        self.elements.clear();
         self.output.clear();
         clear_table(&mut self.table);
     }
@@ -322,20 +322,20 @@ impl Copies {
 
     fn find(&self, payload: &[u8], ve: i64) -> Option<usize> {
         let hash = self.state.hash_one((payload, ve));
-        let is_it = |&(other, at): &(u64, u32)| other == hash && self.said.get(at as usize) == (payload, ve);
+        let is_it = |&(other, at): &(u64, u32)| other == hash && self.elements.get(at as usize) == (payload, ve);
         self.table.find(hash, is_it).map(|&(_, at)| at as usize)
     }
 
     /// The place of an element.
     fn enter(&mut self, payload: &[u8], ve: i64) -> usize {
         let hash = self.state.hash_one((payload, ve));
-        let said = &self.said;
-        let is_it = |&(other, at): &(u64, u32)| other == hash && said.get(at as usize) == (payload, ve);
+        let elements = &self.elements;
+        let is_it = |&(other, at): &(u64, u32)| other == hash && elements.get(at as usize) == (payload, ve);
         if let Some(&(_, at)) = self.table.find(hash, is_it) {
             return at as usize;
         }
-        let at = self.said.len();
-        self.said.push(payload, ve);
+        let at = self.elements.len();
+        self.elements.push(payload, ve);
         self.output.push(0);
         self.table.insert_unique(hash, (hash, at as u32), |&(hash, _)| hash);
         at

@@ -4,7 +4,7 @@
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell};
 use crate::columns::{Indices, View};
 use crate::element::{INF, INSERT};
-use crate::following::{follows, quorum, wants};
+use crate::following::{follows, quorum, should_show};
 use crate::index::{Index, Indexed, Run, Spill, apply_runs, furthest};
 use crate::nodes::{BITS, NIL, NONE};
 use crate::policy::{Leader, Show};
@@ -135,54 +135,54 @@ impl R3 {
     /// V.A: an input has changed its entry; whether the output follows at once is the policy's choice. `had`: whether it had
     /// an event here before.
     fn follow(&mut self, shell: &mut Shell, id: u32, slot: usize, had: bool, payload: &[u8]) {
-        let said = self.end(id, slot);
+        let input_end = self.end(id, slot);
         let node = self.index.store.nodes.get(id);
         let (vs, shown) = (node.vs, node.out);
         let unfrozen = vs >= shell.max_stable;
         if unfrozen && shell.policy.leads_by(Leader::Unfrozen) {
             let input = shell.inputs.get_mut(slot);
-            input.unfrozen = input.unfrozen + usize::from(said != NONE) - usize::from(had);
+            input.unfrozen = input.unfrozen + usize::from(input_end != NONE) - usize::from(had);
         }
         if shown == NONE {
-            if said != NONE && unfrozen && self.wants(shell, id, slot) {
-                self.index.store.nodes.get_mut(id).out = said;
-                shell.emit_insert(vs, said, payload);
+            if input_end != NONE && unfrozen && self.should_show(shell, id, slot) {
+                self.index.store.nodes.get_mut(id).out = input_end;
+                shell.emit_insert(vs, input_end, payload);
             }
-        } else if said != shown && follows(shell, slot) && self.agreed(shell, id, said) {
-            if said == NONE {
+        } else if input_end != shown && follows(shell, slot) && self.agreed(shell, id, input_end) {
+            if input_end == NONE {
                 if unfrozen {
                     self.index.store.nodes.get_mut(id).out = NONE;
                     shell.emit_adjust(vs, shown, vs, payload);
                 }
-            } else if unfrozen || said >= shell.max_stable {
-                self.index.store.nodes.get_mut(id).out = said;
-                shell.emit_adjust(vs, shown, said, payload);
+            } else if unfrozen || input_end >= shell.max_stable {
+                self.index.store.nodes.get_mut(id).out = input_end;
+                shell.emit_adjust(vs, shown, input_end, payload);
             }
         }
     }
 
-    fn wants(&self, shell: &Shell, id: u32, slot: usize) -> bool {
-        wants(shell, slot, || self.support(shell, id, 0))
+    fn should_show(&self, shell: &Shell, id: u32, slot: usize) -> bool {
+        should_show(shell, slot, || self.support(shell, id, 0))
     }
 
     /// Quorum: whether enough inputs have the end `said`; NONE: whether too few have the event.
-    fn agreed(&self, shell: &Shell, id: u32, said: i64) -> bool {
+    fn agreed(&self, shell: &Shell, id: u32, input_end: i64) -> bool {
         if shell.policy.show != Show::Quorum {
             return true;
         }
-        if said == NONE {
+        if input_end == NONE {
             return self.support(shell, id, 0) < quorum(shell);
         }
-        let agrees = |&(other, _): &(usize, _)| self.end(id, other) == said;
+        let agrees = |&(other, _): &(usize, _)| self.end(id, other) == input_end;
         shell.inputs.counting().filter(agrees).count() >= quorum(shell)
     }
 
-    fn settle_final(&mut self, id: u32, t: i64, said: i64, half_frozen: bool) -> bool {
-        if said == NONE {
+    fn settle_final(&mut self, id: u32, t: i64, input_end: i64, half_frozen: bool) -> bool {
+        if input_end == NONE {
             return true;
         }
-        if said < t || t == INF {
-            self.index.say_insert(id, said);
+        if input_end < t || t == INF {
+            self.index.push_insert(id, input_end);
             return true;
         }
         if !half_frozen {
@@ -276,36 +276,36 @@ impl Indexed for R3 {
         if agrees && !self.index.final_only && !(half_frozen && shown < shell.max_stable) {
             return shown < t; // the rule: nothing to say
         }
-        let mut said = self.end(id, slot);
-        if half_frozen && said < shell.max_stable {
+        let mut input_end = self.end(id, slot);
+        if half_frozen && input_end < shell.max_stable {
             let latest = shell.latest_lacked(slot);
-            said = self
+            input_end = self
                 .witness(shell, id, latest)
                 .map_or(NONE, |other| self.end(id, other));
-            if said == NONE && shown > latest && t > latest {
-                said = shell.max_stable;
+            if input_end == NONE && shown > latest && t > latest {
+                input_end = shell.max_stable;
             }
         }
         if self.index.final_only {
-            return self.settle_final(id, t, said, half_frozen);
+            return self.settle_final(id, t, input_end, half_frozen);
         }
-        if half_frozen && said == NONE {
+        if half_frozen && input_end == NONE {
             return shown < t; // nobody knows better: the output keeps what it has said
         }
-        if said == NONE {
+        if input_end == NONE {
             if shown != NONE {
-                self.index.say_adjust(id, shown, vs); // lines 20-25: InVe = Vs, the event is removed
+                self.index.push_adjust(id, shown, vs); // lines 20-25: InVe = Vs, the event is removed
             }
             return true;
         }
         if shown == NONE {
-            self.index.say_insert(id, said);
-            self.index.store.nodes.get_mut(id).out = said;
-        } else if said != shown && (said < t || shown < t) {
-            self.index.say_adjust(id, shown, said); // lines 22-25
-            self.index.store.nodes.get_mut(id).out = said;
+            self.index.push_insert(id, input_end);
+            self.index.store.nodes.get_mut(id).out = input_end;
+        } else if input_end != shown && (input_end < t || shown < t) {
+            self.index.push_adjust(id, shown, input_end); // lines 22-25
+            self.index.store.nodes.get_mut(id).out = input_end;
         }
-        said < t // line 26
+        input_end < t // line 26
     }
 
     fn forget_entry(&mut self, id: u32, slot: usize) {
@@ -364,8 +364,8 @@ impl Algorithm for R3 {
         self.reconsider_nodes(shell);
     }
 
-    fn sayable(&mut self, _shell: &Shell, t: i64) -> i64 {
-        self.index.sayable(t)
+    fn stable_to_emit(&mut self, _shell: &Shell, t: i64) -> i64 {
+        self.index.stable_to_emit(t)
     }
 
     fn forget(&mut self, slot: usize) {

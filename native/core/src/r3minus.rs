@@ -97,8 +97,8 @@ impl R3Minus {
     fn witness(&self, shell: &Shell, key: &Key, latest: i64) -> Option<i64> {
         let mut best = None;
         for (slot, input) in shell.inputs.counting() {
-            let said = self.indexes.get(&slot).and_then(|ends| ends.get(key)).copied();
-            let Some(ve) = said.filter(|&ve| shell.max_stable <= ve && ve <= latest) else {
+            let input_end = self.indexes.get(&slot).and_then(|ends| ends.get(key)).copied();
+            let Some(ve) = input_end.filter(|&ve| shell.max_stable <= ve && ve <= latest) else {
                 continue;
             };
             if best.is_none_or(|(stable, _)| input.stable > stable) {
@@ -132,22 +132,22 @@ impl Algorithm for R3Minus {
         let latest = shell.latest_lacked(slot);
         for (key, shown) in output.range_mut(..(t, Vec::new())) {
             let (vs, payload) = key;
-            let mut said = self.indexes[&slot].get(key).copied();
-            if *vs < shell.max_stable && said.is_none_or(|said| said < shell.max_stable) {
+            let mut input_end = self.indexes[&slot].get(key).copied();
+            if *vs < shell.max_stable && input_end.is_none_or(|input_end| input_end < shell.max_stable) {
                 let is_over = *shown > latest && t > latest;
                 let otherwise = if is_over { shell.max_stable } else { *shown }; // nobody knows better
-                said = self.witness(shell, key, latest).or(Some(otherwise));
+                input_end = self.witness(shell, key, latest).or(Some(otherwise));
             }
-            let Some(said) = said else {
+            let Some(input_end) = input_end else {
                 shell.emit_adjust(*vs, *shown, *vs, payload);
                 done.push(key.clone());
                 continue;
             };
-            if said != *shown && (said < t || *shown < t) {
-                shell.emit_adjust(*vs, *shown, said, payload);
-                *shown = said;
+            if input_end != *shown && (input_end < t || *shown < t) {
+                shell.emit_adjust(*vs, *shown, input_end, payload);
+                *shown = input_end;
             }
-            if said < t {
+            if input_end < t {
                 done.push(key.clone());
             }
         }

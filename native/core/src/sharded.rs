@@ -187,11 +187,11 @@ impl Sharded {
             .flatten()
             .min_by_key(|violation| violation.index)
             .or(refused);
-        let heard = first.as_ref().map_or(batch.len(), |violation| violation.index);
-        if let Some(at) = (start..heard).rev().find(|&at| batch.kind(at) == STABLE) {
+        let checked = first.as_ref().map_or(batch.len(), |violation| violation.index);
+        if let Some(at) = (start..checked).rev().find(|&at| batch.kind(at) == STABLE) {
             let stable = |shard: &mut Merge| {
-                let said = shard.apply_at(slot, batch, Indices::all(at, at + 1));
-                assert!(said.is_ok(), "a stable that was checked before");
+                let result = shard.apply_at(slot, batch, Indices::all(at, at + 1));
+                assert!(result.is_ok(), "a stable that was checked before");
             };
             if is_large {
                 self.shards.par_iter_mut().for_each(stable);

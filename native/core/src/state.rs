@@ -13,7 +13,7 @@ use crate::delivered::Delivered;
 use crate::element::{Element, NEG_INF};
 use crate::in3t::At;
 use crate::index::{Index, Indexed, Spill};
-use crate::input::{Input, Inputs, Said};
+use crate::input::{Input, Inputs, ElementsAtVs};
 use crate::insert_only::{InsertOnly, Ties};
 use crate::merge::{Merge, Running};
 use crate::nodes::{NIL, NONE};
@@ -341,19 +341,19 @@ impl Merge {
 }
 
 fn insert_only_state(running: &InsertOnly) -> Vec<(&'static str, String)> {
-    let said = |said: &Said| -> Vec<String> {
-        said.iter()
+    let texts = |elements: &ElementsAtVs| -> Vec<String> {
+        elements.iter()
             .map(|(payload, ve)| format!("[{},{ve}]", text(payload)))
             .collect()
     };
     let mut fields = vec![("max_vs", running.max_vs.unwrap_or(NEG_INF).to_string())];
     let ties = match &running.ties {
-        Ties::None(last) => ("last", said(last).pop().unwrap_or_else(|| "null".to_string())),
+        Ties::None(last) => ("last", texts(last).pop().unwrap_or_else(|| "null".to_string())),
         Ties::Ordered(ties) => {
             if !ties.is_in_step() {
                 fields.push(("out_of_step", "true".to_string()));
             }
-            ("slot", list(said(&ties.said)))
+            ("slot", list(texts(&ties.elements)))
         }
         Ties::Unordered(payloads) => {
             let is_empty = |ve| Some(ve) == running.max_vs;
@@ -397,9 +397,9 @@ fn load_insert_only(running: &mut InsertOnly, state: State, inputs: &mut Inputs)
     // In a snapshot, -inf stands for no element as well.
     let time = |max_vs: i64, has_output: bool| (has_output || max_vs > NEG_INF).then_some(max_vs);
     match (&mut running.ties, state) {
-        (Ties::None(said), State::R0 { max_vs, last }) => {
+        (Ties::None(elements), State::R0 { max_vs, last }) => {
             running.max_vs = time(max_vs, last.is_some());
-            last.iter().for_each(|(payload, ve)| said.push(payload, *ve));
+            last.iter().for_each(|(payload, ve)| elements.push(payload, *ve));
         }
         (
             Ties::Ordered(ties),
@@ -410,7 +410,7 @@ fn load_insert_only(running: &mut InsertOnly, state: State, inputs: &mut Inputs)
             },
         ) => {
             running.max_vs = time(max_vs, !slot.is_empty());
-            slot.iter().for_each(|(payload, ve)| ties.said.push(payload, *ve));
+            slot.iter().for_each(|(payload, ve)| ties.elements.push(payload, *ve));
             if out_of_step {
                 ties.load_out_of_step(inputs, running.max_vs);
             } else {

@@ -4,7 +4,7 @@ use crate::algorithm::{Algorithm, Shell};
 use crate::columns::{Columns, Indices};
 use crate::element::NEG_INF;
 use crate::in3t::At;
-use crate::input::{Input, Said, in_order};
+use crate::input::{Input, ElementsAtVs, in_order};
 use crate::insert_only::{InsertOnly, Ties};
 use crate::merge::Running;
 use crate::nodes::NONE;
@@ -43,11 +43,11 @@ fn weaken_ties(old: &InsertOnly, new: &mut InsertOnly, shell: &mut Shell) {
     new.max_vs = old.max_vs;
     let shown = match &old.ties {
         Ties::None(last) => last,
-        Ties::Ordered(ties) => &ties.said,
+        Ties::Ordered(ties) => &ties.elements,
         Ties::Unordered(_) => panic!("R2 is not more special than R0 or R1"),
     };
     let Some(vs) = old.max_vs else { return };
-    let mut inputs = carried(shell);
+    let mut inputs = merged_inputs(shell);
     inputs.retain(|&slot| shell.inputs.get(slot).last_vs == Some(vs));
     let more = match &mut new.ties {
         Ties::Ordered(ties) => slot_of(ties, shown, &inputs, vs, shell),
@@ -62,27 +62,27 @@ fn weaken_ties(old: &InsertOnly, new: &mut InsertOnly, shell: &mut Shell) {
 }
 
 /// Enter in `ties` what was shown at MaxVs, and what `inputs` have delivered there; the elements shown by neither.
-fn slot_of(ties: &mut Slot, shown: &Said, inputs: &[usize], vs: i64, shell: &mut Shell) -> Vec<(Vec<u8>, i64)> {
-    let (mut said, mut more) = (shown.clone(), Vec::new());
+fn slot_of(ties: &mut Slot, shown: &ElementsAtVs, inputs: &[usize], vs: i64, shell: &mut Shell) -> Vec<(Vec<u8>, i64)> {
+    let (mut elements, mut more) = (shown.clone(), Vec::new());
     for &slot in inputs {
         let delivered = &shell.inputs.get(slot).at_last_vs;
         for (payload, ve) in in_order(delivered) {
-            if said.count(&payload, ve) < delivered.count(&payload, ve) {
-                said.push(&payload, ve);
+            if elements.count(&payload, ve) < delivered.count(&payload, ve) {
+                elements.push(&payload, ve);
                 more.push((payload, ve));
             }
         }
     }
-    *ties = Slot::of(said);
+    *ties = Slot::of(elements);
     ties.settle(&mut shell.inputs, Some(vs));
     more
 }
 
 /// `slot_of` for R2. R1 checks no key: where one comes twice in the slot, R2 goes by copies.
-fn payloads_of(payloads: &mut Payloads, shown: &Said, inputs: &[usize], vs: i64, shell: &Shell) -> Vec<(Vec<u8>, i64)> {
+fn payloads_of(payloads: &mut Payloads, shown: &ElementsAtVs, inputs: &[usize], vs: i64, shell: &Shell) -> Vec<(Vec<u8>, i64)> {
     let delivered = inputs.iter().map(|&slot| &shell.inputs.get(slot).at_last_vs);
-    payloads.is_keyed &= !std::iter::once(shown).chain(delivered).any(|said| {
-        let mut keys: Vec<&[u8]> = said
+    payloads.is_keyed &= !std::iter::once(shown).chain(delivered).any(|at_vs| {
+        let mut keys: Vec<&[u8]> = at_vs
             .iter()
             .filter(|&(_, ve)| ve > vs)
             .map(|(payload, _)| payload)
@@ -116,7 +116,7 @@ fn merge_waiting<A: Algorithm>(new: &mut A, shell: &mut Shell) {
 }
 
 /// The inputs of which R0-R2 have merged something: it waits of those that join, and others are about to end.
-pub(crate) fn carried(shell: &Shell) -> Vec<usize> {
+pub(crate) fn merged_inputs(shell: &Shell) -> Vec<usize> {
     let ends = |slot| shell.broken.iter().any(|violation| violation.slot == slot);
     let slots = shell.inputs.counting().map(|(slot, _)| slot);
     slots.filter(|&slot| !ends(slot)).collect()
@@ -143,7 +143,7 @@ pub fn repeats_a_key(shell: &Shell, live: &Live) -> bool {
             .any(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1))
     };
     repeats(live.events())
-        || carried(shell)
+        || merged_inputs(shell)
             .into_iter()
             .any(|slot| repeats(certain(shell.inputs.get(slot), shell.max_stable)))
 }
@@ -151,13 +151,13 @@ pub fn repeats_a_key(shell: &Shell, live: &Live) -> bool {
 /// What the input in `slot` has delivered, as (vs, payload, ve) in order. See the head of `switch.py`.
 fn delivered(shell: &Shell, slot: usize, live: &Live) -> Vec<(i64, Vec<u8>, i64)> {
     let input = shell.inputs.get(slot);
-    let mut said = certain(input, shell.max_stable);
+    let mut events = certain(input, shell.max_stable);
     if input.delivered.is_none() {
         // Nobody broke a promise: the order of its stream tells the rest.
-        said.extend(live.events().into_iter().filter(|event| Some(event.0) < input.last_vs));
+        events.extend(live.events().into_iter().filter(|event| Some(event.0) < input.last_vs));
     }
-    said.sort_unstable();
-    said.into_iter()
+    events.sort_unstable();
+    events.into_iter()
         .map(|(vs, payload, ve)| (vs, payload.to_vec(), ve))
         .collect()
 }
@@ -167,7 +167,7 @@ fn r3_from_events(new: &mut R3, shell: &mut Shell, live: &Live) {
         let id = new.index.adopt(vs, payload);
         new.index.store.nodes.get_mut(id).out = ve;
     }
-    for slot in carried(shell) {
+    for slot in merged_inputs(shell) {
         for (vs, payload, ve) in delivered(shell, slot, live) {
             if new.adopt_delivered(slot, vs, &payload, ve, shell.max_stable) {
                 shell.emit_insert(vs, ve, &payload);
@@ -182,7 +182,7 @@ fn r4_from_events(new: &mut R4, shell: &mut Shell, live: &Live) {
         let id = new.index.adopt(vs, payload);
         new.index.add(id, At::Out, ve);
     }
-    for slot in carried(shell) {
+    for slot in merged_inputs(shell) {
         for (vs, payload, ve) in delivered(shell, slot, live) {
             if new.adopt_delivered(slot, vs, &payload, ve, shell.max_stable) {
                 shell.emit_insert(vs, ve, &payload);
@@ -196,17 +196,17 @@ fn r4_from_r3(old: &R3, new: &mut R4, shell: &Shell) {
     for id in old.index.store.nodes.ids() {
         let (vs, payload) = old.index.store.key(id);
         let out = old.index.store.nodes.get(id).out;
-        let said = shell.inputs.order().iter().map(|&slot| (slot, old.end(id, slot)));
-        let said: Vec<(usize, i64)> = said.filter(|&(_, ve)| ve != NONE).collect();
+        let ends = shell.inputs.order().iter().map(|&slot| (slot, old.end(id, slot)));
+        let ends: Vec<(usize, i64)> = ends.filter(|&(_, ve)| ve != NONE).collect();
         // Final-only: a half-frozen event was promised, even if who did has left; others may still say it.
-        if out == NONE && said.is_empty() && vs >= shell.max_stable {
+        if out == NONE && ends.is_empty() && vs >= shell.max_stable {
             continue;
         }
         let copy = new.index.adopt(vs, payload);
         if out != NONE {
             new.index.add(copy, At::Out, out);
         }
-        for (slot, ve) in said {
+        for (slot, ve) in ends {
             new.index.add(copy, At::In(slot), ve);
         }
     }

@@ -112,7 +112,7 @@ impl Tdb {
     }
 
     /// Notice a batch, as [`Tdb::apply`] does, and index it later or never.
-    pub fn hear(&mut self, batch: Box<dyn Held>) -> Result<(), Box<Violation>> {
+    pub fn receive(&mut self, batch: Box<dyn Held>) -> Result<(), Box<Violation>> {
         let view = batch.view();
         let Some((last, stable_point)) = self.plain(&view) else {
             return self.apply(&view, 0);

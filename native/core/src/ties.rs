@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-use crate::input::{Input, Inputs, Said};
+use crate::input::{Input, Inputs, ElementsAtVs};
 use crate::violation::Code;
 
 /// What stands for no rank and no mark.
@@ -14,7 +14,7 @@ const NONE: u32 = u32::MAX;
 /// The elements at MaxVs, in order of output.
 #[derive(Clone, Debug, Default)]
 pub struct Slot {
-    pub said: Said,
+    pub elements: ElementsAtVs,
     /// While not every input has delivered a beginning of it.
     places: Option<Box<Places>>,
 }
@@ -120,25 +120,25 @@ impl Delivered {
 }
 
 impl Places {
-    fn of(said: &Said) -> Places {
+    fn of(elements: &ElementsAtVs) -> Places {
         let mut places = Places::default();
-        for at in 0..said.len() {
-            let (payload, ve) = said.get(at);
-            let (place, _) = places.enter(said, payload, ve, at);
+        for at in 0..elements.len() {
+            let (payload, ve) = elements.get(at);
+            let (place, _) = places.enter(elements, payload, ve, at);
             places.add(place);
         }
         places
     }
 
-    fn find(&self, said: &Said, payload: &[u8], ve: i64) -> Option<u32> {
+    fn find(&self, elements: &ElementsAtVs, payload: &[u8], ve: i64) -> Option<u32> {
         let hash = self.state.hash_one((payload, ve));
-        let is_it = |&(other, at): &(u64, u32)| other == hash && said.get(at as usize) == (payload, ve);
+        let is_it = |&(other, at): &(u64, u32)| other == hash && elements.get(at as usize) == (payload, ve);
         self.table.find(hash, is_it).map(|&(_, at)| at)
     }
 
     /// The place of an element, which is `at` if it had none, and whether it had none.
-    fn enter(&mut self, said: &Said, payload: &[u8], ve: i64, at: usize) -> (u32, bool) {
-        if let Some(place) = self.find(said, payload, ve) {
+    fn enter(&mut self, elements: &ElementsAtVs, payload: &[u8], ve: i64, at: usize) -> (u32, bool) {
+        if let Some(place) = self.find(elements, payload, ve) {
             return (place, false);
         }
         let hash = self.state.hash_one((payload, ve));
@@ -160,12 +160,12 @@ impl Places {
 }
 
 impl Slot {
-    pub fn of(said: Said) -> Slot {
-        Slot { said, places: None }
+    pub fn of(elements: ElementsAtVs) -> Slot {
+        Slot { elements, places: None }
     }
 
     pub fn clear(&mut self) {
-        self.said.clear();
+        self.elements.clear();
         self.places = None;
     }
 
@@ -180,12 +180,12 @@ impl Slot {
         if self.places.is_some() {
             return Step::Out;
         }
-        if position == self.said.len() {
-            self.said.push(payload, ve);
+        if position == self.elements.len() {
+            self.elements.push(payload, ve);
             input.tie_count += 1;
             return Step::New;
         }
-        if self.said.get(position) == (payload, ve) {
+        if self.elements.get(position) == (payload, ve) {
             input.tie_count += 1;
             return Step::Known;
         }
@@ -202,10 +202,10 @@ impl Slot {
         ve: i64,
     ) -> Result<bool, Code> {
         if self.places.is_none() {
-            self.fall_out_of_step(inputs, vs);
+            self.leave_step(inputs, vs);
         }
         let places = self.places.as_mut().expect("a slot out of step");
-        let (place, _) = places.enter(&self.said, payload, ve, self.said.len());
+        let (place, _) = places.enter(&self.elements, payload, ve, self.elements.len());
         let delivered = &mut inputs.get_mut(slot).ties;
         if !delivered.others.is_empty()
             && let Some(copies) = delivered.others.remove(&(payload.to_vec(), ve))
@@ -225,19 +225,19 @@ impl Slot {
         if before < copies {
             return Ok(false);
         }
-        self.said.push(payload, ve);
+        self.elements.push(payload, ve);
         places.add(place);
         Ok(true)
     }
 
     /// O(slot), once a slot: what the position of an input was enough for is written out.
-    fn fall_out_of_step(&mut self, inputs: &mut Inputs, vs: i64) {
-        let places = Places::of(&self.said);
+    fn leave_step(&mut self, inputs: &mut Inputs, vs: i64) {
+        let places = Places::of(&self.elements);
         let place_of = |at: usize| {
-            let (payload, ve) = self.said.get(at);
-            places.find(&self.said, payload, ve).expect("a place")
+            let (payload, ve) = self.elements.get(at);
+            places.find(&self.elements, payload, ve).expect("a place")
         };
-        let ids: Vec<u32> = (0..self.said.len()).map(place_of).collect();
+        let ids: Vec<u32> = (0..self.elements.len()).map(place_of).collect();
         // By the length of a beginning of the slot: its last element that came once.
         let mut latest = vec![NONE];
         for &place in &ids {
@@ -281,7 +281,7 @@ impl Slot {
         if behind.is_empty() {
             return;
         }
-        self.fall_out_of_step(inputs, vs);
+        self.leave_step(inputs, vs);
         for &slot in &behind {
             inputs.get_mut(slot).ties = Delivered::default();
             slots.iter().for_each(|&other| inputs.get_mut(other).ties.forget(slot));
@@ -291,7 +291,7 @@ impl Slot {
 
     /// Go on out of step, with inputs whose ranks and marks are known.
     pub fn load_out_of_step(&mut self, inputs: &mut Inputs, vs: Option<i64>) {
-        self.places = Some(Box::new(Places::of(&self.said)));
+        self.places = Some(Box::new(Places::of(&self.elements)));
         let slots: Vec<usize> = vs.map_or(Vec::new(), |vs| standing(inputs, vs).map(|(slot, _)| slot).collect());
         self.count_delivered(inputs, &slots);
     }
@@ -299,9 +299,9 @@ impl Slot {
     /// Be as `kept`, or out of step, if the slot fell out of step since then.
     pub fn go_back(&mut self, kept: Slot) {
         let is_in_step = self.is_in_step() && kept.is_in_step();
-        *self = Slot::of(kept.said);
+        *self = Slot::of(kept.elements);
         if !is_in_step {
-            self.places = Some(Box::new(Places::of(&self.said)));
+            self.places = Some(Box::new(Places::of(&self.elements)));
         }
     }
 
@@ -310,7 +310,7 @@ impl Slot {
         for &slot in slots {
             let input = inputs.get_mut(slot);
             for (payload, ve) in input.at_last_vs.iter() {
-                match places.find(&self.said, payload, ve) {
+                match places.find(&self.elements, payload, ve) {
                     Some(place) => input.ties.tie(place).copies += 1,
                     None => *input.ties.others.entry((payload.to_vec(), ve)).or_default() += 1,
                 }
@@ -319,12 +319,12 @@ impl Slot {
     }
 
     /// Whether these are the first elements, in any order.
-    fn begins_with(&self, said: &Said) -> bool {
-        if said.len() > self.said.len() {
+    fn begins_with(&self, elements: &ElementsAtVs) -> bool {
+        if elements.len() > self.elements.len() {
             return false;
         }
         let (mut mine, mut its): (Vec<_>, Vec<_>) =
-            (self.said.iter().take(said.len()).collect(), said.iter().collect());
+            (self.elements.iter().take(elements.len()).collect(), elements.iter().collect());
         mine.sort_unstable();
         its.sort_unstable();
         mine == its
@@ -347,7 +347,7 @@ impl Slot {
         }
         if let Some(places) = &self.places {
             let copies: u64 = places.copies.iter().map(|&copies| u64::from(copies)).sum();
-            assert_eq!(copies, self.said.len() as u64);
+            assert_eq!(copies, self.elements.len() as u64);
         }
     }
 }

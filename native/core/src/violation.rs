@@ -18,7 +18,7 @@ pub enum Code {
 
 impl Code {
     /// The stable word that metrics, tests and alerts rely on.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Code::EndBeforeStart => "end-before-start",
             Code::InsertBelowStable => "insert-below-stable",

@@ -22,7 +22,7 @@ pub struct Violation(pub violation::Violation);
 impl Violation {
     #[getter]
     fn code(&self) -> &'static str {
-        self.0.code.word()
+        self.0.code.name()
     }
 
     #[getter]
@@ -147,7 +147,7 @@ impl Core {
 
     #[getter]
     fn algorithm(&self) -> &'static str {
-        self.0.kind().word()
+        self.0.kind().name()
     }
 
     #[getter]
@@ -231,8 +231,8 @@ impl Core {
     }
 
     fn apply(&mut self, py: Python<'_>, slot: usize, columns: &Columns, start: usize) -> PyResult<Option<Violation>> {
-        let said = self.run(py, |merge| merge.apply(slot, &columns.view(), start))?;
-        Ok(said.err().map(|violation| Violation(*violation)))
+        let result = self.run(py, |merge| merge.apply(slot, &columns.view(), start))?;
+        Ok(result.err().map(|violation| Violation(*violation)))
     }
 
     fn switch(&mut self, py: Python<'_>, algorithm: &str, started: bool) -> PyResult<()> {
@@ -297,8 +297,8 @@ impl Core {
     }
 }
 
-fn kind(word: &str) -> PyResult<Kind> {
-    Kind::parse(word).ok_or_else(|| PyValueError::new_err(format!("unknown algorithm {word:?}")))
+fn kind(name: &str) -> PyResult<Kind> {
+    Kind::parse(name).ok_or_else(|| PyValueError::new_err(format!("unknown algorithm {name:?}")))
 }
 
 fn fields<'py>(py: Python<'py>, fields: Vec<(&'static str, String)>) -> PyResult<Bound<'py, PyDict>> {

@@ -106,10 +106,10 @@ impl ArrowBatch {
 }
 
 fn column_of(declared: &Bound<'_, PyAny>) -> PyResult<Column> {
-    let (name, word, nullable, round_digits, scale, children): Declared<'_> = declared.extract()?;
+    let (name, type_name, nullable, round_digits, scale, children): Declared<'_> = declared.extract()?;
     let children: PyResult<_> = children.iter().map(column_of).collect();
-    let unknown = || PyValueError::new_err(format!("column {name:?}: no such type: {word}"));
-    Column::parse(name.clone(), &word, nullable, round_digits, scale, children?).ok_or_else(unknown)
+    let unknown = || PyValueError::new_err(format!("column {name:?}: no such type: {type_name}"));
+    Column::parse(name.clone(), &type_name, nullable, round_digits, scale, children?).ok_or_else(unknown)
 }
 
 /// A batch as it is handed over.

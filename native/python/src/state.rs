@@ -15,7 +15,7 @@ pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, St
     let parsed = match kind {
         Kind::R0 => {
             let last = field(state, "last")?;
-            let last = if last.is_none() { None } else { Some(said(&last)?) };
+            let last = if last.is_none() { None } else { Some(element_row(&last)?) };
             State::R0 {
                 max_vs: field(state, "max_vs")?.extract()?,
                 last,
@@ -25,7 +25,7 @@ pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, St
             let out_of_step = state.get_item("out_of_step")?;
             State::R1 {
                 max_vs: field(state, "max_vs")?.extract()?,
-                slot: rows(state, "slot", said)?,
+                slot: rows(state, "slot", element_row)?,
                 out_of_step: out_of_step.map_or(Ok(false), |flag| flag.extract())?,
             }
         }
@@ -35,7 +35,7 @@ pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, St
             })?;
             let empty = |row: &Bound<'_, PyAny>| Ok((payload(&row.get_item(0)?)?, row.get_item(1)?.extract()?));
             let copy = |row: &Bound<'_, PyAny>| {
-                let (payload, ve) = said(row)?;
+                let (payload, ve) = element_row(row)?;
                 Ok((payload, ve, row.get_item(2)?.extract()?))
             };
             let has = |name: &str| state.contains(name);
@@ -150,7 +150,7 @@ fn end_rows(rows: &Bound<'_, PyAny>) -> PyResult<Vec<EndRow>> {
 }
 
 /// [payload, ve].
-fn said(row: &Bound<'_, PyAny>) -> PyResult<(Vec<u8>, i64)> {
+fn element_row(row: &Bound<'_, PyAny>) -> PyResult<(Vec<u8>, i64)> {
     Ok((payload(&row.get_item(0)?)?, row.get_item(1)?.extract()?))
 }
 

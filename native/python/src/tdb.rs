@@ -47,8 +47,8 @@ impl Tdb {
 
     fn apply(&mut self, py: Python<'_>, columns: &Columns) -> PyResult<Option<Violation>> {
         let (tdb, batch) = (&mut self.0, Box::new(columns.kept()));
-        let said = guarded(py, move || tdb.hear(batch))?;
-        Ok(said.err().map(|violation| Violation(*violation)))
+        let result = guarded(py, move || tdb.receive(batch))?;
+        Ok(result.err().map(|violation| Violation(*violation)))
     }
 
     fn apply_row(&mut self, kind: u8, vs: i64, ve: i64, vold: i64, payload: &[u8]) -> Option<Violation> {

@@ -275,8 +275,8 @@ fn moments(array: &ArrayRef, nested: bool) -> Option<ScalarBuffer<i64>> {
         return ints(array);
     };
     if nested {
-        let speaks = |us: i64| NESTED_US.contains(&us).then_some(us);
-        return Some(valid(&moments, array.nulls(), speaks)?.into());
+        let in_range = |us: i64| NESTED_US.contains(&us).then_some(us);
+        return Some(valid(&moments, array.nulls(), in_range)?.into());
     }
     Some(moments)
 }

@@ -46,13 +46,13 @@ impl Column {
     /// The column of a word of `schema.TYPES`. None if there is no such type, or a number is out of its range.
     pub fn parse(
         name: String,
-        word: &str,
+        type_name: &str,
         nullable: bool,
         round_digits: Option<i32>,
         scale: u8,
         mut children: Vec<Column>,
     ) -> Option<Column> {
-        let kind = match word {
+        let kind = match type_name {
             "bool" => Kind::Bool,
             "int" => Kind::Int,
             "float" if round_digits.is_none_or(|digits| digits.abs() <= ROUND_DIGITS_MAX) => Kind::Float(round_digits),
