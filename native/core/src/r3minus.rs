@@ -1,8 +1,8 @@
 //! R3- (VI.A): the simpler algorithm for case R3, kept for comparison: `lmerge/core/comparison/r3minus.py`.
 //!
-//! An index per input and one for the output, each an ordered tree by (Vs, payload) that owns its copy of the payload. What
-//! that costs against in2t is the point, so nothing is shared here; but nothing is wasted either: a key is copied only to
-//! be stored. Lazy policy only.
+//! One index per input and one for the output. Each is an ordered tree by (Vs, payload) that owns its copy of the
+//! payload. The purpose is to measure this cost against in2t, so no payload is shared. A key is copied only to be
+//! stored. Lazy policy only.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ pub struct R3Minus {
     pub output: Ends,
     /// By slot, from an input's first element on.
     pub indexes: BTreeMap<usize, Ends>,
-    /// The key that is looked for; kept for its memory.
+    /// A buffer for the key of a look-up; kept to reuse its memory.
     sought: Key,
 }
 
 impl R3Minus {
-    /// An estimate of the bytes that the trees hold, and the bytes of the payloads in them. The standard library does not say
-    /// how full its nodes are; two thirds is what insertion in random order comes to.
+    /// An estimate of the bytes that the trees hold, and the bytes of the payloads in them. The standard library does
+    /// not report how full its nodes are; insertion in random order fills them to two thirds.
     pub fn memory(&self) -> (usize, usize) {
         let (mut held, mut payload) = (0, 0);
         for ends in self.indexes.values().chain([&self.output]) {
@@ -92,8 +92,8 @@ impl R3Minus {
         self.sought.1.extend_from_slice(payload);
     }
 
-    /// The end given by the joined input with the largest stable point that has the event alive, ending by
-    /// `latest`.
+    /// The end of the event on the witness: the joined input with the largest stable point that has the event alive,
+    /// with an end by `latest`.
     fn witness(&self, shell: &Shell, key: &Key, latest: i64) -> Option<i64> {
         let mut best = None;
         for (slot, input) in shell.inputs.counting() {
@@ -135,7 +135,7 @@ impl Algorithm for R3Minus {
             let mut input_end = self.indexes[&slot].get(key).copied();
             if *vs < shell.max_stable && input_end.is_none_or(|input_end| input_end < shell.max_stable) {
                 let is_over = *shown > latest && t > latest;
-                let otherwise = if is_over { shell.max_stable } else { *shown }; // nobody knows better
+                let otherwise = if is_over { shell.max_stable } else { *shown }; // no input has another end
                 input_end = self.witness(shell, key, latest).or(Some(otherwise));
             }
             let Some(input_end) = input_end else {

@@ -1,5 +1,5 @@
-//! Algorithm R4 (IV.E) on in3t: no restrictions, the TDB is a multiset. `lmerge/core/r4.py` names the invariants and what
-//! the paper leaves open.
+//! Algorithm R4 (IV.E) on in3t: no restrictions, the TDB is a multiset. `lmerge/core/r4.py` lists the invariants and
+//! the choices that the paper leaves open.
 
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell};
 use crate::columns::{Indices, View};
@@ -18,7 +18,7 @@ use crate::violation::{Code, Violation};
 #[derive(Debug)]
 pub struct R4 {
     pub index: Index<Lists>,
-    // The entries at which a stable looks; kept for their memory.
+    // Buffers for the entries of a node that a stable visits; kept to reuse their memory.
     input_ends: Vec<i64>,
     shown: Vec<i64>,
 }
@@ -32,13 +32,13 @@ impl R4 {
         }
     }
 
-    /// After nodes were adopted: enter them all at their due times, which follow from the entries but for `dues`.
+    /// Enter all adopted nodes at their due times. These follow from the entries, except for those in `dues`.
     pub fn rebuild(&mut self, max_stable: i64, dues: &[EndRow]) {
         self.index
             .rebuild(max_stable, dues, |index, id| R4::next_due(index, id, max_stable));
     }
 
-    /// Enter what an input has delivered before a switch. True: the output has shown fewer events, and shows it now.
+    /// Enter an event that an input delivered before a switch. True: the output had fewer events, and shows it now.
     pub fn adopt_delivered(&mut self, slot: usize, vs: i64, payload: &[u8], ve: i64, max_stable: i64) -> bool {
         let is_known = self.index.find(self.index.hash(vs, payload), vs, payload) != NIL;
         if vs < max_stable && !is_known {
@@ -53,7 +53,8 @@ impl R4 {
         is_new
     }
 
-    /// Lines 8 and 15: the input now has an event that ends at `ve` (None: one less); the output may follow.
+    /// Enter that the input has one more event with the end `ve` (None: one event less); the output may follow. Lines 8
+    /// and 15. `vold`: the former end of the event where it was adjusted.
     fn note_change(&mut self, shell: &mut Shell, id: u32, slot: usize, ve: Option<i64>, vold: Option<i64>, payload: &[u8]) {
         if let Some(ve) = ve {
             self.index.add(id, At::In(slot), ve);
@@ -77,7 +78,7 @@ impl R4 {
         }
     }
 
-    /// V.A: whether the output shows one more event now; never more than the input has that has most.
+    /// V.A: whether the output shows one more event now. It never has more events than any single input.
     fn should_show_another(&self, shell: &Shell, id: u32, slot: usize) -> bool {
         let shown = self.index.ends(id, At::Out).len();
         if self.index.ends(id, At::In(slot)).len() <= shown {
@@ -86,7 +87,8 @@ impl R4 {
         should_show(shell, slot, || self.support(shell, id, shown))
     }
 
-    /// Quorum: whether enough inputs have one more event with the end `ve`; None: whether too few have as many.
+    /// Quorum: whether enough inputs have one more event with the end `ve` than the output; None: whether too few
+    /// inputs have as many events as the output.
     fn agreed(&self, shell: &Shell, id: u32, ve: Option<i64>) -> bool {
         if shell.policy.show != Show::Quorum {
             return true;
@@ -99,7 +101,7 @@ impl R4 {
         shell.inputs.counting().filter(agrees).count() >= quorum(shell)
     }
 
-    /// Eager: one output event that the input does not have becomes what the input has just said.
+    /// Eager: adjust one output event that the input does not have to the end that the input has just delivered.
     fn reflect(&mut self, shell: &mut Shell, id: u32, slot: usize, ve: Option<i64>, vold: Option<i64>, payload: &[u8]) {
         let vs = self.index.store.nodes.get(id).vs;
         let unfrozen = vs >= shell.max_stable;
@@ -126,7 +128,7 @@ impl R4 {
                 shell.emit_adjust(vs, old, ve, payload);
             }
         } else if vold.is_some() && unfrozen && self.should_show_another(shell, id, slot) {
-            self.index.add(id, At::Out, ve); // removed before, and now wanted again
+            self.index.add(id, At::Out, ve); // the output removed it before
             shell.emit_insert(vs, ve, payload);
         }
     }
@@ -164,7 +166,7 @@ impl R4 {
                 input_ends.extend_from_slice(by(from(self.index.ends(id, At::In(other)), low), latest));
             }
             if input_ends.is_empty() && !self.index.final_only && t <= latest {
-                let kept = from(shown, t); // nobody knows better: the output keeps what it has said
+                let kept = from(shown, t); // no input has other ends: the output keeps its own
                 self.index.set(id, At::Out, kept);
                 return kept.is_empty();
             }
@@ -182,7 +184,7 @@ impl R4 {
         if t > latest {
             self.end_lacked(id, latest, low, input_ends, shown);
         }
-        // Fully frozen ends are done with, in the output and in the input that froze them.
+        // Fully frozen ends are removed from the output's entry and from that of the input that froze them.
         let kept = from(shown, t);
         self.index.set(id, At::Out, kept);
         let mine = from(self.index.ends(id, At::In(slot)), t).to_vec();
@@ -190,7 +192,7 @@ impl R4 {
         kept.is_empty() // line 27: with equal counts, the same as GetMaxVe(s) < t
     }
 
-    /// AdjustOutputCount: as many output events as the freezing input has.
+    /// Give the output as many events as the freezing input has (AdjustOutputCount).
     fn adjust_output_count(&mut self, id: u32, input_ends: &[i64], shown: &mut Vec<i64>) {
         if shown.len() == input_ends.len() {
             return;
@@ -198,7 +200,7 @@ impl R4 {
         let vs = self.index.store.nodes.get(id).vs;
         let (mut surplus, missing) = (minus(shown, input_ends), minus(input_ends, shown));
         while shown.len() > input_ends.len() {
-            let old = surplus.pop().expect("more are shown than said");
+            let old = surplus.pop().expect("the output has more events than the input");
             take(shown, old);
             self.index.push_adjust(id, old, vs);
         }
@@ -208,8 +210,8 @@ impl R4 {
         }
     }
 
-    /// AdjustOutput: for every end below `t`, as many output events as the freezing input has. If the inputs contradict
-    /// each other, the counts can differ; then what cannot be matched stays as the output said it.
+    /// Give the output as many events as the freezing input for every end below `t` (AdjustOutput). If the inputs
+    /// contradict each other, the counts can differ. Then the output events without a match stay as they are.
     fn adjust_output(&mut self, id: u32, t: i64, input_ends: &[i64], shown: &mut Vec<i64>) {
         let (at_input, at_shown) = (input_ends.partition_point(|&ve| ve < t), shown.partition_point(|&ve| ve < t));
         if input_ends[..at_input] == shown[..at_shown] {
@@ -229,7 +231,7 @@ impl R4 {
         }
     }
 
-    /// Of the output events that the freezing input has not, those that end after `latest` end at `low`.
+    /// Adjust output events that end after `latest` and that the freezing input lacks: they end at `low`.
     fn end_lacked(&mut self, id: u32, latest: i64, low: i64, input_ends: &[i64], shown: &mut Vec<i64>) {
         let count = shown.len().saturating_sub(input_ends.len());
         let lacked = minus(shown, input_ends).into_iter().filter(|&ve| ve > latest).take(count);
@@ -306,7 +308,7 @@ impl Indexed for R4 {
         let node = self.index.store.nodes.get(id);
         let agrees = node.spill() == NIL && node.agrees(slot) && node.out == node.common;
         if agrees && !self.index.final_only && (node.vs >= shell.max_stable || node.common >= shell.max_stable) {
-            return node.common < t; // nothing to say, and nothing to keep once it is fully frozen
+            return node.common < t; // nothing to emit, and nothing to keep once it is fully frozen
         }
         let (mut input_ends, mut shown) = (std::mem::take(&mut self.input_ends), std::mem::take(&mut self.shown));
         let done = self.settle_lists(shell, id, slot, t, &mut input_ends, &mut shown);

@@ -1,4 +1,4 @@
-//! R1: the order of elements with one Vs. `R1` in `lmerge/core/insert_only.py` says what the order is worth.
+//! R1: the order of elements with one Vs. `R1` in `lmerge/core/insert_only.py` describes how the order is used.
 
 use std::collections::HashMap;
 
@@ -8,18 +8,18 @@ use hashbrown::HashTable;
 use crate::input::{Input, Inputs, ElementsAtVs};
 use crate::violation::Code;
 
-/// What stands for no rank and no mark.
+/// No rank, or no mark.
 const NONE: u32 = u32::MAX;
 
 /// The elements at MaxVs, in order of output.
 #[derive(Clone, Debug, Default)]
 pub struct Slot {
     pub elements: ElementsAtVs,
-    /// While not every input has delivered a beginning of it.
+    /// Present while not every input has delivered a prefix of it.
     places: Option<Box<Places>>,
 }
 
-/// By content: the first index of each element in the slot, its place, and by place how often it was output.
+/// The place of each element, which is its first index in the slot, by content; and how often it was output, by place.
 #[derive(Clone, Debug, Default)]
 struct Places {
     table: HashTable<(u64, u32)>,
@@ -35,22 +35,22 @@ pub struct Delivered {
     ranked: u32,
     /// By the slot of another input, the latest place that both have delivered, in order.
     marks: Vec<(usize, u32)>,
-    /// What was delivered and has no place, because it was not output.
+    /// Elements that were delivered and have no place, because they were not output.
     others: HashMap<(Vec<u8>, i64), u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Tie {
     copies: u32,
-    /// Of its first copy, among the elements of this input; `NONE` if that is not known.
+    /// The rank of its first copy among the elements of this input; `NONE` if it is not known.
     rank: u32,
 }
 
-/// What comes of an element by its position alone.
+/// The result of a look at an element's position alone.
 pub enum Step {
     Known,
     New,
-    /// The slot is out of step, from here on at the latest: `Slot::deliver` decides.
+    /// The slot is out of step, now or since earlier: `Slot::deliver` decides.
     Out,
 }
 
@@ -65,7 +65,7 @@ impl Delivered {
         self.ties.is_empty() && self.marks.is_empty() && self.others.is_empty()
     }
 
-    /// The places that have a rank, in its order.
+    /// The places that have a rank, in order of rank.
     pub fn order(&self) -> Vec<u32> {
         let mut order: Vec<u32> = self.ties.keys().copied().collect();
         order.retain(|&place| self.rank(place) != NONE);
@@ -77,7 +77,7 @@ impl Delivered {
         &self.marks
     }
 
-    /// As a snapshot has it; `Slot::load` adds how often each place was delivered.
+    /// The state of a snapshot; `Slot::load` adds how often each place was delivered.
     pub fn of(order: Vec<u32>, marks: Vec<(usize, u32)>) -> Delivered {
         let mut delivered = Delivered {
             marks,
@@ -113,7 +113,7 @@ impl Delivered {
         }
     }
 
-    /// The input in `slot` has left.
+    /// Drop the marks of the input in `slot`, which has left.
     pub fn forget(&mut self, slot: usize) {
         self.marks.retain(|mark| mark.0 != slot);
     }
@@ -136,7 +136,7 @@ impl Places {
         self.table.find(hash, is_it).map(|&(_, at)| at)
     }
 
-    /// The place of an element, which is `at` if it had none, and whether it had none.
+    /// The place of an element, and whether it is a new place. A new place is `at`.
     fn enter(&mut self, elements: &ElementsAtVs, payload: &[u8], ve: i64, at: usize) -> (u32, bool) {
         if let Some(place) = self.find(elements, payload, ve) {
             return (place, false);
@@ -173,7 +173,7 @@ impl Slot {
         self.places.is_none()
     }
 
-    /// One comparison, while the slot is in step.
+    /// Compare an element with the one at its position, while the slot is in step.
     #[inline]
     pub fn step(&mut self, input: &mut Input, payload: &[u8], ve: i64) -> Step {
         let position = input.tie_count;
@@ -192,7 +192,7 @@ impl Slot {
         Step::Out
     }
 
-    /// The input in `slot` delivers an element of a slot that is out of step: whether that is new.
+    /// Take an element that the input in `slot` delivers while the slot is out of step. Returns whether it is new.
     pub fn deliver(
         &mut self,
         inputs: &mut Inputs,
@@ -230,7 +230,7 @@ impl Slot {
         Ok(true)
     }
 
-    /// O(slot), once a slot: what the position of an input was enough for is written out.
+    /// Replace the positions of the inputs in the slot by places, ranks and marks. O(slot), once for each slot.
     fn leave_step(&mut self, inputs: &mut Inputs, vs: i64) {
         let places = Places::of(&self.elements);
         let place_of = |at: usize| {
@@ -238,7 +238,7 @@ impl Slot {
             places.find(&self.elements, payload, ve).expect("a place")
         };
         let ids: Vec<u32> = (0..self.elements.len()).map(place_of).collect();
-        // By the length of a beginning of the slot: its last element that came once.
+        // By the length of a prefix of the slot: its last element that came once.
         let mut latest = vec![NONE];
         for &place in &ids {
             let before = latest[latest.len() - 1];
@@ -289,14 +289,14 @@ impl Slot {
         self.count_delivered(inputs, &behind);
     }
 
-    /// Go on out of step, with inputs whose ranks and marks are known.
+    /// Continue out of step, with inputs whose ranks and marks are known.
     pub fn load_out_of_step(&mut self, inputs: &mut Inputs, vs: Option<i64>) {
         self.places = Some(Box::new(Places::of(&self.elements)));
         let slots: Vec<usize> = vs.map_or(Vec::new(), |vs| standing(inputs, vs).map(|(slot, _)| slot).collect());
         self.count_delivered(inputs, &slots);
     }
 
-    /// Be as `kept`, or out of step, if the slot fell out of step since then.
+    /// Restore `kept`; out of step if the slot has left step since then.
     pub fn go_back(&mut self, kept: Slot) {
         let is_in_step = self.is_in_step() && kept.is_in_step();
         *self = Slot::of(kept.elements);
@@ -353,7 +353,7 @@ impl Slot {
 }
 
 impl Places {
-    /// The input in `slot` delivers for the first time what was output once.
+    /// Check the order of an element that the input in `slot` delivers for the first time and that was output once.
     fn check_order(&self, inputs: &mut Inputs, slot: usize, vs: i64, place: u32) -> Result<(), Code> {
         let mine = &inputs.get(slot).ties;
         let mut others = Vec::new();

@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::columns::Columns;
 use crate::core::guarded;
 
-/// One operator for one stream.
+/// Cleanses one stream.
 #[pyclass(module = "lmerge._native")]
 pub struct Cleanse {
     name: String,
@@ -46,7 +46,7 @@ impl Cleanse {
 }
 
 impl Cleanse {
-    /// The InputViolation that the definition raises.
+    /// The InputViolation that the Python definition raises.
     fn error_of(&self, py: Python<'_>, broken: &Violation) -> PyResult<PyErr> {
         let violations = py.import("lmerge.core.violations")?;
         let element = &broken.element;

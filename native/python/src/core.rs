@@ -63,7 +63,7 @@ impl Violation {
 pub struct Core(Sharded);
 
 impl Core {
-    /// Run `work` without the GIL; a panic is an AssertionError.
+    /// Run `work` without the GIL. A panic becomes an AssertionError.
     fn run<T: Send>(&mut self, py: Python<'_>, work: impl FnOnce(&mut Sharded) -> T + Send) -> PyResult<T> {
         let merge = &mut self.0;
         guarded(py, move || work(merge))
@@ -75,7 +75,7 @@ impl Core {
     }
 }
 
-/// Run `work` without the GIL; a panic is a bug of the core and becomes an AssertionError.
+/// Run `work` without the GIL. A panic is a bug of the core; it becomes an AssertionError.
 pub fn guarded<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -140,7 +140,7 @@ impl Core {
         )))
     }
 
-    /// Keep what inputs deliver under R0-R2. Before any attaches.
+    /// Keep what inputs deliver under R0-R2. To be called before an input attaches.
     fn keep_delivered(&mut self, py: Python<'_>) -> PyResult<()> {
         self.run(py, Sharded::keep_delivered)
     }
@@ -185,7 +185,7 @@ impl Core {
         self.0.changes()
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is known of an input")]
+    #[expect(clippy::too_many_arguments, reason = "the properties of an input")]
     fn attach(
         &mut self,
         py: Python<'_>,

@@ -10,10 +10,10 @@ use crate::core::guarded;
 /// (interval, events, their sum, starts, their sum)
 type Row = (i64, i64, u128, i64, u128);
 
-/// The index of the offender, if there is one, and the first and last time that was touched.
+/// The index of the offender, if there is one, and the first and last interval that was changed.
 type AddOutcome = (Option<usize>, Option<(i64, i64)>);
 
-/// Counts and sums of what one input has said, by interval. One thread at a time.
+/// Counts and sums of one input's events, by interval. One thread at a time.
 #[pyclass(module = "lmerge._native")]
 pub struct Digests(core::Digests);
 

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyList};
 /// Vs, payload, the output's entry, then the inputs'.
 type NodeRow<T> = (i64, Vec<u8>, Vec<Option<T>>);
 
-/// How far the merge is, and what the algorithm remembers. Raises KeyError, TypeError or ValueError.
+/// The times of the merge and the state of the algorithm. Raises KeyError, TypeError or ValueError.
 pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, State)> {
     let parsed = match kind {
         Kind::R0 => {
@@ -100,7 +100,7 @@ pub fn parse_live(rows: &Bound<'_, PyList>) -> PyResult<Vec<EndRow>> {
     end_rows(rows)
 }
 
-/// What an input remembers.
+/// The state of an input.
 pub fn parse_input(fields: &Bound<'_, PyDict>) -> PyResult<InputState> {
     let element = |row: &Bound<'_, PyAny>| {
         let time = |at: usize| row.get_item(at)?.extract::<i64>();
@@ -196,7 +196,7 @@ fn field<'py>(fields: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, Py
         .ok_or_else(|| PyKeyError::new_err(name.to_string()))
 }
 
-/// A field that snapshots have where it is needed.
+/// A field that snapshots contain only where it is needed.
 fn optional<T>(
     fields: &Bound<'_, PyDict>,
     name: &str,

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::columns::Columns;
 use crate::core::{Violation, guarded};
 
-/// A TDB that forgets what is fully frozen. One thread at a time.
+/// A TDB that drops fully frozen events. One thread at a time.
 #[pyclass(module = "lmerge._native")]
 pub struct Tdb(tdb::Tdb);
 

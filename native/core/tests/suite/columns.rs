@@ -1,4 +1,5 @@
-//! Batches as columns: what is no batch is refused with the words of `lmerge/wire/codec.py`, and what is one can be cut.
+//! Batches as columns: what is no batch is refused with the words of `lmerge/wire/codec.py`, and what is one can be
+//! cut.
 
 use lmerge_core::columns::{Columns, DecodeError, Limits, Raw, View};
 use lmerge_core::element::{ADJUST, Element, INSERT, STABLE};

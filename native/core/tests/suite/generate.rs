@@ -1,4 +1,5 @@
-//! Random temporal databases and physically different streams of one of them, from a seed: `lmerge/testing/generate.py`.
+//! Random temporal databases and physically different streams of one of them, from a seed:
+//! `lmerge/testing/generate.py`.
 
 use std::collections::HashSet;
 

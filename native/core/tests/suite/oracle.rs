@@ -1,5 +1,5 @@
-//! The oracle: random streams of one TDB, merged in any order with inputs that join, leave and are restored, give that TDB;
-//! after every call the output is legal and all invariants hold ([`Session`] looks).
+//! The oracle: random streams of one TDB, merged in any order with inputs that join, leave and are restored, give that
+//! TDB; after every call the output is legal and all invariants hold ([`Session`] looks).
 
 use fastrand::Rng;
 use lmerge_core::element::{Element, Event, INF};

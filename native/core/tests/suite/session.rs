@@ -1,5 +1,5 @@
-//! A merge to speak with: after every call the output must be a legal stream, agree with what the merge says is live, and
-//! every invariant must hold.
+//! A merge to speak with: after every call the output must be a legal stream, agree with what the merge says is live,
+//! and every invariant must hold.
 
 use lmerge_core::element::{Element, Event, NEG_INF, STABLE};
 use lmerge_core::input::Demands;
