@@ -38,7 +38,7 @@ impl<S: Spill> Index<S> {
             return node.vs;
         }
         match next_due(self, id) {
-            INF if self.final_only && node.out == NONE => max_stable, // perhaps no input has it any more: the next stable visits it
+            INF if self.final_only && node.out == NONE => max_stable, // perhaps no input has it: the next stable visits it
             due => due,
         }
     }

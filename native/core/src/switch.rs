@@ -126,7 +126,7 @@ pub(crate) fn merged_inputs(shell: &Shell) -> Vec<usize> {
 /// What the input has delivered for certain: all events that can still change, or those at its last Vs.
 fn certain(input: &Input, max_stable: i64) -> Vec<(i64, &[u8], i64)> {
     match &input.delivered {
-        Some(delivered) => delivered.since(input.stable.min(max_stable)).collect(), // the same, however much has been forgotten
+        Some(delivered) => delivered.since(input.stable.min(max_stable)).collect(), // the same after any forgetting
         None => {
             let Some(vs) = input.last_vs else { return Vec::new() };
             let events = input.at_last_vs.iter().filter(|&(_, ve)| ve > vs);
