@@ -520,7 +520,7 @@ class Merge:
 
     def _weaken(self, inp: Input, violation: InputViolation) -> tuple[AlgorithmSwitched, ...] | None:
         """Drop the broken promise of ``inp`` if it is only a property and the user allows it (law 6). None: detach."""
-        name = violation.property_word
+        name = violation.property_name
         if name is None or not self.allow_downgrade or violation.input_name != inp.name or inp.observes:
             return None
         if name not in props.closure(inp.promised):
