@@ -24,7 +24,7 @@ DEFECTS = (
         "lmerge/core/index.py",
         "sum(self.has_end(node, inp.slot, ve) for inp in self.inputs.values())",
         "sum(self.has_end(node, slot, ve) for slot in range(self.slots))",
-        FORGETTING + "test_nobody_counts_what_an_input_that_has_left_had[python-r3]",
+        FORGETTING + "test_entries_of_an_input_that_has_left_are_not_counted[python-r3]",
     ),
     Defect(
         "an input gets a slot with entries of another",
@@ -264,7 +264,7 @@ DEFECTS = (
         CORE + "index.py",
         "            rows.sort(key=_by_event)",
         "            rows.reverse()",
-        "tests/core/test_differential.py::test_r3_says_what_the_papers_listing_says",
+        "tests/core/test_differential.py::test_r3_emits_what_the_papers_listing_emits",
     ),
     Defect(
         "every adjust is shown under lazy",
@@ -334,7 +334,7 @@ DEFECTS = (
         CORE + "r3.py",
         "shown > latest and t > latest:",
         "shown > latest:",
-        EARLY + "test_before_its_join_at_an_end_may_still_be_heard",
+        EARLY + "test_before_its_join_at_an_end_may_still_be_delivered",
     ),
     Defect(
         "r4 keeps equal events that the freezing input lacks",
@@ -363,7 +363,7 @@ DEFECTS = (
         '{"right_from": right_from} if right_from > stable_point else {}',
         "{}",
         "tests/core/test_resume.py::"
-        "test_before_a_resumed_merge_is_right_a_half_frozen_event_that_nobody_knows_any_more_ends",
+        "test_before_a_resumed_merge_is_right_a_half_frozen_event_that_no_input_has_any_more_ends",
     ),
     Defect(
         "C1-C3 are asked for where the output cannot be right",
@@ -462,7 +462,7 @@ DEFECTS = (
         CORE + "insert_only.py",
         "                self.hash[payload] = ve, 0\n",
         "                self.hash[payload] = ve, -1\n",
-        "tests/core/test_downgrade.py::test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_said[python]",
+        "tests/core/test_downgrade.py::test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_delivered[python]",
     ),
     Defect(
         "an input that has ended by one promise is asked for when it is found to have broken another",

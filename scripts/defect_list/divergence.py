@@ -45,7 +45,7 @@ DEFECTS = (
         DIGESTS,
         "        if was:\n            _add",
         "        if was and not now:\n            _add",
-        CORE_TEST + "test_streams_that_mean_the_same_raise_no_alarm_however_they_are_said[python]",
+        CORE_TEST + "test_equivalent_streams_raise_no_alarm_whatever_their_elements[python]",
     ),
     Defect(
         "what was completed before a reconnect is not compared any more",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from helpers import COPIES_WORDS, INDEX_POLICIES, R0_WORDS, R1_WORDS, R2_WORDS, R3_WORDS
+from helpers import COPIES_PROMISES, INDEX_POLICIES, R0_PROMISES, R1_PROMISES, R2_PROMISES, R3_PROMISES
 
 from lmerge.core import properties as props
 from lmerge.core.compatible import InputPrefix, incompatibilities
@@ -25,10 +25,10 @@ from lmerge.testing.oracle import Follow
 
 Key = tuple[int, bytes]
 
-# Of each case one that switches to every more general one, by what is left when a word is broken.
+# For each case, promises that lead to every more general case when one of them is broken.
 DECLARED = (
-    R0_WORDS, (*R0_WORDS, "ordered", "deterministic-ties"), (*R0_WORDS, "ordered", "key"), (*R0_WORDS, "key"),
-    R1_WORDS, (*R1_WORDS, "key"), R2_WORDS, COPIES_WORDS, R3_WORDS, props.PROPERTY_NAMES,
+    R0_PROMISES, (*R0_PROMISES, "ordered", "deterministic-ties"), (*R0_PROMISES, "ordered", "key"),
+    (*R0_PROMISES, "key"), R1_PROMISES, (*R1_PROMISES, "key"), R2_PROMISES, COPIES_PROMISES, R3_PROMISES, props.PROPERTY_NAMES,
 )
 POLICIES = ("lazy", "lazy", "lazy", "eager", "lazy+lag:3")
 INDEXED = ("r3", "r4")
@@ -58,7 +58,7 @@ class World:
         self.misses: set[Key] = set()
         self._honest = random.random() < 0.2
 
-    def words(self) -> tuple[str, ...]:
+    def promises(self) -> tuple[str, ...]:
         """What an input declares: mostly what all do."""
         return self.declared if self.random.random() < 0.8 else self.random.choice(DECLARED)
 
@@ -134,13 +134,13 @@ def with_stables(random: Random, elements: Sequence[Element], chance: float = 0.
 
 def _history(random: Random, event: Event, lies: Lies) -> list[Element]:
     vs, payload, ve = event
-    said = random.choice((INF, vs + random.randint(1, 20))) if random.random() < lies.revises else ve
-    history: list[Element] = [Insert(payload, vs, said)]
-    while said != ve:
+    last_end = random.choice((INF, vs + random.randint(1, 20))) if random.random() < lies.revises else ve
+    history: list[Element] = [Insert(payload, vs, last_end)]
+    while last_end != ve:
         after = ve if random.random() < 0.7 else vs + random.randint(1, 20)
-        if after != said:
-            history.append(Adjust(payload, vs, said, after))
-            said = after
+        if after != last_end:
+            history.append(Adjust(payload, vs, last_end, after))
+            last_end = after
     return history
 
 
@@ -168,16 +168,16 @@ class Watch:
     def merge(self) -> Merge:
         return self.follow.merge
 
-    def attach(self, name: str, words: Iterable[str], join_at: int | None = None) -> None:
+    def attach(self, name: str, promises: Iterable[str], join_at: int | None = None) -> None:
         """Attach an input, or a new incarnation of it in its place."""
         if self.merge.is_attached(name):
             self._step(lambda: self.follow.detach(name))
-        self._step(lambda: self.follow.attach(name, words, join_at=join_at))
+        self._step(lambda: self.follow.attach(name, promises, join_at=join_at))
 
     def detach(self, name: str) -> None:
         self._step(lambda: self.follow.detach(name))
 
-    def say(self, name: str, element: Element) -> None:
+    def publish(self, name: str, element: Element) -> None:
         """One element a call: what a downgrade can still mend is known from the output before it."""
         was_joining = self.merge.status(name).state == "joining"
         outcome = self._step(lambda: self.follow.publish(name, element))
@@ -226,9 +226,9 @@ def irreparable(events: Iterable[Event], shown: Iterable[Event], stable_point: i
             ends[at].setdefault((event.vs, event.payload), []).append(event.ve)
     lost = set()
     for key in set(ends[0]) | set(ends[1]):
-        wanted, has = (sorted(side.get(key, [])) for side in ends)
-        frozen = [[ve for ve in side if ve < stable_point] for side in (wanted, has)]
-        if key[0] < stable_point and (frozen[0] != frozen[1] or len(wanted) != len(has)):
+        expected, has = (sorted(side.get(key, [])) for side in ends)
+        frozen = [[ve for ve in side if ve < stable_point] for side in (expected, has)]
+        if key[0] < stable_point and (frozen[0] != frozen[1] or len(expected) != len(has)):
             lost.add(key)
     return lost
 
@@ -244,7 +244,7 @@ def play(seed: object, *, size: int = 9) -> Watch:
     streams: dict[str, list[Element]] = {}
     for name in "abc"[: random.randint(2, 3)]:
         streams[name] = world.stream(may_miss=name != "a")
-        watch.attach(name, world.words())
+        watch.attach(name, world.promises())
     while any(streams.values()):
         chance = random.random()
         if chance < 0.04:
@@ -252,7 +252,7 @@ def play(seed: object, *, size: int = 9) -> Watch:
             stable = watch.merge.stable_point
             join_at = 0 if stable in (NEG_INF, INF) else stable + random.choice((0, random.randint(0, 8)))
             streams[name] = world.late(join_at)
-            watch.attach(name, world.words(), join_at)
+            watch.attach(name, world.promises(), join_at)
         elif chance < 0.06 and len(streams) > 1:
             name = random.choice([name for name in streams if name != "a"])
             if watch.merge.is_attached(name):
@@ -264,6 +264,6 @@ def play(seed: object, *, size: int = 9) -> Watch:
             name = random.choice([name for name in streams if streams[name]])
             element = streams[name].pop(0)
             if watch.merge.is_attached(name):
-                watch.say(name, element)
+                watch.publish(name, element)
     watch.finished()
     return watch

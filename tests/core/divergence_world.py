@@ -22,7 +22,7 @@ def monitor(interval: int = INTERVAL, **options: int | bool) -> DivergenceMonito
     return DivergenceMonitor(selection.best(), interval, **chosen)  # type: ignore[arg-type]
 
 
-class Speaker:
+class WatchedInput:
     """One input of ``watched`` that says ``stream``, as a publisher does: it keeps its live events."""
 
     def __init__(self, watched: DivergenceMonitor, name: str, stream: Sequence[Element], role: str = ACTIVE) -> None:
@@ -40,13 +40,13 @@ class Speaker:
         self.incarnation += 1
         self.watched.attach(self.name, self.incarnation, self.role, join_at)
 
-    def say(self, count: int) -> None:
+    def deliver(self, count: int) -> None:
         """The next so many elements, but for those that a skip leaves out."""
-        said = self.stream[self.at : self.at + count]
-        self.at += len(said)
-        for element in said:
+        delivered = self.stream[self.at : self.at + count]
+        self.at += len(delivered)
+        for element in delivered:
             self.tdb.apply(element)
-        batch = Batch.of([element for element in said if not self._is_left_out(element)])
+        batch = Batch.of([element for element in delivered if not self._is_left_out(element)])
         assert self.watched.receive(self.name, batch, batch.count) is None
 
     def come_back(self, join_at: int) -> None:
@@ -80,25 +80,25 @@ class Speaker:
 
 
 def play(
-    random: Random, speakers: Sequence[Speaker], *, restless: bool = False, counting: Sequence[str] | None = None
+    random: Random, inputs: Sequence[WatchedInput], *, restless: bool = False, counting: Sequence[str] | None = None
 ) -> list[Divergence]:
     """All say their streams to the end, in random slices; ``restless``: they come back and skip on the way."""
-    watched = speakers[0].watched
-    names = [s.name for s in speakers if s.role == ACTIVE] if counting is None else counting
+    watched = inputs[0].watched
+    names = [s.name for s in inputs if s.role == ACTIVE] if counting is None else counting
     found = []
-    waiting = [speaker for speaker in speakers if not speaker.is_done]
+    waiting = [one for one in inputs if not one.is_done]
     while waiting:
-        speaker = random.choice(waiting)
-        speaker.say(random.randint(1, 12))
+        one = random.choice(waiting)
+        one.deliver(random.randint(1, 12))
         if restless and random.random() < 0.25:
-            reached = max(s.tdb.stable_point for s in speakers)
+            reached = max(s.tdb.stable_point for s in inputs)
             if random.random() < 0.5:
-                speaker.come_back(random.choice([speaker.tdb.stable_point, reached]))
+                one.come_back(random.choice([one.tdb.stable_point, reached]))
             elif NEG_INF < reached < INF:
-                speaker.skip(reached)
+                one.skip(reached)
         if random.random() < 0.5:
             found += watched.settle(names)
-        waiting = [speaker for speaker in speakers if not speaker.is_done]
+        waiting = [one for one in inputs if not one.is_done]
     return found + watched.settle(names)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
-from helpers import COPIES_WORDS, WORDS
+from helpers import COPIES_PROMISES, PROMISES
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Insert, Stable
@@ -155,7 +155,7 @@ class World:
                 self.law.lose_key()
         elif not keyed:
             self.law.lose_key()
-        self._call("attach", name, WORDS[self.case[:2]] if keyed else COPIES_WORDS, join_at=join_at)
+        self._call("attach", name, PROMISES[self.case[:2]] if keyed else COPIES_PROMISES, join_at=join_at)
         assert self.output == self.law.output()
         assert self.merges[0].algorithm == self.case[:2]
         if self.merges[0].status(name).state == "joining":
@@ -211,14 +211,14 @@ class World:
 
     def _call(self, method: str, *arguments: object, **options: object) -> Outcome:
         outcomes = [getattr(merge, method)(*arguments, **options) for merge in self.merges]
-        told = [
+        results = [
             (list(outcome.batch.elements()), [d.reason for d in outcome.detached], outcome.joined)
             for outcome in outcomes
         ]
-        assert told[0] == told[1], "the engines differ"
+        assert results[0] == results[1], "the engines differ"
         for merge in self.merges:
             merge.check()
-        self.output.update(element for element in told[0][0] if isinstance(element, Insert))
+        self.output.update(element for element in results[0][0] if isinstance(element, Insert))
         outcome: Outcome = outcomes[0]
         return outcome
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import INDEX_POLICIES, WORDS, a, f, m, merge_of, said
+from helpers import INDEX_POLICIES, PROMISES, a, emitted, f, m, merge_of
 
 from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.merge import Merge
@@ -22,12 +22,12 @@ BOTH = pytest.mark.parametrize("algorithm", ["r3", "r4", "r3-"])
 
 def begun(algorithm: str, policy: str = "lazy", join_at: int = 39) -> Follow:
     """``late`` counts already, though it is right only from ``join_at`` on; A is half frozen at 27, with the end 55."""
-    words = WORDS["r3" if algorithm == "r3-" else algorithm]
+    promises = PROMISES["r3" if algorithm == "r3-" else algorithm]
     follow = merge_of(0, algorithm, policy)
-    follow.attach("late", words, join_at=join_at)
+    follow.attach("late", promises, join_at=join_at)
     follow.admit("late")
     for name in ("knows", "lags"):
-        follow.attach(name, words)
+        follow.attach(name, promises)
         follow.publish(name, a("A", 26, 55))
     follow.publish("knows", f(27), m("A", 26, 55, 29))
     return follow
@@ -37,14 +37,14 @@ def begun(algorithm: str, policy: str = "lazy", join_at: int = 39) -> Follow:
 def test_an_end_that_it_refutes_is_not_frozen(algorithm: str) -> None:
     follow = begun(algorithm)
     follow.detach("knows")
-    assert said(follow, "late", f(58)) == [m("A", 26, 55, 27), f(58)], "over before 39; 27 is the first end left"
+    assert emitted(follow, "late", f(58)) == [m("A", 26, 55, 27), f(58)], "over before 39; 27 is the first end left"
     assert follow.merge.live_count == 0
 
 
 @BOTH
-def test_who_knows_the_end_is_believed(algorithm: str) -> None:
+def test_the_end_of_the_input_that_has_it_decides(algorithm: str) -> None:
     follow = begun(algorithm)
-    assert said(follow, "late", f(58)) == [m("A", 26, 55, 29), f(58)]
+    assert emitted(follow, "late", f(58)) == [m("A", 26, 55, 29), f(58)]
 
 
 @BOTH
@@ -53,15 +53,15 @@ def test_of_witnesses_one_is_asked_that_it_does_not_refute(algorithm: str) -> No
     follow = begun(algorithm)
     follow.publish("knows", f(28))
     follow.publish("lags", f(29))
-    assert said(follow, "late", f(30)) == [m("A", 26, 55, 29), f(30)]
+    assert emitted(follow, "late", f(30)) == [m("A", 26, 55, 29), f(30)]
 
 
 @BOTH
-def test_before_its_join_at_an_end_may_still_be_heard(algorithm: str) -> None:
+def test_before_its_join_at_an_end_may_still_be_delivered(algorithm: str) -> None:
     follow = begun(algorithm)
     follow.detach("knows")
-    assert said(follow, "late", f(35)) == [f(35)], "nothing is frozen that it refutes"
-    assert said(follow, "lags", m("A", 26, 55, 37), f(38)) == [m("A", 26, 55, 37), f(38)]
+    assert emitted(follow, "late", f(35)) == [f(35)], "nothing is frozen that it refutes"
+    assert emitted(follow, "lags", m("A", 26, 55, 37), f(38)) == [m("A", 26, 55, 37), f(38)]
 
 
 @BOTH
@@ -74,10 +74,10 @@ def test_what_is_due_later_ends_when_the_join_at_is_reached(algorithm: str, ve: 
     follow.publish("lags", a("B", 26, ve), a("C", 40, 50))
     follow.publish("late", a("C", 40, 50), f(35))  # from here on A is due at 55
     before = follow.merge.visits
-    assert said(follow, "late", f(39)) == [m("A", 26, 55, 35), f(39)]
+    assert emitted(follow, "late", f(39)) == [m("A", 26, 55, 35), f(39)]
     assert algorithm == "r3-" or follow.merge.visits - before == 1
     follow.restore()
-    assert said(follow, "late", f(45), f(90)) == [f(45), f(90)]
+    assert emitted(follow, "late", f(45), f(90)) == [f(45), f(90)]
 
 
 @BOTH
@@ -85,8 +85,8 @@ def test_what_it_has_stays(algorithm: str) -> None:
     follow = begun(algorithm)
     follow.publish("late", a("A", 26, 39))
     follow.publish("lags", a("A2", 26, 60))
-    assert said(follow, "late", f(39)) == [f(39)], "A2 was dropped, A is alive"
-    assert said(follow, "late", f(58)) == [m("A", 26, 55, 39), f(58)]
+    assert emitted(follow, "late", f(39)) == [f(39)], "A2 was dropped, A is alive"
+    assert emitted(follow, "late", f(58)) == [m("A", 26, 55, 39), f(58)]
 
 
 def test_of_several_equal_events_those_end_that_it_lacks() -> None:
@@ -98,17 +98,17 @@ def test_of_several_equal_events_those_end_that_it_lacks() -> None:
     follow.publish("lags", f(30))
     assert [e.ve for e in follow.output.live_events() if e.payload == b"B"] == [50, 60, 65, 71]
     follow.detach("lags")
-    assert said(follow, "late", f(62)) == [
+    assert emitted(follow, "late", f(62)) == [
         m("A", 26, 55, 30), m("B", 28, 50, 70), m("B", 28, 65, 30), m("B", 28, 71, 30), f(62),
     ]
-    assert said(follow, "late", f(99)) == [f(99)]
+    assert emitted(follow, "late", f(99)) == [f(99)]
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_final_only_shows_no_end_that_it_refutes(algorithm: str) -> None:
     follow = begun(algorithm, "final-only")
     follow.detach("knows")
-    assert said(follow, "late", f(58)) == [f(58)]
+    assert emitted(follow, "late", f(58)) == [f(58)]
     assert follow.merge.live_count == 0
 
 
@@ -118,24 +118,24 @@ def test_at_its_join_at_it_is_an_input_like_all(algorithm: str) -> None:
     follow = begun(algorithm, join_at=20)
     follow.compatible = False  # a contradiction
     follow.detach("knows")
-    assert said(follow, "late", f(58)) == [f(58)]
+    assert emitted(follow, "late", f(58)) == [f(58)]
     assert follow.events() == [Event(26, b"A", 55)]
 
 
 @pytest.mark.parametrize("is_started", [True, False])
 def test_a_switch_does_not_forget_it(is_started: bool) -> None:
     follow = Follow(Merge())
-    follow.attach("late", WORDS["r3"], join_at=39)
+    follow.attach("late", PROMISES["r3"], join_at=39)
     follow.admit("late")
-    follow.attach("lags", WORDS["r3"])
+    follow.attach("lags", PROMISES["r3"])
     if not is_started:
-        follow.attach("promises less", WORDS["r4"])
+        follow.attach("promises less", PROMISES["r4"])
     follow.publish("lags", a("A", 26, 55), f(27))
     if is_started:
         assert follow.merge.algorithm == "r3"
-        follow.attach("promises less", WORDS["r4"])
+        follow.attach("promises less", PROMISES["r4"])
     assert follow.merge.algorithm == "r4"
-    assert said(follow, "late", f(58)) == [m("A", 26, 55, 27), f(58)]
+    assert emitted(follow, "late", f(58)) == [m("A", 26, 55, 27), f(58)]
 
 
 def play(algorithm: str, seed: int) -> None:
@@ -146,7 +146,7 @@ def play(algorithm: str, seed: int) -> None:
         random, random.choice((4, 12, 25)), payloads=random.choice((1, 3)),
         step_max=random.choice((1, 3)), duplicates=algorithm == "r4",
     )
-    words = WORDS["r3" if algorithm == "r3-" else algorithm]
+    promises = PROMISES["r3" if algorithm == "r3-" else algorithm]
     latest = events[-1].vs + 10
     join_at = random.randint(1, latest)
     follow = Follow(Merge(algorithm, policy))
@@ -159,7 +159,7 @@ def play(algorithm: str, seed: int) -> None:
         else:
             streams[name] = joining(present(random, events), right_from, events)
         rights[name] = right_from
-        follow.attach(name, words, join_at=None if right_from == NEG_INF else right_from)
+        follow.attach(name, promises, join_at=None if right_from == NEG_INF else right_from)
 
     attach("late", join_at)
     follow.admit("late")

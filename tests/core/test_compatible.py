@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import INDEX_POLICIES, WORDS
+from helpers import INDEX_POLICIES, PROMISES
 
 from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
@@ -53,7 +53,7 @@ class Session:
     def attach(self, name: str, join_at: int | None) -> None:
         right = self.events if join_at is None else mistaken(self.random, self.events, join_at)
         self.streams[name] = stream_of(self.random, self.algorithm, right)
-        self.follow.attach(name, WORDS[self.algorithm], join_at=join_at)
+        self.follow.attach(name, PROMISES[self.algorithm], join_at=join_at)
 
     def run(self) -> None:
         """Deliver everything; inputs that joined late leave and come again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from helpers import COPIES_WORDS, WORDS, a, f, m
+from helpers import COPIES_PROMISES, PROMISES, a, f, m
 
 from lmerge.core.elements import INF, Element
 from lmerge.core.merge import Merge
@@ -60,7 +60,7 @@ def play(
     """``death``: (input, position): that input leaves before it says the element at that position."""
     follow = Follow(Merge(algorithm[:2], policy))
     for at in range(len(streams)):
-        follow.attach(str(at), COPIES_WORDS if algorithm == "r2 copies" else WORDS[algorithm])
+        follow.attach(str(at), COPIES_PROMISES if algorithm == "r2 copies" else PROMISES[algorithm])
     positions = [0] * len(streams)
     for at in order:
         if (at, positions[at]) == death:

@@ -59,7 +59,7 @@ def test_an_end_looks_at_no_node_and_batches_that_follow_at_a_bounded_number(alg
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
-def test_who_takes_the_place_of_another_waits_for_nothing_and_gets_a_slot_without_entries(algorithm: str) -> None:
+def test_a_new_incarnation_need_not_wait_and_gets_a_slot_without_entries(algorithm: str) -> None:
     merge = large(algorithm)
     before = merge._inputs["b"].slot
     merge.attach("b", incarnation=7)
@@ -76,7 +76,7 @@ def test_who_takes_the_place_of_another_waits_for_nothing_and_gets_a_slot_withou
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
-def test_inputs_that_come_and_go_without_a_word_do_not_use_up_the_columns(algorithm: str) -> None:
+def test_inputs_that_attach_and_leave_without_an_element_do_not_use_up_the_columns(algorithm: str) -> None:
     merge = large(algorithm)
     slots = set()
     for incarnation in range(2, 150):
@@ -89,7 +89,7 @@ def test_inputs_that_come_and_go_without_a_word_do_not_use_up_the_columns(algori
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
-def test_nobody_counts_what_an_input_that_has_left_had(algorithm: str) -> None:
+def test_entries_of_an_input_that_has_left_are_not_counted(algorithm: str) -> None:
     merge = large(algorithm)
     (event,) = Batch.of([Insert(b"event 3", 3, 1_003)]).elements()
     assert merge.supporters(Batch.of([event])) == [3]
@@ -164,20 +164,20 @@ def test_random_sessions_mean_what_they_mean_where_all_entries_go_at_once(
             if triplets.merges[0].is_attached(name):
                 ends[name], stable[name] = {}, 0
             continue
-        said: list[Element] = []
+        delivered: list[Element] = []
         mine, low = ends[name], stable[name]
         for payload, start, ve in random.sample(events, 6):
             end = max(low, random.choice((ve, ve, at, random.randrange(vs, vs + 300), INF)))
             if (payload, start) not in mine and start >= low and end > start:
-                said.append(Insert(payload, start, end))
+                delivered.append(Insert(payload, start, end))
                 mine[payload, start] = end
             elif mine.get((payload, start), -1) >= low and end > start:
-                said.append(Adjust(payload, start, mine[payload, start], end))
+                delivered.append(Adjust(payload, start, mine[payload, start], end))
                 mine[payload, start] = end
         if random.random() < 0.3:
             at = min(vs + 250, at + random.randrange(400))
             stable[name] = max(low, at)
-            said.append(Stable(stable[name]))
-        triplets.call("apply", name, Batch.of(said))
+            delivered.append(Stable(stable[name]))
+        triplets.call("apply", name, Batch.of(delivered))
     triplets.compare()
     assert triplets.merges[1].snapshot() == triplets.merges[0].snapshot()

@@ -105,7 +105,7 @@ def test_cleanse_raises_what_the_definition_raises() -> None:
     }
 
 
-def test_cleanse_tells_how_much_it_holds() -> None:
+def test_cleanse_reports_how_much_it_holds() -> None:
     cleanse = native.Cleanse()
     inserts = [Insert(b"x" * 100, at, INF) for at in range(1000)]
     cleanse.apply(native.Columns.of(Batch.of(inserts)))
@@ -118,7 +118,7 @@ def test_cleanse_tells_how_much_it_holds() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_r3_minus_says_what_the_definition_says(shape: Shape) -> None:
+def test_r3_minus_emits_what_the_definition_emits(shape: Shape) -> None:
     """Batch by batch, snapshots and counters included, and from a snapshot of the other on."""
     for seed in range(40):
         random = Random(seed)

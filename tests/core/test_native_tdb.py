@@ -45,7 +45,7 @@ class Twins:
             except InputViolation as violation:
                 caught.append(violation)
         mine, python = caught
-        assert said(mine) == said(python)
+        assert described(mine) == described(python)
         assert self.mine.stable_point == self.python.stable_point
         return mine
 
@@ -59,7 +59,7 @@ class Twins:
         assert self.mine.live_ends(vs, payload) == self.python.live_ends(vs, payload)
 
 
-def said(violation: InputViolation | None) -> object:
+def described(violation: InputViolation | None) -> object:
     return None if violation is None else (violation.code, str(violation), violation.index, violation.input_name)
 
 
@@ -119,7 +119,7 @@ def lawless(random: Random, table: Tdb, count: int) -> list[Element]:
     return elements
 
 
-def test_a_lawless_stream_breaks_the_same_promise_at_the_same_element_in_the_same_words() -> None:
+def test_a_lawless_stream_breaks_the_same_promise_at_the_same_element_with_the_same_message() -> None:
     codes = set()
     for seed in range(250):
         random, twins = Random(seed), Twins(f"stream {seed}")
@@ -225,7 +225,7 @@ def test_events_that_were_entered_count_among_those_that_came() -> None:
     twins.compare()
 
 
-def test_an_empty_table_knows_nothing() -> None:
+def test_an_empty_table_has_no_events() -> None:
     twins = Twins()
     assert twins.apply() is None
     assert (twins.mine.live_count, twins.mine.live_events(), twins.mine.stable_point) == (0, [], NEG_INF)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import WORDS, a, f, m, merge_of, said
+from helpers import PROMISES, a, emitted, f, m, merge_of
 
 from lmerge.core.elements import NEG_INF, Adjust, Element, Insert, Stable
 from lmerge.core.merge import Merge, Outcome
@@ -178,7 +178,7 @@ class World:
 
     def attach(self, name: str, join_at: int | None) -> None:
         self.tables[name], self.highest[name], self.stables[name] = {}, NEG_INF, NEG_INF
-        self.after_anything(self.follow.attach(name, WORDS[self.algorithm], join_at=join_at))
+        self.after_anything(self.follow.attach(name, PROMISES[self.algorithm], join_at=join_at))
 
     def detach(self, name: str) -> None:
         del self.tables[name]
@@ -276,7 +276,7 @@ def test_modifiers_come_in_any_order_and_the_default_leader_has_a_name() -> None
     ("lazy+loud", r"\+loud is not one of \+adjusts, \+lag:T"),
     ("first", "it is lazy, eager, half-frozen-only"),
 ])
-def test_what_means_nothing_is_refused_with_the_reason(text: str, reason: str) -> None:
+def test_a_combination_without_meaning_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         parse_policy(text)
 
@@ -291,18 +291,18 @@ def test_a_leader_by_elements_needs_one_shard(policy: str, engine: str) -> None:
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_an_event_that_only_joining_inputs_have_makes_no_quorum(algorithm: str) -> None:
     follow = Follow(Merge(algorithm, "quorum:2"))
-    follow.attach("late", WORDS[algorithm], join_at=9)
-    assert said(follow, "late", a("A", 1, 20)) == []
-    follow.attach("one", WORDS[algorithm])
-    assert said(follow, "one", a("B", 2, 20)) == [a("B", 2, 20)], "all that are joined"
-    follow.attach("two", WORDS[algorithm])
-    assert said(follow, "two", a("C", 3, 20)) == []
+    follow.attach("late", PROMISES[algorithm], join_at=9)
+    assert emitted(follow, "late", a("A", 1, 20)) == []
+    follow.attach("one", PROMISES[algorithm])
+    assert emitted(follow, "one", a("B", 2, 20)) == [a("B", 2, 20)], "all that are joined"
+    follow.attach("two", PROMISES[algorithm])
+    assert emitted(follow, "two", a("C", 3, 20)) == []
     assert list(follow.detach("one").batch.elements()) == [a("C", 3, 20)], "one is a quorum of one"
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_half_frozen_events_follow_adjusts_at_once(algorithm: str) -> None:
-    follow = merge_of(algorithm=algorithm, policy="half-frozen-only+adjusts", words=WORDS[algorithm])
-    assert said(follow, "1", a("A", 1, 20), m("A", 1, 20, 30)) == []
-    assert said(follow, "1", f(5)) == [a("A", 1, 30), f(5)]
-    assert said(follow, "1", m("A", 1, 30, 25)) == [m("A", 1, 30, 25)]
+    follow = merge_of(algorithm=algorithm, policy="half-frozen-only+adjusts", promises=PROMISES[algorithm])
+    assert emitted(follow, "1", a("A", 1, 20), m("A", 1, 20, 30)) == []
+    assert emitted(follow, "1", f(5)) == [a("A", 1, 30), f(5)]
+    assert emitted(follow, "1", m("A", 1, 30, 25)) == [m("A", 1, 30, 25)]

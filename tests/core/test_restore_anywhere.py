@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 from broken_world import POLICIES, World
-from helpers import INDEX_POLICIES, R1_WORDS, a, f, m
+from helpers import INDEX_POLICIES, R1_PROMISES, a, f, m
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element
@@ -73,7 +73,7 @@ def play(seed: object) -> int:
         streams[name] = world.stream() if join_at is None or random.random() < 0.3 else world.late(join_at)
         role = "observe" if random.random() < 0.05 else "active"
         newer = twins.going._incarnations.get(name, 0) + 1
-        twins.call("attach", name, world.words(), join_at=join_at, role=role, incarnation=newer)
+        twins.call("attach", name, world.promises(), join_at=join_at, role=role, incarnation=newer)
 
     for name in "abc"[: random.randint(1, 3)]:
         attach(name)
@@ -104,7 +104,7 @@ def test_a_switch_after_a_restore_forgets_what_has_ended() -> None:
     """Two events of one key that have ended are no reason for R4, whether the merge still remembers them or not."""
     for restores in (False, True):
         merge = Merge(allow_downgrade=True)
-        merge.attach("1", (*R1_WORDS, "key"))
+        merge.attach("1", (*R1_PROMISES, "key"))
         merge.apply("1", Batch.of([a("A", 1, 4), a("A", 1, 4), a("B", 7, 20), f(7)]))
         if restores:
             merge = Merge.restore(merge.snapshot())
@@ -114,7 +114,7 @@ def test_a_switch_after_a_restore_forgets_what_has_ended() -> None:
 
 def test_a_due_time_that_an_input_left_behind_is_restored() -> None:
     """Final-only: who promised A has left; whether stable(6) drops it must not depend on a restore."""
-    said = []
+    outputs = []
     for restores in (False, True):
         merge = Merge("r3", "final-only")
         for name in "12":
@@ -123,8 +123,8 @@ def test_a_due_time_that_an_input_left_behind_is_restored() -> None:
         merge.detach("1")
         if restores:
             merge = Merge.restore(merge.snapshot())
-        said.append([list(merge.apply("2", Batch.of([f(vc)])).batch.elements()) for vc in (6, 8, 10)])
-    assert said[0] == said[1]
+        outputs.append([list(merge.apply("2", Batch.of([f(vc)])).batch.elements()) for vc in (6, 8, 10)])
+    assert outputs[0] == outputs[1]
 
 
 def test_going_on_after_a_restore_is_going_on() -> None:

@@ -7,7 +7,7 @@ the same are those of the index (check), a legal output stream, and the live eve
 from __future__ import annotations
 
 import pytest
-from helpers import INDEX_POLICIES, WORDS
+from helpers import INDEX_POLICIES, PROMISES
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -52,16 +52,16 @@ class MergeMachine(RuleBasedStateMachine):
             ),
             compatible=False,
         )
-        self.said: dict[str, Tdb] = {}
+        self.streams: dict[str, Tdb] = {}
 
     @rule(name=names, join_at=st.one_of(st.none(), times), role=st.sampled_from(["active"] * 4 + ["observe"]))
     def attach(self, name: str, join_at: int | None, role: str) -> None:
         if not self.follow.merge.is_attached(name):
-            self.follow.attach(name, WORDS[self.algorithm], join_at=join_at, role=role)
-            self.said[name] = Tdb(name)
+            self.follow.attach(name, PROMISES[self.algorithm], join_at=join_at, role=role)
+            self.streams[name] = Tdb(name)
 
     @rule(name=st.sampled_from(NAMES), stream=st.lists(elements, min_size=1, max_size=6))
-    def say(self, name: str, stream: list[Element]) -> None:
+    def publish(self, name: str, stream: list[Element]) -> None:
         """Mostly legal elements: what a lone stream may not say is left out, but once in a while."""
         merge = self.follow.merge
         if not merge.is_attached(name):
@@ -69,7 +69,7 @@ class MergeMachine(RuleBasedStateMachine):
         legal = []
         for element in stream:
             try:
-                self.said[name].apply(element)
+                self.streams[name].apply(element)
             except InputViolation:
                 continue
             legal.append(element)
@@ -81,12 +81,12 @@ class MergeMachine(RuleBasedStateMachine):
                 return
 
     @rule(name=st.sampled_from(NAMES), element=elements)
-    def say_anything(self, name: str, element: Element) -> None:
+    def publish_anything(self, name: str, element: Element) -> None:
         """Legal or not; an input that ends here must leave everything else in order."""
         if self.follow.merge.is_attached(name):
             outcome = self.follow.merge.apply(name, _batch(element))
             self.follow._checked(outcome)
-            violation = _violation(self.said[name], element)
+            violation = _violation(self.streams[name], element)
             # Below the output's stable point nobody can tell whether an event was known.
             ignorable = violation is None or violation.code == "unknown-event"
             assert ignorable or outcome.detached, f"{violation} was not noticed"
@@ -112,9 +112,9 @@ class MergeMachine(RuleBasedStateMachine):
             self.follow.merge.check()
 
 
-def _violation(said: Tdb, element: Element) -> InputViolation | None:
+def _violation(stream: Tdb, element: Element) -> InputViolation | None:
     try:
-        said.apply(element)
+        stream.apply(element)
     except InputViolation as violation:
         return violation
     return None
@@ -124,7 +124,7 @@ def _batch(element: Element) -> Batch:
     return Batch.of([element])
 
 
-@pytest.mark.parametrize("algorithm", WORDS)
+@pytest.mark.parametrize("algorithm", PROMISES)
 def test_a_merge_stays_in_order_whatever_happens(algorithm: str) -> None:
     machine = type(f"Machine{algorithm}", (MergeMachine,), {"algorithm": algorithm})
     run_state_machine_as_test(  # type: ignore[no-untyped-call]

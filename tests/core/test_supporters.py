@@ -45,7 +45,7 @@ def test_an_observer_supports_nothing(algorithm: str) -> None:
     assert supporters(merge, A) == [1]
 
 
-def test_an_input_that_says_an_event_twice_supports_it_once() -> None:
+def test_an_input_that_delivers_an_event_twice_supports_it_once() -> None:
     merge = Merge("r4")
     merge.attach("a")
     merge.apply("a", Batch.of([A, A]))
