@@ -299,7 +299,7 @@ DEFECTS = (
         CORE + "r3.py",
         "        if half_frozen and input_end is None:\n            return bool(shown < t)",
         "        if False:\n            return False",
-        "tests/core/test_scenarios.py::test_scenario[python-r3_nobody_knows_better]",
+        "tests/core/test_scenarios.py::test_scenario[python-r3_no_other_input_has_it]",
     ),
     Defect(
         "no witness is asked",

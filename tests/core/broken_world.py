@@ -28,7 +28,8 @@ Key = tuple[int, bytes]
 # For each case, promises that lead to every more general case when one of them is broken.
 DECLARED = (
     R0_PROMISES, (*R0_PROMISES, "ordered", "deterministic-ties"), (*R0_PROMISES, "ordered", "key"),
-    (*R0_PROMISES, "key"), R1_PROMISES, (*R1_PROMISES, "key"), R2_PROMISES, COPIES_PROMISES, R3_PROMISES, props.PROPERTY_NAMES,
+    (*R0_PROMISES, "key"), R1_PROMISES, (*R1_PROMISES, "key"), R2_PROMISES, COPIES_PROMISES, R3_PROMISES,
+    props.PROPERTY_NAMES,
 )
 POLICIES = ("lazy", "lazy", "lazy", "eager", "lazy+lag:3")
 INDEXED = ("r3", "r4")

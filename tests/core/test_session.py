@@ -91,7 +91,7 @@ def test_short_attach_lines_and_blank_lines_are_read() -> None:
         ('{"op":"attach"}', 'needs "input"'),
         ('{"op":"attach","input":""}', "must be a name"),
         ('{"op":"attach","input":7}', "must be a name"),
-        ('{"op":"attach","input":"a","properties":"key"}', "list of words"),
+        ('{"op":"attach","input":"a","properties":"key"}', "list of strings"),
         ('{"op":"attach","input":"a","properties":["fast"]}', "unknown property 'fast'"),
         ('{"op":"attach","input":"a","role":"boss"}', '"role" must be'),
         ('{"op":"attach","input":"a","join_at":1.5}', "whole number"),

@@ -151,7 +151,7 @@ fn r4_takes_over_the_entries_of_r3_of_every_input() {
 }
 
 #[test]
-#[should_panic(expected = "cannot switch to something that is not more general")]
+#[should_panic(expected = "cannot switch to an algorithm that is not more general")]
 fn a_running_index_is_not_made_more_special() {
     let mut session = Session::new(Kind::R4, 1);
     session.deliver(0, &[a("A", 1, 20)]);
