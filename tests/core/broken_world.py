@@ -1,10 +1,11 @@
-"""Random sessions in which inputs agree on one TDB and break what they have declared, and what must hold of them.
+"""Random sessions in which inputs agree on one TDB and break what they have declared, and their oracle.
 
-``World`` draws a TDB, physically different streams of it, and what their inputs declare, which may be false from the
-start or from some point on. ``Watch`` drives a merge with ``allow_downgrade`` and has the oracle: at every step the
-index is sound, the output is a legal stream, and no input that has joined is ended. From the switch to R3 or R4 on, all
-that could still be mended is right: C1-C3 hold, and when all have ended the output is the TDB. What R0-R2 had frozen by
-a false promise before it was found broken cannot be mended: ``irreparable`` lists it, from the output alone.
+``World`` draws a TDB, physically different streams of it, and what their inputs declare. A declaration may be false
+from the start or from some point on. ``Watch`` drives a merge with ``allow_downgrade`` and has the oracle. At every step
+the index is sound, the output is a legal stream, and no joined input is ended. From the switch to R3 or R4 on, everything
+that could still be corrected is right: C1-C3 hold, and when all inputs have ended the output is the TDB. Events that
+R0-R2 froze by a false promise before it was found broken cannot be corrected. ``irreparable`` finds them from the
+output alone.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ INDEXED = ("r3", "r4")
 
 
 class Lies(NamedTuple):
-    """What is false of a stream. ``truthful``: so many events of the TDB come first, as they were promised."""
+    """How a stream breaks its promises. ``truthful``: this many events of the TDB come first, as promised."""
 
     truthful: int
     revises: float = 0.0  # chance that an event first has a wrong end
@@ -46,7 +47,7 @@ class Lies(NamedTuple):
 
 
 class World:
-    """A TDB and streams of it. Everything follows from ``random``."""
+    """A TDB and streams of it, all drawn from ``random``."""
 
     def __init__(self, random: Random, *, size: int = 9, policies: Sequence[str] = POLICIES) -> None:
         self.random = random
@@ -60,11 +61,11 @@ class World:
         self._honest = random.random() < 0.2
 
     def promises(self) -> tuple[str, ...]:
-        """What an input declares: mostly what all do."""
+        """Return what an input declares: mostly the same for all."""
         return self.declared if self.random.random() < 0.8 else self.random.choice(DECLARED)
 
     def stream(self, *, may_miss: bool = False) -> list[Element]:
-        """A legal stream of the TDB that ends with stable(+inf)."""
+        """Return a legal stream of the TDB that ends with stable(+inf)."""
         random = self.random
         events = list(self.events)
         if may_miss and random.random() < 0.15:
@@ -80,12 +81,12 @@ class World:
         ))
 
     def late(self, join_at: int) -> list[Element]:
-        """The stream of an input that joins at ``join_at``."""
+        """Return the stream of an input that joins at ``join_at``."""
         return joining(self.stream(), join_at, self.events)
 
 
 def stream_of(random: Random, events: Sequence[Event], lies: Lies) -> list[Element]:
-    """A legal stream that reconstitutes to ``events``, with the stables that it allows here and there."""
+    """Return a legal stream that reconstitutes to ``events``, with legal stables at random places."""
     keyed = [(event.vs, random.random() if lies.shuffles else at, event) for at, event in enumerate(events)]
     first: list[Element] = []
     later: list[list[Element]] = []
@@ -104,7 +105,7 @@ def stream_of(random: Random, events: Sequence[Event], lies: Lies) -> list[Eleme
             later.append(history)
     rest = [history for history in later if history]
     while rest:
-        # Without lies the rest is in order too: the window is then one event wide.
+        # Without broken promises the rest is in order too: the window is then one event wide.
         width = 4 if lies.revises or lies.delays or lies.invents else 1
         at = random.randrange(min(width, len(rest)))
         first.append(rest[at].pop(0))
@@ -114,7 +115,7 @@ def stream_of(random: Random, events: Sequence[Event], lies: Lies) -> list[Eleme
 
 
 def with_stables(random: Random, elements: Sequence[Element], chance: float = 0.3) -> list[Element]:
-    """``elements`` with legal stables between, and stable(+inf) at the end."""
+    """Return ``elements`` with legal stables between, and stable(+inf) at the end."""
     bounds = [INF]
     for element in reversed(elements):
         assert not isinstance(element, Stable)
@@ -146,7 +147,7 @@ def _history(random: Random, event: Event, lies: Lies) -> list[Element]:
 
 
 class _Part(NamedTuple):
-    """A TDB without some keys, as the conditions look at one."""
+    """A TDB without some keys, in the form that the conditions use."""
 
     all: list[Event]
     stable_point: int
@@ -156,7 +157,7 @@ class _Part(NamedTuple):
 
 
 class Watch:
-    """A merge and its oracle. ``world.misses``: what an input missed may be in the output or not (V.C)."""
+    """A merge and its oracle. ``world.misses``: events that an input missed may be in the output or not (V.C)."""
 
     def __init__(self, world: World, merge: Merge) -> None:
         self.world = world
@@ -179,14 +180,14 @@ class Watch:
         self._step(lambda: self.follow.detach(name))
 
     def publish(self, name: str, element: Element) -> None:
-        """One element a call: what a downgrade can still mend is known from the output before it."""
+        """Publish one element: what a downgrade can still correct is determined from the output before the call."""
         was_joining = self.merge.status(name).state == "joining"
         outcome = self._step(lambda: self.follow.publish(name, element))
         ended = [d.reason for d in outcome.detached if not (was_joining and d.violation and d.violation.property_name)]
         assert not ended or all(name in self._joining for name in (d.input for d in outcome.detached)), ended
 
     def finished(self) -> None:
-        """All streams have been merged to their ends."""
+        """Check the output after all streams have been merged to their ends."""
         if self.merge.algorithm not in INDEXED:
             self.excused |= irreparable(self.world.events, self.follow.events(), INF)
         kept = self._kept
@@ -220,7 +221,7 @@ class Watch:
 
 
 def irreparable(events: Iterable[Event], shown: Iterable[Event], stable_point: int) -> set[Key]:
-    """The keys at which an output that is stable at ``stable_point`` can no longer become ``events``."""
+    """Return the keys at which an output that is stable at ``stable_point`` can no longer become ``events``."""
     ends: list[dict[Key, list[int]]] = [{}, {}]
     for at, side in enumerate((events, shown)):
         for event in side:
@@ -235,9 +236,9 @@ def irreparable(events: Iterable[Event], shown: Iterable[Event], stable_point: i
 
 
 def play(seed: object, *, size: int = 9) -> Watch:
-    """One session from its seed: inputs attach, join, leave, are replaced and restored; all streams come to their ends.
+    """Play one session from its seed: inputs attach, join, leave, are replaced and restored; all streams end.
 
-    The first input stays to the end, so that what another one takes along is still delivered.
+    The first input stays to the end, so that the events of another one that leaves are still delivered.
     """
     random = Random(f"{seed} broken")
     world = World(random, size=size, policies=POLICIES if random.random() < 0.85 else INDEX_POLICIES)

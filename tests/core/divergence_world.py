@@ -1,4 +1,4 @@
-"""Inputs of a monitor in tests: each says its stream in random slices, breaks off, comes back, skips."""
+"""Inputs of a monitor in tests: each delivers its stream in random slices, disconnects, returns and skips."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def monitor(interval: int = INTERVAL, **options: int | bool) -> DivergenceMonito
 
 
 class WatchedInput:
-    """One input of ``watched`` that says ``stream``, as a publisher does: it keeps its live events."""
+    """One input of ``watched`` that delivers ``stream`` like a publisher: it keeps its live events."""
 
     def __init__(self, watched: DivergenceMonitor, name: str, stream: Sequence[Element], role: str = ACTIVE) -> None:
         self.watched, self.name, self.stream, self.role = watched, name, list(stream), role
@@ -41,7 +41,7 @@ class WatchedInput:
         self.watched.attach(self.name, self.incarnation, self.role, join_at)
 
     def deliver(self, count: int) -> None:
-        """The next so many elements, but for those that a skip leaves out."""
+        """Deliver the next ``count`` elements, without those that a skip leaves out."""
         delivered = self.stream[self.at : self.at + count]
         self.at += len(delivered)
         for element in delivered:
@@ -50,7 +50,7 @@ class WatchedInput:
         assert self.watched.receive(self.name, batch, batch.count) is None
 
     def come_back(self, join_at: int) -> None:
-        """As a newer incarnation, which says the events with Ve >= join_at that the stream has so far again."""
+        """Attach a newer incarnation. It delivers again the events with Ve >= join_at that the stream has so far."""
         self.watched.detach(self.name)
         self.attach(join_at)
         self.skipped = None
@@ -82,7 +82,7 @@ class WatchedInput:
 def play(
     random: Random, inputs: Sequence[WatchedInput], *, restless: bool = False, counting: Sequence[str] | None = None
 ) -> list[Divergence]:
-    """All say their streams to the end, in random slices; ``restless``: they come back and skip on the way."""
+    """Deliver all streams to the end, in random slices. ``restless``: inputs return and skip on the way."""
     watched = inputs[0].watched
     names = [s.name for s in inputs if s.role == ACTIVE] if counting is None else counting
     found = []

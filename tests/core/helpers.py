@@ -1,4 +1,4 @@
-"""Words for the tests of the core."""
+"""Helpers for the tests of the core."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ INDEX_POLICIES = (
 
 
 def a(payload: str, vs: int, ve: int = INF) -> Insert:
-    """Example 1's a(value, start, end)."""
+    """Return Example 1's a(value, start, end)."""
     return Insert(payload.encode(), vs, ve)
 
 
 def m(payload: str, vs: int, vold: int, ve: int) -> Adjust:
-    """Example 1's m(value, start, newEnd), with the old end that Example 5's adjust has."""
+    """Return Example 1's m(value, start, newEnd), with the old end of Example 5's adjust."""
     return Adjust(payload.encode(), vs, vold, ve)
 
 
 def f(vc: int) -> Stable:
-    """Example 1's f(time)."""
+    """Return Example 1's f(time)."""
     return Stable(vc)
 
 
 def merge_of(inputs: int = 2, algorithm: str = "auto", policy: str = "lazy", *, promises: Sequence[str] = R3_PROMISES,
              closing: str = "all") -> Follow:
-    """A followed merge with inputs "1", "2", ... that promise ``words``."""
+    """Return a followed merge with inputs "1", "2", ... that promise ``promises``."""
     follow = Follow(Merge(algorithm, policy, closing))
     for at in range(inputs):
         follow.attach(str(at + 1), promises)
@@ -51,5 +51,5 @@ def merge_of(inputs: int = 2, algorithm: str = "auto", policy: str = "lazy", *, 
 
 
 def emitted(follow: Follow, name: str, *elements: Element) -> list[Element]:
-    """What the output says when an input says ``elements``."""
+    """Publish ``elements`` of an input, and return the output."""
     return list(follow.publish(name, *elements).batch.elements())

@@ -1,8 +1,8 @@
-"""V.B, where nobody knows the past: an input that was let in before MaxStable has reached its join_at.
+"""V.B without the past: an input that was admitted before MaxStable has reached its join_at.
 
-So a server begins that lost its state and hears first of a replica that joined late. That input lacks what ended
-before its join_at; others know such events and have, or have not yet, heard that they are over. The output must be
-right for all that ends at join_at or later, whoever speaks, and leaves, in whatever order.
+A server that lost its state begins in this way if the first replica joined late. That input lacks events that ended
+before its join_at. Other inputs have such events, with their final end or not yet. The output must be right for all
+events that end at join_at or later, in whatever order the inputs deliver and leave.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ BOTH = pytest.mark.parametrize("algorithm", ["r3", "r4", "r3-"])
 
 
 def begun(algorithm: str, policy: str = "lazy", join_at: int = 39) -> Follow:
-    """``late`` counts already, though it is right only from ``join_at`` on; A is half frozen at 27, with the end 55."""
+    """``late`` counts already, but is right only from ``join_at`` on; A is half frozen at 27, with the end 55."""
     promises = PROMISES["r3" if algorithm == "r3-" else algorithm]
     follow = merge_of(0, algorithm, policy)
     follow.attach("late", promises, join_at=join_at)
     follow.admit("late")
-    for name in ("knows", "lags"):
+    for name in ("complete", "lags"):
         follow.attach(name, promises)
         follow.publish(name, a("A", 26, 55))
-    follow.publish("knows", f(27), m("A", 26, 55, 29))
+    follow.publish("complete", f(27), m("A", 26, 55, 29))
     return follow
 
 
 @BOTH
 def test_an_end_that_it_refutes_is_not_frozen(algorithm: str) -> None:
     follow = begun(algorithm)
-    follow.detach("knows")
+    follow.detach("complete")
     assert emitted(follow, "late", f(58)) == [m("A", 26, 55, 27), f(58)], "over before 39; 27 is the first end left"
     assert follow.merge.live_count == 0
 
@@ -49,9 +49,9 @@ def test_the_end_of_the_input_that_has_it_decides(algorithm: str) -> None:
 
 @BOTH
 def test_of_witnesses_one_is_asked_that_it_does_not_refute(algorithm: str) -> None:
-    """Also before its join_at, where the one with the largest stable point would be asked else."""
+    """Also before its join_at, where otherwise the input with the largest stable point would be the witness."""
     follow = begun(algorithm)
-    follow.publish("knows", f(28))
+    follow.publish("complete", f(28))
     follow.publish("lags", f(29))
     assert emitted(follow, "late", f(30)) == [m("A", 26, 55, 29), f(30)]
 
@@ -59,7 +59,7 @@ def test_of_witnesses_one_is_asked_that_it_does_not_refute(algorithm: str) -> No
 @BOTH
 def test_before_its_join_at_an_end_may_still_be_delivered(algorithm: str) -> None:
     follow = begun(algorithm)
-    follow.detach("knows")
+    follow.detach("complete")
     assert emitted(follow, "late", f(35)) == [f(35)], "nothing is frozen that it refutes"
     assert emitted(follow, "lags", m("A", 26, 55, 37), f(38)) == [m("A", 26, 55, 37), f(38)]
 
@@ -67,9 +67,9 @@ def test_before_its_join_at_an_end_may_still_be_delivered(algorithm: str) -> Non
 @BOTH
 @pytest.mark.parametrize("ve", [80, INF])
 def test_what_is_due_later_ends_when_the_join_at_is_reached(algorithm: str, ve: int) -> None:
-    """Afterwards no end would be left for it that is not refuted."""
+    """Afterwards the event could have no end that the input does not refute."""
     follow = begun(algorithm)
-    follow.detach("knows")
+    follow.detach("complete")
     follow.publish("lags", m("A", 26, 55, ve))
     follow.publish("lags", a("B", 26, ve), a("C", 40, 50))
     follow.publish("late", a("C", 40, 50), f(35))  # from here on A is due at 55
@@ -107,17 +107,17 @@ def test_of_several_equal_events_those_end_that_it_lacks() -> None:
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_final_only_shows_no_end_that_it_refutes(algorithm: str) -> None:
     follow = begun(algorithm, "final-only")
-    follow.detach("knows")
+    follow.detach("complete")
     assert emitted(follow, "late", f(58)) == [f(58)]
     assert follow.merge.live_count == 0
 
 
 @BOTH
 def test_at_its_join_at_it_is_an_input_like_all(algorithm: str) -> None:
-    """From there on what it lacks is a contradiction, and a witness decides, as for all."""
+    """From its join_at on, an event that it lacks is a contradiction, and a witness decides, as for all inputs."""
     follow = begun(algorithm, join_at=20)
     follow.compatible = False  # a contradiction
-    follow.detach("knows")
+    follow.detach("complete")
     assert emitted(follow, "late", f(58)) == [f(58)]
     assert follow.events() == [Event(26, b"A", 55)]
 
@@ -139,7 +139,7 @@ def test_a_switch_does_not_forget_it(is_started: bool) -> None:
 
 
 def play(algorithm: str, seed: int) -> None:
-    """Inputs that know all lag and leave; those that know a part come, the first of them to an empty merge."""
+    """Inputs with all events lag and leave; inputs with a part attach, the first of them to an empty merge."""
     random = Random(f"{algorithm} {seed}")
     policy = "lazy" if algorithm == "r3-" else random.choice(INDEX_POLICIES)
     events = reference(

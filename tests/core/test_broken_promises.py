@@ -30,7 +30,7 @@ def test_a_downgrade_mends_what_can_be_mended_for_many_seeds(long_seeds: range) 
         play(f"many {seed}")
 
 
-# Streams by input of one TDB each, and what they declare; some element breaks it.
+# By name: the declared properties, and for each input a stream of one TDB; an element breaks a property.
 SMALL: dict[str, tuple[tuple[str, ...], list[list[Element]]]] = {
     "an end is corrected": (R0_PROMISES, [
         [a("A", 1, 9), f(5), f(20), f(INF)],
@@ -76,7 +76,7 @@ SMALL: dict[str, tuple[tuple[str, ...], list[list[Element]]]] = {
 
 
 def every_order(promises: tuple[str, ...], streams: list[list[Element]]) -> tuple[int, int]:
-    """All interleavings, with every point at which the second input leaves. Returns counts: sessions, switches."""
+    """Play all interleavings, with every point at which the second input leaves. Returns counts: sessions, switches."""
     expected = reconstitute(streams[0])
     assert expected == reconstitute(streams[1])
     sessions = switched = 0
@@ -146,7 +146,7 @@ def test_without_leave_to_downgrade_nothing_is_kept_of_what_was_delivered() -> N
 
 
 def test_an_input_that_breaks_two_promises_in_one_call_is_ended_once() -> None:
-    """The one makes the merge switch, what has waited is found to break the other, and the rest ends the input."""
+    """The first makes the merge switch, a waiting element is found to break the second, and the rest ends the input."""
     merge = Merge(allow_downgrade=True)
     merge.attach("1", R2_PROMISES)
     merge.attach("late", R2_PROMISES, join_at=5)

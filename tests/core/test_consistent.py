@@ -1,4 +1,4 @@
-"""Mutual consistency (III.B): inputs of one TDB are never accused, inputs that contradict each other always are."""
+"""Mutual consistency (III.B): inputs of one TDB are always consistent, contradictory inputs never."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_prefixes_are_consistent_exactly_if_some_table_is_reached_by_all(multise
 
 
 def streams(random: Random, algorithm: str, tables: list[tuple[list[Event], int | None]]) -> list[list[Element]]:
-    """A stream of each table such as ``algorithm`` needs it."""
+    """Return a stream of each table with the properties that ``algorithm`` needs."""
     if algorithm in ("r3", "r4"):
         return [present(random, events) for events, _ in tables]
     return [ordered(random, events, ties="shuffled" if algorithm == "r2" else "payload") for events, _ in tables]
@@ -82,13 +82,13 @@ def streams(random: Random, algorithm: str, tables: list[tuple[list[Event], int 
 
 @pytest.mark.parametrize("algorithm", PROMISES)
 def test_inputs_of_one_table_are_never_accused(algorithm: str) -> None:
-    """At any lengths of their prefixes, late joiners that are wrong about what ends before their join_at among them."""
+    """Also for prefixes of any lengths, and late joiners with wrong events that end before their join_at."""
     multiset = algorithm in ("r1", "r4")
     for seed in range(60):
         random = Random(f"{seed} {algorithm}")
         events = reference(random, 15, duplicates=multiset, strict=algorithm == "r0")
         tables: list[tuple[list[Event], int | None]] = [(events, None), (events, None)]
-        if algorithm != "r0":  # what never was would tie
+        if algorithm != "r0":  # an invented event would tie
             tables += [(mistaken(random, events, at), at) for at in (random.randint(1, 30), random.randint(1, 30))]
         parts = streams(random, algorithm, tables)
         for _ in range(8):
@@ -101,7 +101,7 @@ def test_inputs_of_one_table_are_never_accused(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", PROMISES)
 def test_a_seeded_contradiction_is_found_and_named(algorithm: str) -> None:
-    """One input has an event less, one more, or another end; all have ended, so no extension mends it."""
+    """One input lacks an event, has one more, or has another end. All have ended, so no extension can correct it."""
     multiset = algorithm in ("r1", "r4")
     for seed in range(80):
         random = Random(f"{seed} {algorithm} contradicts")
@@ -139,7 +139,7 @@ def test_the_first_contradiction_is_explained() -> None:
 
 
 def test_what_an_ordered_input_has_passed_is_settled() -> None:
-    """R0-R2: with a larger Vs it has delivered all before, stable or not; without that promise it may still come."""
+    """R0-R2: with a larger Vs an ordered input has delivered all events before it; otherwise they may still come."""
     lacks, has = [a("B", 7, 9)], [a("A", 1, 9)]
     for promises in (PROMISES["r0"], PROMISES["r1"], PROMISES["r2"]):
         both = [prefix_of("x", lacks, promises=promises), prefix_of("y", has, promises=promises)]

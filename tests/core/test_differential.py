@@ -1,4 +1,4 @@
-"""Two algorithms, or one and a twin, on the same input."""
+"""Compares two algorithms, or an algorithm and a twin, on the same input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALL = ("insert-only", "strictly-ordered")
 
 
 def interleave(random: Random, streams: list[list[Element]]) -> list[tuple[int, Element]]:
-    """One arrival order of several streams."""
+    """Return one arrival order of several streams."""
     rest = [list(stream) for stream in streams]
     order = []
     while any(rest):
@@ -29,7 +29,7 @@ def interleave(random: Random, streams: list[list[Element]]) -> list[tuple[int, 
 
 
 def output(algorithm: str, order: list[tuple[int, Element]], inputs: int, sizes: Random | None = None) -> list[Element]:
-    """All output elements; with ``sizes``, runs of one input are merged as one batch of random length."""
+    """Return all output elements; with ``sizes``, runs of one input are merged as one batch of random length."""
     merge = Merge(algorithm)
     for at in range(inputs):
         merge.attach(str(at), ())
@@ -73,7 +73,7 @@ def test_r1_and_r2_agree_with_r4_and_r3(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_r3_emits_what_the_papers_listing_emits(seed: int) -> None:
-    """Element by element: order at one stable included, and closing on any input as the listing does."""
+    """Element by element, including the order at one stable; the output closes on any input, as in the listing."""
     random = Random(seed)
     events = reference(random, 20)
     order = interleave(random, [present(random, events) for _ in range(3)])

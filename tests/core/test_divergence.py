@@ -1,4 +1,4 @@
-"""Divergence: no false alarm for streams that mean the same, and every difference found, in its interval, by name."""
+"""Divergence: no false alarm for equivalent streams, and every difference is found and named in its interval."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHANGES = ("lost", "other end", "doubled", "other payload", "never ends")
 
 
 def changed(random: Random, events: list[Event], change: str) -> tuple[list[Event], Counter[Event]]:
-    """The TDB of a replica that is wrong about one event, and by how much it differs."""
+    """Return the TDB of a replica that is wrong about one event, and the difference."""
     at = random.randrange(len(events))
     event = events[at]
     wrong = list(events)
@@ -52,7 +52,7 @@ def attached(seed: int, tdbs: dict[str, list[Event]], *, roles: dict[str, str] |
 
 
 def named(found: list[Divergence]) -> dict[int, set[Event]]:
-    """Differing events by interval, as last told."""
+    """Return the differing events by interval, as last found."""
     return {d.interval: {difference.event for difference in d.findings.differences} for d in found}
 
 
@@ -87,7 +87,7 @@ def test_every_difference_is_found_in_exactly_its_intervals_and_named(seed: int,
     for index, divergence in last_found.items():
         assert divergence.outvoted == ("wrong",)
         if index == INF_INTERVAL and divergence.findings.missing:
-            continue  # what never ends is kept no longer than the rest of its batch
+            continue  # an event without an end is kept no longer than the rest of its batch
         assert divergence.findings.missing == ""
         for found_difference in divergence.findings.differences:
             event, present_in = found_difference.event, found_difference.present
@@ -99,7 +99,7 @@ def test_every_difference_is_found_in_exactly_its_intervals_and_named(seed: int,
 
 
 def is_in(ve: int, divergence: Divergence) -> bool:
-    """Whether an event with this end falls into the interval of a divergence."""
+    """Return whether an event with this end belongs to the interval of a divergence."""
     if divergence.interval == INF_INTERVAL:
         return ve == INF
     return divergence.start <= ve < divergence.end
@@ -108,7 +108,7 @@ def is_in(ve: int, divergence: Divergence) -> bool:
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(CHANGES))
 def test_a_restless_liar_is_found_wherever_it_was_compared(seed: int, change: str) -> None:
-    """Reconnects and skips leave intervals out; they invent none."""
+    """Reconnects and skips leave intervals out; they never add differences."""
     random = Random(seed)
     events = reference(random, 60)
     wrong, difference = changed(random, events, change)
@@ -183,7 +183,7 @@ def test_an_event_delivered_twice_is_not_an_event_delivered_once() -> None:
 
 
 def test_two_doubled_pairs_do_not_cancel_out() -> None:
-    """An exclusive or of hashes would lose both."""
+    """An exclusive or of the hashes would not find either."""
     a, b = two()
     deliver(a, Insert(b"A", 1, 5), Insert(b"A", 1, 5), Stable(10))
     deliver(b, Insert(b"B", 1, 5), Insert(b"B", 1, 5), Stable(10))
@@ -254,7 +254,7 @@ def test_no_majority_is_seen_before_more_than_half_have_delivered() -> None:
         deliver(one, Insert(b"A", 1, 5), Stable(10))
     deliver(inputs[2], Stable(10))
     (divergence,) = watched.settle("abcd")
-    assert divergence.outvoted == ()  # d may say what c says: two against two
+    assert divergence.outvoted == ()  # d may deliver what c delivers: two against two
     deliver(inputs[3], Insert(b"A", 1, 5), Stable(10))
     (divergence,) = watched.settle("abcd")
     assert divergence.outvoted == ("c",)
@@ -276,7 +276,7 @@ def test_agreement_of_a_majority_and_of_all() -> None:
     deliver(inputs[2], Insert(b"B", 1, 25), Stable(50))
     watched.settle("abc")
     assert watched.agreed_below(NEG_INF, "abc", AgreementRule(all_of_them=True)) == 2
-    assert watched.agreed_below(NEG_INF, "abc", AgreementRule()) == 4  # in 3 neither a nor c has anything
+    assert watched.agreed_below(NEG_INF, "abc", AgreementRule()) == 4  # in 3 neither a nor c has an event
 
 
 def test_certified_intervals_in_a_row_begin_again_after_a_difference() -> None:
@@ -383,7 +383,7 @@ def test_an_input_that_has_never_attached_delivers_nothing() -> None:
 
 
 def test_evidence_is_that_of_the_life_that_completed_the_interval() -> None:
-    """The live events that a new life says again are not there twice."""
+    """The live events that a new life delivers again are not counted twice."""
     a, b = two()
     deliver(a, Insert(b"L", 1, 15), Stable(5))
     a.come_back(join_at=5)

@@ -26,7 +26,8 @@ def two(promises: tuple[str, ...]) -> Follow:
 
 @pytest.mark.parametrize(("runs", "after"), [("r2", "r2"), ("r3", "r4")])
 def test_an_input_that_promises_no_key_is_not_held_to_one(runs: str, after: str) -> None:
-    """The cases are no chain: R1 needs no key, R3 does, and a merge that runs it does not go back. R2 does without."""
+    """The needs of the cases are not a chain: R1 needs no key, R3 does, and a merge that runs R3 does not go back. R2
+    needs no key."""
     follow = Follow(Merge())
     follow.attach("1", PROMISES[runs])
     follow.publish("1", a("A", 5, 8))
@@ -109,7 +110,7 @@ def test_what_happened_before_the_downgrade_in_the_same_batch_is_still_reported(
 @pytest.mark.parametrize("declares", ["attach", "breaks"])
 @pytest.mark.parametrize("tracks", [True, False])
 def test_where_the_key_is_lost_what_it_kept_from_the_output_at_this_vs_is_emitted(declares: str, tracks: bool) -> None:
-    """By copies, A has two ends at this Vs and B came twice; what has left and what lies below counts no more."""
+    """Counting copies, A has two ends at this Vs and B came twice. Inputs that have left and lower Vs do not count."""
     if declares == "breaks" and not tracks:
         return  # a broken promise is believed only where the live events are tracked
     merge = Merge(track_live=tracks, allow_downgrade=declares == "breaks")
@@ -139,7 +140,7 @@ def test_where_the_key_is_lost_what_it_kept_from_the_output_at_this_vs_is_emitte
 
 
 def test_r1_that_has_output_a_key_twice_is_followed_by_r2_that_counts() -> None:
-    """R1 checks no key. A replay of both events into R2 adds nothing, and another end of it is output."""
+    """R1 checks no key. A replay of both events into R2 adds no event, and another end of the key is output."""
     merge = Merge(track_live=True)
     merge.attach("x", (*R1_PROMISES, "key"))
     merge.apply("x", Batch.of([a("A", 5, 8), a("A", 5, 9)]))
@@ -154,7 +155,7 @@ def test_r1_that_has_output_a_key_twice_is_followed_by_r2_that_counts() -> None:
 
 @pytest.mark.parametrize("tracks", [True, False])
 def test_r2_in_a_snapshot_of_the_version_before_finds_the_ends_again(tracks: bool) -> None:
-    """It has the payloads without their ends, which are needed when the key is lost in this slot."""
+    """Such a snapshot has the payloads without their ends, which are needed when the key is lost in this slot."""
     merge = Merge("r2", track_live=tracks)
     for name in "xy":
         merge.attach(name, R2_PROMISES)
@@ -202,7 +203,7 @@ def test_an_input_that_promises_less_changes_a_running_merge_without_loss(first:
                 return present(random, events)  # noqa: B023 - used within its turn
             return ordered(random, events, ties="shuffled" if algorithm == "r2" else "payload")  # noqa: B023
 
-        # The key holds of the data whatever the inputs promise, so R1 may be followed by R2 and R3.
+        # The data has a key whatever the inputs promise, so R2 and R3 may follow R1.
         promises = tuple(set(PROMISES[first]) | {"key"})
         follow = Follow(Merge())
         streams = {"1": stream(first), "2": stream(first)}
@@ -224,7 +225,7 @@ def test_an_input_that_promises_less_changes_a_running_merge_without_loss(first:
 
 @pytest.mark.parametrize("weaker", ["r2", "r3", "r4"])
 def test_what_waits_to_join_is_kept_when_the_merge_switches(weaker: str) -> None:
-    """Under R0-R2 elements of a joining input wait; the algorithm after the switch must know them all the same."""
+    """Under R0-R2 elements of a joining input wait; the algorithm after the switch must have them nevertheless."""
     follow = Follow(Merge())
     follow.attach("1", R0_PROMISES)
     follow.publish("1", a("A", 5, 20))
@@ -235,12 +236,12 @@ def test_what_waits_to_join_is_kept_when_the_merge_switches(weaker: str) -> None
     follow.attach("3", PROMISES[weaker])
     assert follow.merge.algorithm == weaker
     assert not follow.publish("1", f(5)).detached
-    assert not follow.publish("2", f(21)).detached, "what it said while joining is its own"
+    assert not follow.publish("2", f(21)).detached, "what it delivered while joining is its own"
     assert [event.payload for event in follow.events()] == [b"A", b"B"]
 
 
 def test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_delivered() -> None:
-    """R1 -> R2: the second input says the slot in another order, and breaks no key by it."""
+    """R1 -> R2: the second input delivers the slot in another order, which breaks no key."""
     follow = two(("insert-only", "ordered", "deterministic-ties", "key"))
     follow.publish("1", a("A", 2, 9), a("B", 2, 9), a("C", 2, 9))
     assert follow.merge.algorithm == "r1"
@@ -252,7 +253,7 @@ def test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_deliv
 
 
 def test_final_only_keeps_what_was_promised_though_who_did_has_left() -> None:
-    """Its stable froze that the event is there; nothing was shown yet, and the merge switches to R4 meanwhile."""
+    """The stable of an input that has left froze the existence of the event. It is not shown yet at the switch to R4."""
     follow = Follow(Merge(policy="final-only"))
     for name in "12":
         follow.attach(name, PROMISES["r3"])
@@ -267,8 +268,8 @@ def test_final_only_keeps_what_was_promised_though_who_did_has_left() -> None:
 
 
 def test_an_input_that_broke_its_promise_while_it_waited_does_not_join_in_the_same_call() -> None:
-    """R1 checks no key, so what has waited is found to break it when the merge switches; a stable in the same batch
-    reaches its join_at. However the batch is cut, its stable moves nothing.
+    """R1 checks no key, so a waiting element is found to break it when the merge switches. A stable in the same batch
+    reaches its join_at. However the batch is cut, the stable of that input does not move the output.
     """
     moved = 0
     for seed in range(40):

@@ -1,4 +1,4 @@
-"""Two engines, one merge: which one runs, and that nobody can tell them apart."""
+"""Two engines of one merge: which one runs, and that both give the same results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers import COPIES_PROMISES, INDEX_POLICIES, PROMISES, a, f, m
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.engines import selection
-from lmerge.core.engines.selection import best  # not the one that the fixture puts in its place
+from lmerge.core.engines.selection import best  # not the replacement by the fixture
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidBatch, LmergeError, UsageError
@@ -76,13 +76,13 @@ class Twins:
         assert mine.inputs() == python.inputs()
         for name in ("algorithm", "algorithm_reason", "stable_point", "live_count", "visits"):
             assert getattr(mine, name) == getattr(python, name), name
-        if mine.algorithm != "r3-":  # kept for comparison; nobody asks what it weighs
+        if mine.algorithm != "r3-":  # kept for comparison; its memory does not matter
             assert mine.live_bytes == python.live_bytes
         assert list(mine.live_events().elements()) == list(python.live_events().elements())
         assert mine.snapshot() == python.snapshot()
 
     def exchange(self) -> None:
-        """Each goes on with the snapshot of the other."""
+        """Let each engine continue with the snapshot of the other."""
         mine, python = self.merges
         self.merges = [Merge.restore(python.snapshot()), Merge.restore(mine.snapshot(), engine="python")]
         self.compare()
@@ -98,7 +98,7 @@ class Twins:
 
 
 def lawless(random: Random, stream: Tdb, count: int) -> Iterator[Element]:
-    """Elements of one input, mostly such as it may say now: times close together, so that everything meets."""
+    """Yield elements of one input, most of them legal: times close together, so that the elements interact."""
     for _ in range(count):
         payload, vs = random.choice((b"p", b"q", b"")), random.randint(-2, 12)
         ve = random.choice((INF, vs, vs + random.randint(0, 6), vs + random.randint(-1, 6)))
@@ -181,7 +181,7 @@ def test_a_time_beyond_64_bits_is_refused_and_changes_nothing(engine: str) -> No
 
 
 def test_a_batch_of_one_engine_is_taken_by_the_other(engine: str) -> None:
-    """What one merge says can be said to another, whatever runs there."""
+    """The output of one merge can be the input of another, on any engine."""
     first, second = Merge("r3"), Merge("r3", engine="python")
     for merge in (first, second):
         merge.attach("x", PROMISES["r3"])
@@ -218,7 +218,7 @@ def test_shards_are_refused_where_nothing_can_be_shared_out(engine: str, monkeyp
 
 @pytest.mark.parametrize(("algorithm", "promises"), [("auto", ("key",)), ("r3", ("key",)), ("r4", ())])
 def test_shards_mean_the_same_as_one(algorithm: str, promises: tuple[str, ...], engine: str) -> None:
-    """C1-C3 hold at every step; the events that come out are the same, whatever number of shards a snapshot meets."""
+    """C1-C3 hold at every step; the output events are the same, however many shards a snapshot is restored with."""
     if engine == "python":
         with pytest.raises(UsageError, match=r"^3 shards need the native engine"):
             Merge(algorithm, shards=3)

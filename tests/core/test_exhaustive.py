@@ -42,7 +42,7 @@ SMALL: dict[str, list[list[Element]]] = {
 
 
 def interleavings(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All orders in which streams of these lengths can arrive, as sequences of stream numbers."""
+    """Return all orders in which streams of these lengths can arrive, as sequences of stream numbers."""
     if not any(lengths):
         yield ()
         return
@@ -57,7 +57,7 @@ def interleavings(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
 def play(
     algorithm: str, policy: str, streams: list[list[Element]], order: Sequence[int], death: tuple[int, int]
 ) -> Follow:
-    """``death``: (input, position): that input leaves before it says the element at that position."""
+    """Play one order. ``death``: (input, position): that input leaves before it delivers the element there."""
     follow = Follow(Merge(algorithm[:2], policy))
     for at in range(len(streams)):
         follow.attach(str(at), COPIES_PROMISES if algorithm == "r2 copies" else PROMISES[algorithm])

@@ -1,7 +1,7 @@
-"""Entries of inputs that have left go by and by: an end costs the same however much is live, and changes nothing else.
+"""Entries of inputs that have left are removed in steps. An end costs the same for any number of live events.
 
-Steps are counted, not timed. Sessions have enough live events that entries stay behind for long: inputs come, leave and
-are replaced among them, and whatever happens is what happens where all entries go at once.
+Steps are counted, not timed. Sessions have so many live events that old entries stay for a long time. Inputs attach,
+leave and are replaced meanwhile. The results must be those of a merge that removes all entries at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lmerge.core.index import Indexed
 from lmerge.core.merge import Merge
 
 LIVE = 10_000
-# What a batch of one element may look at: the Python engine SWEPT_NODES, the native one four pages of 256 nodes.
+# The nodes that a batch of one element may visit: the Python engine SWEPT_NODES, the native one four pages of 256.
 SWEPT_MAX = index.SWEPT_NODES + 1
 
 
@@ -28,7 +28,7 @@ def live(n: int = LIVE) -> Batch:
 
 
 def large(algorithm: str, policy: str = "lazy") -> Merge:
-    """A merge of ``a``, ``b`` and ``c`` that all have the same live events."""
+    """Return a merge of ``a``, ``b`` and ``c`` that all have the same live events."""
     merge = Merge(algorithm, policy)
     for name in "abc":
         merge.attach(name)
@@ -67,7 +67,7 @@ def test_a_new_incarnation_need_not_wait_and_gets_a_slot_without_entries(algorit
     slot = merge._inputs["b"].slot
     assert slot != before
     assert merge._inputs["b"].place == 1, "as if all had gone at once"
-    merge.apply("b", live())  # so many elements that all of it is swept
+    merge.apply("b", live())  # enough elements to sweep all nodes
     merge.apply("b", one(0))
     merge.check()
     merge.attach("d")
@@ -102,12 +102,12 @@ def test_entries_of_an_input_that_has_left_are_not_counted(algorithm: str) -> No
 
 
 def forgotten(merge: Merge) -> Merge:
-    """The same merge with nothing left behind."""
+    """Return the same merge without old entries."""
     return Merge.restore(merge.snapshot())
 
 
 class Triplets(Twins):
-    """And a third merge, on Python, that forgets everything at once."""
+    """Adds a third merge, on Python, that removes all entries at once."""
 
     def __init__(self, *settings: str) -> None:
         super().__init__(*settings, compare_every=40)
@@ -126,7 +126,7 @@ class Triplets(Twins):
             self.compare()
 
     def compare(self) -> None:
-        """Without looking into the Python twin, whose snapshot would sweep it."""
+        """Compare without a snapshot of the Python twin, which would sweep it."""
         mine, python, at_once = self.merges
         mine.check()
         python.check()

@@ -1,4 +1,4 @@
-"""The laws of the design beyond the paper, by their numbers."""
+"""The laws beyond the paper (docs/laws.md), by their numbers."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_law_1_a_joining_inputs_stable_does_not_move_the_output(algorithm: str) 
     follow.publish("1", a("short", 1, 5), a("long", 2, 30))
     follow.attach("2", PROMISES[algorithm], join_at=20)
     assert emitted(follow, "2", a("long", 2, 30), f(25)) == [], "short would have been removed"
-    assert emitted(follow, "1", f(20)) == [f(20), f(25)], "joined: what it said before counts at once"
+    assert emitted(follow, "1", f(20)) == [f(20), f(25)], "joined: what it delivered before counts at once"
     assert follow.events() == [Event(1, b"short", 5), Event(2, b"long", 30)]
 
 
 @pytest.mark.parametrize("algorithm", ["r0", "r1", "r2"])
 def test_law_1_a_joining_inputs_insert_does_not_raise_max_vs(algorithm: str) -> None:
-    """In R0-R2 an insert is progress as well: what a joining input says waits."""
+    """In R0-R2 an insert is progress as well: the elements of a joining input wait."""
     follow = merge_of(1, algorithm, promises=PROMISES[algorithm])
     follow.publish("1", a("A", 8, 9))
     follow.attach("2", PROMISES[algorithm], join_at=20)
@@ -44,7 +44,7 @@ def test_law_1_a_joining_inputs_insert_does_not_raise_max_vs(algorithm: str) -> 
 
 @pytest.mark.parametrize("algorithm", PROMISES)
 def test_law_1_a_joining_input_can_be_admitted_when_no_other_is_left(algorithm: str) -> None:
-    """The verb for those who know that nothing will come before; what it has said counts at once."""
+    """``admit`` is used when no earlier elements will come; what the input has delivered counts at once."""
     follow = merge_of(0)
     follow.attach("1", PROMISES[algorithm], join_at=10)
     assert f(15) not in emitted(follow, "1", a("A", 12, 20), f(15))
@@ -57,7 +57,7 @@ def test_law_1_a_joining_input_can_be_admitted_when_no_other_is_left(algorithm: 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_law_2_stable_visits_only_what_changes(algorithm: str) -> None:
-    """Many half-frozen events with far ends: further stables look at none of them."""
+    """Many half-frozen events with far ends: further stables visit none of them."""
     merge = Merge(algorithm)
     merge.attach("1", PROMISES[algorithm])
     merge.apply("1", Batch.of([Insert(b"%d" % at, at, 10**9) for at in range(1000)] + [Stable(2000)]))
@@ -70,7 +70,7 @@ def test_law_2_stable_visits_only_what_changes(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_law_2_visits_are_bounded_by_changes_whatever_is_alive(algorithm: str) -> None:
-    """At most two visits an event, one more for every element that lowers an end."""
+    """At most two visits per event, and one more for every element that lowers an end."""
     for live in (100, 3000):
         spec = Workload(events=4000, live=live, adjusts=0.2, stables=0.05, batch_rows=64)
         merge = Merge(algorithm)
@@ -169,7 +169,7 @@ def test_law_6_an_input_that_breaks_its_promise_ends_and_the_output_is_untouched
 
 @pytest.mark.parametrize("algorithm", ["r2", "r3", "r4"])
 def test_law_7_hash_and_set_order_never_reach_an_output(algorithm: str, engine: str) -> None:
-    """The same session under different hash seeds, in processes of their own."""
+    """The same session under different hash seeds, each in its own process."""
     program = f"""
 from random import Random
 from lmerge.core.batch import Batch
@@ -202,7 +202,7 @@ print(merge.snapshot())
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_law_8_chattiness_of_complete_streams_is_bounded(algorithm: str) -> None:
-    """For complete, equivalent inputs; every spurious insert then has its own removal among the inputs."""
+    """For complete, equivalent inputs: every spurious insert then has its removal among the inputs."""
     for seed in range(60):
         random = Random(seed)
         events = reference(random, random.randint(1, 20), duplicates=algorithm == "r4")
@@ -221,7 +221,7 @@ def test_law_8_chattiness_of_complete_streams_is_bounded(algorithm: str) -> None
 
 
 def test_law_8_an_insert_that_only_one_input_delivers_costs_one_adjust_more_until_it_is_removed() -> None:
-    """The bound is one of complete streams: of this prefix it does not hold for any merge that shows A at once."""
+    """The bound is valid for complete streams. For this prefix no merge that shows A at once can keep it."""
     follow = merge_of()
     follow.publish("1", a("A", 2, 9))
     follow.compatible = False
@@ -232,7 +232,7 @@ def test_law_8_an_insert_that_only_one_input_delivers_costs_one_adjust_more_unti
 
 @pytest.mark.parametrize("algorithm", PROMISES)
 def test_law_9_check_finds_a_damaged_snapshot(algorithm: str) -> None:
-    """Damage can come in by a snapshot: either it is refused there, or ``check`` finds it."""
+    """A snapshot can be damaged: either it is refused, or ``check`` finds the damage."""
     merge = Merge(algorithm)
     merge.attach("1", PROMISES[algorithm])
     merge.apply("1", Batch.of([a("A", 1, 50), a("B", 2, 60), f(2)]))

@@ -1,4 +1,4 @@
-"""The bound of the lead (``core/lead.py``): what is held, when it is released, and what it protects."""
+"""The bound of the lead (``core/lead.py``): which stables are held, when they are released, and the effect."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_what_is_held_is_held_again_after_a_restore() -> None:
 
 
 def test_a_held_input_decides_nothing_else() -> None:
-    """It is no witness, leads nobody, and does not count for a quorum."""
+    """It is no witness, never leads, and does not count for a quorum."""
     follow = merge_of(3, policy=f"leading-input-only+lead:{LEAD}")
     for name in "123":
         emitted(follow, name, f(10))
@@ -139,7 +139,7 @@ def test_a_held_input_decides_nothing_else() -> None:
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_a_quorum_is_of_those_that_count_when_one_has_left_or_joined(algorithm: str) -> None:
-    """Who leaves can release another one, and who joins can be held at once: that is found out first."""
+    """An input that leaves can release another, and one that joins can be held at once: this is determined first."""
     def world() -> Follow:
         follow = merge_of(3, algorithm=algorithm, promises=PROMISES[algorithm], policy=f"quorum:2+lead:{LEAD}")
         emitted(follow, "1", f(100))
@@ -180,7 +180,7 @@ def test_excusing_asks_for_an_attached_input_and_a_bound() -> None:
 
 
 def ruined(seed: int, policy: str, closing: str) -> bool:
-    """Three replicas that are right, and one whose stable runs ahead at a random moment. Whether the output is wrong.
+    """Play three right replicas, and one whose stable runs ahead at a random moment. True: the output is wrong.
 
     The skew of those that are right stays below half of the bound; each comes to its end while others have not.
     """

@@ -1,4 +1,4 @@
-"""Law 10: what inputs of R0-R2 miss, repeat and order otherwise (IV.A-C, V.C), against an oracle of deliveries."""
+"""Law 10: inputs of R0-R2 miss, repeat and reorder elements (IV.A-C, V.C); an oracle checks the output."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def run(case: str, streams: list[list[Element]], order: tuple[int, ...]) -> Worl
 
 
 def parts(elements: str) -> list[str]:
-    """Everything that can be left of a sequence of which elements were missed."""
+    """Return all subsequences that remain if elements were missed."""
     kept = product((False, True), repeat=len(elements))
     return sorted({"".join(e for e, keep in zip(elements, keeps, strict=True) if keep) for keeps in kept})
 
 
 def test_of_one_slot_two_inputs_in_every_order_with_everything_missed() -> None:
-    """Each input has a part of ABC; nobody orders anything differently, so nobody is accused."""
+    """Each input has a part of ABC in the same order, so no input is accused."""
     for first, second in product(parts("ABC"), repeat=2):
         streams: list[list[Element]] = [[a(e, 5, 9) for e in slot] for slot in (first, second)]
         for order in interleavings([len(first), len(second)]):
@@ -98,8 +98,8 @@ def test_r1_after_one_missed_element_accuses_no_input() -> None:
 
 
 def test_an_input_that_missed_the_first_of_two_copies_is_accused_too_early() -> None:
-    """Of A B A it delivers B A, and the other one has not come to its second A. The output is right, and under R2
-    without a key nobody is accused (docs/design/0011).
+    """Of A B A it delivers B A, and the other input has not delivered its second A. The output is right, and under R2
+    without a key no input is accused (docs/design/0011).
     """
     for promises in (R1_PROMISES, COPIES_PROMISES):
         merge = Merge()
@@ -116,7 +116,7 @@ def test_an_input_that_missed_the_first_of_two_copies_is_accused_too_early() -> 
 
 @pytest.mark.parametrize("missed", ["none", "first", "every other", "all of the others"])
 def test_a_slot_costs_what_it_has(missed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A count of comparisons and hashes of payloads, of both: a slot four times as large costs four times as much."""
+    """Comparisons and hashes of payloads are counted: a slot four times as large costs four times as much."""
 
     class Counting(bytes):
         looks = 0
@@ -151,7 +151,7 @@ def test_a_slot_costs_what_it_has(missed: str, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("case", ["r1", "r2"])
 @pytest.mark.parametrize("broken", [True, False])
 def test_an_input_that_broke_its_promise_while_it_waited_moves_nothing(case: str, broken: bool) -> None:
-    """Its stable is not emitted, and what the others deliver below its inserts is not lost."""
+    """Its stable is not emitted, and the elements of others below its inserts are not lost."""
     merge = Merge(case)
     for name in ("x", "y"):
         merge.attach(name, PROMISES[case])
@@ -168,7 +168,7 @@ def test_an_input_that_broke_its_promise_while_it_waited_moves_nothing(case: str
 
 
 def test_two_that_broke_their_promise_while_they_waited_do_not_close_the_output() -> None:
-    """Their end of stream is no agreement on closing, not even while the other one is removed."""
+    """Their end of stream does not count for closing, not even while the other one is removed."""
     merge = Merge("r2", closing="any")
     merge.attach("x", R2_PROMISES)
     for name in ("late", "later"):
@@ -216,7 +216,7 @@ def test_an_empty_lifetime_hides_no_event_with_its_key_and_breaks_none(case: str
     elements = [a("A", 5, 5), a("A", 5, 9)] if order == "empty, event" else [a("A", 5, 9), a("A", 5, 5)]
     for names in ("xy", "xx"):
         if case == "r0" and names == "xx":
-            continue  # its order is one of elements: Vs would not increase
+            continue  # it orders elements: Vs would not increase
         merge = Merge(case)
         for name in "xy":
             merge.attach(name, PROMISES[case])
@@ -232,7 +232,7 @@ def test_an_empty_lifetime_hides_no_event_with_its_key_and_breaks_none(case: str
 
 
 def test_a_snapshot_of_the_version_before_continues_and_reports_no_broken_order() -> None:
-    """It has what an input passed over in place of its order, and -inf in place of no Vs."""
+    """Such a snapshot has the elements that an input passed over instead of their order, and -inf instead of no Vs."""
     merge = Merge("r1")
     for name in "ab":
         merge.attach(name, R1_PROMISES)

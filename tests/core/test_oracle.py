@@ -18,7 +18,7 @@ CASES = [(algorithm, policy) for algorithm in ("r3", "r4") for policy in INDEX_P
 
 
 def run(seed: int, algorithm: str, policy: str, *, leaves: bool = True) -> None:
-    """One session: streams of one TDB, batches in random order, inputs that join, leave and are restored."""
+    """Play one session: streams of one TDB, batches in random order, inputs that join, leave and are restored."""
     random = Random(f"{seed} {algorithm} {policy}")
     duplicates = algorithm in ("r1", "r4") and random.random() < 0.7
     events = reference(random, random.randint(1, 20), duplicates=duplicates, strict=algorithm == "r0")

@@ -1,4 +1,4 @@
-"""The paper, statement by statement: one test per definition, example, table and theorem."""
+"""The statements of the paper: one test for each definition, example, table and theorem."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ TABLE_2 = {
 def test_example_2_the_outputs_of_table_2(policy: str, algorithm: str) -> None:
     """I.B.6, Example 2, Table II: Out1 is eager, Out2 final-only, Out3 lazy.
 
-    In2 freezes: the table shows f(16) without a column's name, and In1 never says B, so f(16) is In2's.
+    In2 freezes: the table shows f(16) without a column's name, and In1 never delivers B, so f(16) is In2's.
     """
     follow = merge_of(algorithm=algorithm, policy=policy)
     shown = []
@@ -149,7 +149,7 @@ def test_freezing_at_10(vs: int, ve: int, status: str) -> None:
 
 
 def tdb_of(last: int, *events: tuple[str, int, int]) -> Tdb:
-    """A TDB with these events, stable at ``last``."""
+    """Return a TDB with these events, stable at ``last``."""
     tdb = Tdb()
     for payload, vs, ve in events:
         tdb.apply(a(payload, vs, ve))
@@ -280,7 +280,7 @@ def test_algorithm_r3_violation_case_3_the_input_freezes_what_the_output_has_not
 
 
 def test_algorithm_r3_an_open_difference_is_left_alone() -> None:
-    """IV.D lines 22-23: neither end is below t, so nothing needs to be said."""
+    """IV.D lines 22-23: neither end is below t, so no element is needed."""
     follow = merge_of()
     follow.publish("1", a("A", 2, 12))
     follow.publish("2", a("A", 2, 15))
@@ -342,7 +342,7 @@ def test_v_a_half_frozen_only_never_removes() -> None:
 
 
 def test_v_a_leading_input_only() -> None:
-    """V.A: an insert is shown only if the input with the largest stable point says it."""
+    """V.A: an insert is shown only if the input with the largest stable point delivers it."""
     follow = merge_of(policy="leading-input-only")
     follow.publish("2", f(0))
     assert emitted(follow, "1", a("A", 2, 9)) == []
@@ -371,7 +371,7 @@ def test_v_a_lag_saves_an_adjust() -> None:
 
 
 def test_v_b_a_leaving_input_is_no_longer_considered() -> None:
-    """V.B: what only it supported goes at the next stable."""
+    """V.B: events that only it supported are removed at the next stable."""
     follow = merge_of()
     follow.compatible = False
     follow.publish("1", a("A", 2, 9))
@@ -391,7 +391,7 @@ def test_v_b_a_joining_input_has_joined_when_max_stable_reaches_its_time() -> No
 
 @pytest.mark.parametrize("promises", [R0_PROMISES, R1_PROMISES, R2_PROMISES])
 def test_v_c_r0_to_r2_output_an_element_missing_on_one_input(promises: tuple[str, ...]) -> None:
-    """V.C: if another delivers it before that one delivers a higher Vs."""
+    """V.C: if another input delivers it before that input delivers a higher Vs."""
     follow = merge_of(promises=promises)
     follow.compatible = False
     assert emitted(follow, "1", a("A", 1, 9)) == [a("A", 1, 9)]
@@ -415,7 +415,7 @@ def test_v_c_r3_and_r4_output_it_if_the_freezing_input_has_it(algorithm: str) ->
     follow.publish("1", a("A", 2, 9))
     follow.publish("1", f(5))
     follow.publish("2", f(7))
-    assert follow.events() == [Event(2, b"A", 9)], "a half-frozen event stays, whoever lacks it later"
+    assert follow.events() == [Event(2, b"A", 9)], "a half-frozen event stays, whichever input lacks it later"
     follow.publish("2", f(INF))
     follow.publish("1", f(INF))
     assert follow.events() == [Event(2, b"A", 9)]

@@ -1,8 +1,8 @@
-"""Merge.resumed: a merge that has said exactly an output goes on as if it had never ended; all algorithms and policies.
+"""Merge.resumed: a merge that has emitted an output continues as if it had never ended; all algorithms and policies.
 
-The law: cut a merge anywhere, make another one from what it has said, let replicas that lost it attach again with any
-join_at up to its stable point, say their live events and go on. The whole output is one legal stream, equals the
-reference, says nothing twice, and keeps C1-C3.
+The property: a merge is cut anywhere, and another one is made from its output. The replicas attach again with any
+join_at up to its stable point, deliver their live events again and continue. The whole output is one legal stream,
+equals the reference, emits no event twice, and keeps C1-C3.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CASES = [(algorithm, policy) for algorithm in ("r3", "r4") for policy in INDEX_P
 
 
 class Replica:
-    """A replica's stream, how far it has come, and its live events."""
+    """A replica's stream, the position in it, and the live events."""
 
     def __init__(self, stream: list[Element]) -> None:
         self.stream = stream
@@ -44,8 +44,8 @@ class Replica:
         return part
 
     def again(self, join_at: int) -> list[Element]:
-        """What it says when it attaches again: its events that are not fully frozen both at join_at and at its own
-        stable point, in the order in which it said them."""
+        """Return what it delivers when it attaches again: its events that are not fully frozen both at join_at and at
+        its own stable point, in the order in which it delivered them."""
         known = [event for event in self._tdb.events() if event.ve >= min(join_at, self._tdb.stable_point)]
         delivered: list[Element] = []
         for element in self.stream[: self.position]:
@@ -69,7 +69,7 @@ def stream_of(random: Random, algorithm: str, events: list[Event]) -> list[Eleme
 
 
 def resumed(merge: Merge, elements: list[Element], random: Random) -> Merge:
-    """What a restart makes of the output: a snapshot somewhere on the way, and what was said since."""
+    """Return the merge after a restart: from a snapshot at some point, and the output emitted since."""
     replay = OutputReplay(merge.algorithm, merge.engine)
     replay.add(emitted_events(merge) if random.random() < 0.5 else Batch.of(elements))
     live = replay.live_events()
@@ -100,7 +100,7 @@ def run(random: Random, algorithm: str, policy: str) -> None:
             follow.restore()
         for name in random.sample(list(replicas), len(replicas)):
             if random.random() < 0.8 or name == "0":
-                replicas[name].next(random.randint(0, 3))  # what the merge was told, and what it said, was lost
+                replicas[name].next(random.randint(0, 3))  # the elements that the merge received and emitted were lost
                 stable_point = follow.merge.stable_point
                 join_at = random.choice((stable_point, stable_point, max(NEG_INF, stable_point - random.randint(0, 9))))
                 follow.attach(name, promises, join_at=join_at)
@@ -153,7 +153,7 @@ def test_a_half_frozen_event_that_no_input_has_any_more_stays_as_it_was_emitted(
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_before_a_resumed_merge_is_right_a_half_frozen_event_that_no_input_has_any_more_ends(algorithm: str) -> None:
-    """The output that it resumes had an input that was admitted early: what ended before 20 may have another end."""
+    """The resumed output had an input that was admitted early: events that ended before 20 may have another end."""
     merge = Merge.resumed(Batch.of([a("A", 1, 40), f(5)]), 5, algorithm, right_from=20)
     merge.attach("x", R3_PROMISES, join_at=5)
     assert emitted(Merge.restore(merge.snapshot()), "x", f(60)) == [m("A", 1, 40, 5), f(60)]
@@ -207,7 +207,7 @@ def test_a_less_general_algorithm_cannot_go_on() -> None:
 
 
 def test_r1_does_not_need_the_order_of_what_was_emitted_before_the_stable_point() -> None:
-    """The order of D and B, which are frozen to be, is not in the live events; the one at 9 is."""
+    """The order of D and B, whose existence is frozen, is not in the live events; the order at 9 is."""
     merge = Merge.resumed(Batch.of([a("B", 6), a("D", 6), f(9)]), 9, "r1")
     for name in "01":
         merge.attach(name, R1_PROMISES, join_at=9)

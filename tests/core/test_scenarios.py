@@ -1,4 +1,4 @@
-"""Scenario files: a session in a short notation, ``----``, and what the merge says after each line.
+"""Scenario files: a session in a short notation, ``----``, and what the merge emits after each line.
 
     # algorithm=auto policy=lazy closing=all downgrade=no      (first line, all optional)
     attach a key [join_at=5] [role=observe]
@@ -58,7 +58,7 @@ def step(merge: Merge, fields: list[str]) -> Outcome:
 
 
 def run(script: str) -> str:
-    """The script with what the merge said under each line."""
+    """Return the script with the output of the merge under each line."""
     lines = script.strip().splitlines()
     options = {"algorithm": "auto", "policy": "lazy", "closing": "all", "downgrade": "no"}
     if lines[0].startswith("# algorithm=") or "policy=" in lines[0] or "downgrade=" in lines[0]:

@@ -1,4 +1,4 @@
-"""The session format: what is read, what is written, what is refused and with which words."""
+"""The session format: what is read, what is written, what is refused and with which message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots: a restored merge goes on exactly as the other would have."""
+"""Snapshots: a restored merge continues exactly as the original would have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def drive(algorithm: str, policy: str, seed: int, *, restore_every: int) -> tuple[list[object], bytes]:
-    """A session of three inputs, one of them joining; everything the merge said, and its last snapshot."""
+    """Play a session of three inputs, one of them joining. Returns the whole output and the last snapshot."""
     random = Random(seed)
     events = reference(random, 15, strict=algorithm == "r0")
     make = present if algorithm in ("r3", "r4") else ordered
@@ -82,7 +82,7 @@ def test_a_snapshot_with_a_field_missing_is_refused() -> None:
     ],
 )
 def test_a_damaged_snapshot_is_refused_before_it_does_harm(part: str, field: str, value: object) -> None:
-    """A number that says how much memory to take is looked at first."""
+    """A number that determines the memory to allocate is checked first."""
     with pytest.raises(UsageError, match="cannot restore"):
         Merge.restore(damaged(part, field, value))
 
@@ -120,7 +120,7 @@ def damaged(part: str, field: str, value: object) -> bytes:
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_a_restored_final_only_merge_does_not_wait_for_an_event_that_no_input_has_any_more(algorithm: str) -> None:
-    """Who has promised the event has left, and the others go on without it (V.C)."""
+    """The input that delivered the event has left, and the others continue without it (V.C)."""
     merge = Merge(algorithm, "final-only")
     merge.attach("1", PROMISES["r3"])
     merge.attach("2", PROMISES["r3"])

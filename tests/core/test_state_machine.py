@@ -1,7 +1,7 @@
-"""Hypothesis drives a merge: inputs attach, join, speak, leave, break promises; it is restored in between.
+"""Hypothesis drives a merge: inputs attach, join, publish, leave, break promises; it is restored in between.
 
-What inputs say is drawn step by step, so they are not consistent with each other: the invariants that must hold all
-the same are those of the index (check), a legal output stream, and the live events. Each algorithm has a machine.
+The elements are drawn step by step, so inputs are not consistent with each other. Nevertheless the invariants of the
+index hold (check), the output is a legal stream, and the live events are right. Each algorithm has a machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ elements = st.one_of(inserts, inserts, adjusts, st.builds(Stable, st.one_of(time
 
 
 class MergeMachine(RuleBasedStateMachine):
-    """One merge and what each input has said so far."""
+    """One merge and the table of each input so far."""
 
     algorithm = "r3"
 
@@ -62,7 +62,7 @@ class MergeMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), stream=st.lists(elements, min_size=1, max_size=6))
     def publish(self, name: str, stream: list[Element]) -> None:
-        """Mostly legal elements: what a lone stream may not say is left out, but once in a while."""
+        """Publish mostly legal elements: illegal ones of a single stream are left out, except sometimes."""
         merge = self.follow.merge
         if not merge.is_attached(name):
             return
@@ -74,7 +74,7 @@ class MergeMachine(RuleBasedStateMachine):
                 continue
             legal.append(element)
         for element in legal:
-            self.follow._current[name] = Tdb(name)  # the oracle's own copy is not needed here
+            self.follow._current[name] = Tdb(name)  # the copy of the oracle is not needed here
             outcome = merge.apply(name, _batch(element))
             self.follow._checked(outcome)
             if any(d.input == name for d in outcome.detached):
@@ -82,12 +82,12 @@ class MergeMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), element=elements)
     def publish_anything(self, name: str, element: Element) -> None:
-        """Legal or not; an input that ends here must leave everything else in order."""
+        """Publish legal or illegal elements; an input that ends here must not disturb the rest."""
         if self.follow.merge.is_attached(name):
             outcome = self.follow.merge.apply(name, _batch(element))
             self.follow._checked(outcome)
             violation = _violation(self.streams[name], element)
-            # Below the output's stable point nobody can tell whether an event was known.
+            # Below the output's stable point it is not known whether an event existed.
             ignorable = violation is None or violation.code == "unknown-event"
             assert ignorable or outcome.detached, f"{violation} was not noticed"
 

@@ -1,4 +1,4 @@
-"""Bad input at the core (the issue's list): which error, which element; that input only; the rest goes on."""
+"""Bad input at the core: the error, the element, the end of that input only; the others continue."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_ties_in_another_order_are_found_out_under_r1() -> None:
 
 
 def test_a_waiting_input_that_breaks_its_key_is_the_one_that_ends() -> None:
-    """Its elements are merged when another input's stable lets it join: the other must not pay for it."""
+    """Its elements are merged when another input's stable lets it join; the other input must not end."""
     merge = Merge("r2")
     merge.attach("x", R2_PROMISES)
     merge.attach("late", R2_PROMISES, join_at=5)
@@ -101,10 +101,10 @@ def test_an_observer_is_checked_and_never_merged() -> None:
 
 def test_an_unknown_input_is_a_usage_error() -> None:
     merge = Merge()
-    with pytest.raises(UnknownInput, match="'nobody'"):
-        merge.apply("nobody", Batch.of([f(1)]))
-    with pytest.raises(UnknownInput, match="'nobody'"):
-        merge.detach("nobody")
+    with pytest.raises(UnknownInput, match="'missing'"):
+        merge.apply("missing", Batch.of([f(1)]))
+    with pytest.raises(UnknownInput, match="'missing'"):
+        merge.detach("missing")
 
 
 def test_what_cannot_be_asked_for_is_refused_and_changes_nothing() -> None:
