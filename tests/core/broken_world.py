@@ -1,11 +1,11 @@
 """Random sessions in which inputs agree on one TDB and break what they have declared, and their oracle.
 
 ``World`` draws a TDB, physically different streams of it, and what their inputs declare. A declaration may be false
-from the start or from some point on. ``Watch`` drives a merge with ``allow_downgrade`` and has the oracle. At every step
-the index is sound, the output is a legal stream, and no joined input is ended. From the switch to R3 or R4 on, everything
-that could still be corrected is right: C1-C3 hold, and when all inputs have ended the output is the TDB. Events that
-R0-R2 froze by a false promise before it was found broken cannot be corrected. ``irreparable`` finds them from the
-output alone.
+from the start or from some point on. ``Watch`` drives a merge with ``allow_downgrade`` and has the oracle. At every
+step the index is sound, the output is a legal stream, and no joined input is ended. From the switch to R3 or R4 on,
+everything that could still be corrected is right: C1-C3 hold, and when all inputs have ended the output is the TDB.
+Events that R0-R2 froze by a false promise before it was found broken cannot be corrected. ``irreparable`` finds them
+from the output alone.
 """
 
 from __future__ import annotations

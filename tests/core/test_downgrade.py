@@ -253,7 +253,7 @@ def test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_deliv
 
 
 def test_final_only_keeps_what_was_promised_though_who_did_has_left() -> None:
-    """The stable of an input that has left froze the existence of the event. It is not shown yet at the switch to R4."""
+    """The stable of an input that has left froze the event's existence. It is not shown yet at the switch to R4."""
     follow = Follow(Merge(policy="final-only"))
     for name in "12":
         follow.attach(name, PROMISES["r3"])
