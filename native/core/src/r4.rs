@@ -55,7 +55,15 @@ impl R4 {
 
     /// Enter that the input has one more event with the end `ve` (None: one event less); the output may follow. Lines 8
     /// and 15. `vold`: the former end of the event where it was adjusted.
-    fn note_change(&mut self, shell: &mut Shell, id: u32, slot: usize, ve: Option<i64>, vold: Option<i64>, payload: &[u8]) {
+    fn note_change(
+        &mut self,
+        shell: &mut Shell,
+        id: u32,
+        slot: usize,
+        ve: Option<i64>,
+        vold: Option<i64>,
+        payload: &[u8],
+    ) {
         if let Some(ve) = ve {
             self.index.add(id, At::In(slot), ve);
             self.index.fall_due(id, ve, shell.max_stable);
@@ -220,9 +228,9 @@ impl R4 {
         let mut missing = minus(&input_ends[..at_input], &shown[..at_shown]);
         let mut surplus = minus(&shown[..at_shown], &input_ends[..at_input]);
         if missing.len() > surplus.len() {
-            surplus.extend(minus(&shown[at_shown..], &input_ends[at_input..])); // case (1): events with a larger end come down
+            surplus.extend(minus(&shown[at_shown..], &input_ends[at_input..])); // case (1): larger ends come down
         } else if missing.len() < surplus.len() {
-            missing.extend(minus(&input_ends[at_input..], &shown[at_shown..])); // case (2): an end that the input has above t
+            missing.extend(minus(&input_ends[at_input..], &shown[at_shown..])); // case (2): an input's end above t
         }
         for (&old, &ve) in surplus.iter().zip(&missing) {
             take(shown, old);

@@ -342,7 +342,8 @@ impl Merge {
 
 fn insert_only_state(running: &InsertOnly) -> Vec<(&'static str, String)> {
     let texts = |elements: &ElementsAtVs| -> Vec<String> {
-        elements.iter()
+        elements
+            .iter()
             .map(|(payload, ve)| format!("[{},{ve}]", text(payload)))
             .collect()
     };

@@ -80,7 +80,13 @@ fn slot_of(ties: &mut Slot, shown: &ElementsAtVs, inputs: &[usize], vs: i64, she
 }
 
 /// Do the same as `slot_of` for R2. R1 checks no key: if a key comes twice in the slot, R2 counts copies.
-fn payloads_of(payloads: &mut Payloads, shown: &ElementsAtVs, inputs: &[usize], vs: i64, shell: &Shell) -> Vec<(Vec<u8>, i64)> {
+fn payloads_of(
+    payloads: &mut Payloads,
+    shown: &ElementsAtVs,
+    inputs: &[usize],
+    vs: i64,
+    shell: &Shell,
+) -> Vec<(Vec<u8>, i64)> {
     let delivered = inputs.iter().map(|&slot| &shell.inputs.get(slot).at_last_vs);
     payloads.is_keyed &= !std::iter::once(shown).chain(delivered).any(|at_vs| {
         let mut keys: Vec<&[u8]> = at_vs
@@ -158,7 +164,8 @@ fn delivered(shell: &Shell, slot: usize, live: &Live) -> Vec<(i64, Vec<u8>, i64)
         events.extend(live.events().into_iter().filter(|event| Some(event.0) < input.last_vs));
     }
     events.sort_unstable();
-    events.into_iter()
+    events
+        .into_iter()
         .map(|(vs, payload, ve)| (vs, payload.to_vec(), ve))
         .collect()
 }

@@ -219,6 +219,7 @@ pub fn joining(stream: &[Element], join_at: i64, events: &[Event]) -> Vec<Elemen
             .filter(|key| !kept.contains(key))
             .collect()
     };
-    let is_delivered = |element: &&Element| element.kind == STABLE || !past.contains(&(element.vs, &element.payload[..]));
+    let is_delivered =
+        |element: &&Element| element.kind == STABLE || !past.contains(&(element.vs, &element.payload[..]));
     stream.iter().filter(is_delivered).cloned().collect()
 }
