@@ -316,7 +316,7 @@ DEFECTS = (
         EARLY + "test_an_end_that_it_refutes_is_not_frozen",
     ),
     Defect(
-        "a witness gives an end that the freezing input refutes",
+        "a witness says what the freezing input refutes",
         CORE + "index.py",
         "self.has_live_entry(node, inp.slot, latest):",
         "self.has_live_entry(node, inp.slot, INF):",

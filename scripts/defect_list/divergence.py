@@ -62,7 +62,7 @@ DEFECTS = (
         CORE_TEST + "test_evidence_is_that_of_the_life_that_completed_the_interval[python]",
     ),
     Defect(
-        "a majority is seen before more than half have delivered",
+        "a majority is seen before more than half have spoken",
         MONITOR,
         "if 2 * delivered.count(digest) > len(able)), None)",
         "if 2 * delivered.count(digest) > len(delivered)), None)",
