@@ -162,7 +162,7 @@ class _Bag:
         """
         if self.unmatched and self.unmatched[0] < vc:
             left = _shown(Signed(-1, self.payload, self.unmatched[0]))
-            raise UsageError(f"{left}: nothing to take out, and its stream is stable at {show_time(vc)}")
+            raise UsageError(f"{left}: no open event to end, and its stream is stable at {show_time(vc)}")
         done = bisect_left(self.ends, vc)
         del self.starts[:done], self.ends[:done]
         return not (self.starts or self.unmatched)

@@ -29,7 +29,7 @@ _LEVEL: Final = tuple(max(0, bits - 1) >> 3 for bits in range(65))
 
 
 class Calendar:
-    """Nodes by due time. ``now`` only moves forward; nothing is due before it."""
+    """Nodes by due time. ``now`` only moves forward; no node is due before it."""
 
     __slots__ = ("_levels", "_other_sign", "now")
 

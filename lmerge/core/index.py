@@ -73,7 +73,7 @@ class Indexed(Algorithm):
         self._passing: set[int] = set()
         self._unswept: list[Node] = []
         self.swept = 0
-        self.visits = 0  # nodes looked at by stables: the measure of law 2
+        self.visits = 0  # number of nodes visited by stables: the measure of law 2
         self.final_only = policy.show is Show.FINAL
         self.by_insert = policy.show is Show.LEADING and policy.leader is Leader.INSERT
         self.by_unfrozen = policy.show is Show.LEADING and policy.leader is Leader.UNFROZEN
@@ -228,7 +228,7 @@ class Indexed(Algorithm):
         return show is Show.LEADING and self.leads(inp)
 
     def follows(self, inp: Input) -> bool:
-        """V.A, location 1: return whether a change by ``inp`` is shown at once; a quorum asks the others as well."""
+        """V.A, location 1: return whether a change by ``inp`` is shown at once; with a quorum, others must agree."""
         if not (self.policy.reflects_adjusts and inp.joined):
             return False
         return self.policy.show is not Show.LEADING or self.leads(inp)

@@ -454,14 +454,14 @@ class Merge:
         if self.allow_downgrade:
             raise UsageError(f"a merge of {self.shards} shards cannot be downgraded")
         if self.policy.counts_elements:
-            raise UsageError(f"policy {self.policy} needs one shard: of {self.shards} none sees all that inputs insert")
+            raise UsageError(f"policy {self.policy} needs one shard: of {self.shards} shards none gets all inserts")
 
     def _first_algorithm(self) -> tuple[str, str]:
         """Return the name of the first algorithm and the reason for it."""
         choice = self._choose({})
         name = self.fixed or choice.case.algorithm
         if self.policy.needs_index and ALGORITHMS[name].case < Case.R3:
-            raise UsageError(f"policy {self.policy} needs r3 or r4: {name} keeps no events to look at again")
+            raise UsageError(f"policy {self.policy} needs r3 or r4: {name} keeps no events")
         if self.policy != LAZY and name == "r3-":
             raise UsageError("r3- is kept for comparison and supports only the lazy policy")
         return name, choice.reason
@@ -469,7 +469,7 @@ class Merge:
     def _choose(self, promises: dict[str, props.Properties]) -> Choice:
         if self.fixed:
             return Choice(ALGORITHMS[self.fixed].case, "fixed by the user")
-        needs_index = "keeps no events for the output policy to look at again" if self.policy.needs_index else ""
+        needs_index = "keeps no events for the output policy" if self.policy.needs_index else ""
         needs_index = needs_index or self._index_is_for
         if not needs_index and self.shards > 1:
             needs_index = "keeps no index that shards could share"

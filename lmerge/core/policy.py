@@ -141,10 +141,10 @@ def parse_policy(text: str) -> Policy:
         if modifier != "adjusts" and (kind not in ("lag", "lead") or kind == modifier):
             raise UsageError(f"unknown policy {text!r}: +{modifier} is not one of +adjusts, +lag:T, +lead:T")
         if kind in values:
-            raise UsageError(f"policy {text!r} means nothing: it has {kind} twice")
+            raise UsageError(f"policy {text!r} is not valid: it has {kind} twice")
         values[kind] = 1 if kind == "adjusts" else _parse_positive(value, f"the {kind} of policy {text!r}")
     if "adjusts" in values and policy in _WITHOUT_ADJUSTS:
-        raise UsageError(f"policy {text!r} means nothing: {_WITHOUT_ADJUSTS[policy]}")
+        raise UsageError(f"policy {text!r} is not valid: {_WITHOUT_ADJUSTS[policy]}")
     adjusts = policy.reflects_adjusts or "adjusts" in values
     return replace(policy, reflects_adjusts=adjusts, lag=values.get("lag", 0), lead_max=values.get("lead"))
 
@@ -162,7 +162,7 @@ def _parse_show(name: str, text: str) -> Policy:
         if not which.endswith("%"):
             return Policy(Show.QUORUM, quorum=number)
         if number > 100:
-            raise UsageError(f"policy {text!r} means nothing: there is no more than 100% of the inputs")
+            raise UsageError(f"policy {text!r} is not valid: there is no more than 100% of the inputs")
         return Policy(Show.QUORUM, quorum_percent=number)
     names = ", ".join(POLICY_NAMES)
     raise UsageError(f"unknown policy {text!r}; it is {names}, each optionally with +adjusts, +lag:T, +lead:T")

@@ -108,15 +108,15 @@ def choose(inputs: Mapping[str, Properties], *, needs_index: str = "", runs: Cas
     if runs is not None and case < runs and not NEEDS[runs] <= common:
         # The needs of the cases are not a chain: R1 and R2 need no key, R3 does.
         why = _why_not(runs, inputs, common, needs_index).partition(" because ")[2]
-        reason = f"{runs.algorithm} runs, but {why}, and nothing goes back to {case.algorithm}"
+        reason = f"{runs.algorithm} runs, but {why}, and a merge does not return to {case.algorithm}"
         return Choice(next(case for case in cases if case > runs), reason)
     if not inputs:
         return Choice(case, "no input has promised less yet")
     if case < Case.R2 and runs is Case.R2 and KEY not in common:
-        return Choice(runs, f"{runs.algorithm} runs, and nothing goes back to {case.algorithm}; {_counts(inputs)}")
+        return Choice(runs, f"{runs.algorithm} runs, and a merge does not return to {case.algorithm}; {_counts(inputs)}")
     used = NEEDS[case] | (common & {KEY} if case is Case.R2 else NOTHING)
     names = ", ".join(name for name in PROPERTY_NAMES if name in used)
-    reason = f"all inputs promise {names}" if names else "nothing is promised by all inputs"
+    reason = f"all inputs promise {names}" if names else "no property is promised by all inputs"
     if case is Case.R2 and KEY not in common:
         reason += f"; {_counts(inputs)}"
     stronger = [better for better in Case if better < case]

@@ -93,7 +93,7 @@ def ties_differ(name: str, row: Row, index: int) -> InputViolation:
     return InputViolation(
         "ties-differ", name, str(element_of(row)),
         "the same order among equal Vs as every other input (deterministic-ties)",
-        "it passed over this event before", index=index, property_name="deterministic-ties",
+        "it skipped this event before", index=index, property_name="deterministic-ties",
     )
 
 

@@ -97,7 +97,7 @@ def test_what_enters_and_leaves_at_one_instant_is_no_event(order: tuple[Signed, 
 def test_an_unmatched_negative_tuple_stands_for_no_event_until_a_stable_passes_it(order: tuple[Signed, ...]) -> None:
     assert reconstitute(from_signed([*order, Stable(3)])) == [Event(4, b"p", 6)]
     assert reconstitute(from_signed([*order, plus(1)])) == [Event(1, b"p", 3), Event(4, b"p", 6)]
-    with pytest.raises(UsageError, match=r"^negative tuple \(p, 3\): nothing to take out, and .* is stable at 4$"):
+    with pytest.raises(UsageError, match=r"^negative tuple \(p, 3\): no open event to end, and .* is stable at 4$"):
         list(from_signed([*order, Stable(4)]))
 
 

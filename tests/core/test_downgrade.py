@@ -37,8 +37,8 @@ def test_an_input_that_promises_no_key_is_not_held_to_one(runs: str, after: str)
     changes = [(switched.before, switched.after) for switched in outcome.switched]
     assert changes == ([(runs, after)] if after != runs else [])
     assert follow.merge.algorithm_reason == {
-        "r2": "r2 runs, and nothing goes back to r1; copies are counted because key is not promised by '2'",
-        "r4": "r3 runs, but key is not promised by '2', and nothing goes back to r1",
+        "r2": "r2 runs, and a merge does not return to r1; copies are counted because key is not promised by '2'",
+        "r4": "r3 runs, but key is not promised by '2', and a merge does not return to r1",
     }[after]
     assert not follow.publish("2", a("A", 5, 8), a("A", 5, 8), f(INF)).detached
     assert len(follow.events()) == 2

@@ -285,7 +285,7 @@ def test_a_combination_without_meaning_is_refused_with_the_reason(text: str, rea
 @pytest.mark.parametrize("policy", ["leading-input-only:highest-insert", "leading-input-only:most-unfrozen+adjusts"])
 def test_a_leader_by_elements_needs_one_shard(policy: str, engine: str) -> None:
     if engine == "native":
-        with pytest.raises(UsageError, match=r"needs one shard: of 2 none sees all that inputs insert$"):
+        with pytest.raises(UsageError, match=r"needs one shard: of 2 shards none gets all inserts$"):
             Merge("r3", policy, shards=2)
 
 

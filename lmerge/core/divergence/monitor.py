@@ -312,7 +312,7 @@ class DivergenceMonitor:
     def agreed_below(self, start: int, counting: Collection[str], rule: AgreementRule) -> int:
         """Return the first interval from ``start`` on that is not ``agreed``.
 
-        Only the intervals at which the answer can change are looked at, not each one between them.
+        Only the intervals at which the answer can change are checked, not every interval between them.
         """
         turns = {NEG_INF, *self._indices, *rule.disputed}
         for name in counting:
