@@ -113,7 +113,8 @@ def choose(inputs: Mapping[str, Properties], *, needs_index: str = "", runs: Cas
     if not inputs:
         return Choice(case, "no input has promised less yet")
     if case < Case.R2 and runs is Case.R2 and KEY not in common:
-        return Choice(runs, f"{runs.algorithm} runs, and a merge does not return to {case.algorithm}; {_counts(inputs)}")
+        reason = f"{runs.algorithm} runs, and a merge does not return to {case.algorithm}; {_counts(inputs)}"
+        return Choice(runs, reason)
     used = NEEDS[case] | (common & {KEY} if case is Case.R2 else NOTHING)
     names = ", ".join(name for name in PROPERTY_NAMES if name in used)
     reason = f"all inputs promise {names}" if names else "no property is promised by all inputs"

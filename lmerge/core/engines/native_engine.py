@@ -111,7 +111,7 @@ class NativeEngine:
         assert isinstance(batch, Columns), "a batch that batch_of has not seen"
         violation = self._core.apply(inp.slot, batch, start)
         self._refresh(inp)
-        return None if violation is None else self._violation_of(inp, violation)
+        return None if violation is None else self._error_of(inp, violation)
 
     def switch(self, algorithm: str, started: bool) -> None:
         self._core.switch(algorithm, started)
@@ -131,7 +131,7 @@ class NativeEngine:
             self._joined.append(inp.name)
         attached = {inp.slot: inp for inp in self.inputs.values()}  # an input with two broken promises is removed once
         return [
-            self._violation_of(attached[violation.slot], violation) for violation in broken if violation.slot in attached
+            self._error_of(attached[violation.slot], violation) for violation in broken if violation.slot in attached
         ]
 
     def take(self) -> tuple[AnyBatch, tuple[str, ...]]:
@@ -198,7 +198,7 @@ class NativeEngine:
         inp.last_vs = NEVER if last_vs is None else last_vs
         inp.excused = inp.excused and inp.stable == before
 
-    def _violation_of(self, inp: Input, broken: Violation) -> InputViolation:
+    def _error_of(self, inp: Input, broken: Violation) -> InputViolation:
         return violation_of(inp.name, broken, self._known_text)
 
     def _known_text(self, ends: list[int] | None) -> str:
