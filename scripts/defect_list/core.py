@@ -138,21 +138,21 @@ DEFECTS = (
         CORE + "insert_only.py",
         "            if copies == 1:\n                self._check_order",
         "            if copies:\n                self._check_order",
-        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_liars_are_accused",
+        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_broken_promises_are_reported",
     ),
     Defect(
         "r1 never accuses",
         CORE + "insert_only.py",
         "            if after > other.tie_order[place]:",
         "            if False:",
-        MISSED + "test_of_one_slot_two_orders_every_inversion_and_nothing_else_is_accused",
+        MISSED + "test_of_one_slot_in_two_orders_exactly_the_inversions_are_reported",
     ),
     Defect(
         "r1 keeps the mark of an input that has left",
         CORE + "insert_only.py",
         "            inp.tie_marks.pop(slot, None)\n",
         "            pass\n",
-        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_liars_are_accused",
+        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_broken_promises_are_reported",
     ),
     Defect(
         "a step out of the order of ties looks at the whole slot",
@@ -201,7 +201,7 @@ DEFECTS = (
         CORE + "insert_only.py",
         "        if before < copies:\n            return False\n        self.copies[element]",
         "        if copies:\n            return False\n        self.copies[element]",
-        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_liars_are_accused",
+        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_broken_promises_are_reported",
     ),
     Defect(
         "r2 that loses its key does not merge the slot once more",
@@ -320,7 +320,7 @@ DEFECTS = (
         CORE + "index.py",
         "self.has_live_entry(node, inp.slot, latest):",
         "self.has_live_entry(node, inp.slot, INF):",
-        EARLY + "test_of_witnesses_one_is_asked_that_it_does_not_refute",
+        EARLY + "test_the_witness_is_an_input_whose_end_is_not_refuted",
     ),
     Defect(
         "what is not due when the merge becomes right is passed over",
@@ -490,7 +490,7 @@ DEFECTS = (
         CORE + "r4.py",
         "            _add(node, OUT, ve)\n            out.insert(payload, vs, ve)\n\n    def adopt_entry",
         "            pass\n\n    def adopt_entry",
-        BROKEN + "test_a_downgrade_mends_what_can_be_mended[python]",
+        BROKEN + "test_a_downgrade_corrects_what_can_be_corrected[python]",
     ),
     Defect(
         "r3 takes over two live events of one key",

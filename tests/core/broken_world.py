@@ -58,7 +58,7 @@ class World:
         self.repeats = len({(event.vs, event.payload) for event in self.events}) < len(self.events)
         self.declared = random.choice(DECLARED)
         self.misses: set[Key] = set()
-        self._honest = random.random() < 0.2
+        self._keeps_promises = random.random() < 0.2
 
     def promises(self) -> tuple[str, ...]:
         """Return what an input declares: mostly the same for all."""
@@ -72,7 +72,7 @@ class World:
             missed = random.choice(events)
             self.misses.add((missed.vs, missed.payload))
             events.remove(missed)
-        if self._honest or random.random() < 0.25:
+        if self._keeps_promises or random.random() < 0.25:
             return stream_of(random, events, Lies(len(events), shuffles=random.random() < 0.3))
         chances = (0.0, 0.0, 0.2, 0.5)
         return stream_of(random, events, Lies(

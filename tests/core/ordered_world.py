@@ -130,17 +130,17 @@ class World:
     def __init__(self, case: str) -> None:
         self.case = case
         self.law = Law(case)
-        self.believes = case == "r2 believed"
-        algorithm = "auto" if self.believes else case[:2]
+        self.allows_broken_key = case == "r2 believed"
+        algorithm = "auto" if self.allows_broken_key else case[:2]
         self.merges = [
-            Merge(algorithm, allow_downgrade=self.believes, engine=engine) for engine in ("auto", "python")
+            Merge(algorithm, allow_downgrade=self.allows_broken_key, engine=engine) for engine in ("auto", "python")
         ]
         self.output: Counter[Insert] = Counter()
         self.lives: dict[str, int] = {}
         self.waiting: dict[str, list[Insert]] = {}
         self.joining: dict[str, tuple[int, int]] = {}  # join_at and its own stable point
-        self.accused: list[str] = []
-        self.believed = 0
+        self.reported: list[str] = []
+        self.allowed = 0
         self._lives = 0
 
     def attach(self, name: str, join_at: int | None = None, *, keyed: bool = True) -> None:
@@ -172,7 +172,7 @@ class World:
         self._after(self._call("admit", name), admitted=name)
 
     def deliver(self, name: str, element: Element) -> None:
-        """Deliver one element of an input. Checks the output and the accused inputs against the law."""
+        """Deliver one element of an input. Checks the output and the reported inputs against the law."""
         if name in self.waiting and isinstance(element, Insert):
             self.waiting[name].append(element)
             outcome = self._call("apply", name, Batch.of([element]))
@@ -183,19 +183,19 @@ class World:
         expected, certain = False, True
         if isinstance(element, Insert):
             expected = self.law.breaks(self.lives[name], element.vs, (element.payload, element.ve))
-            if expected and self.believes:
+            if expected and self.allows_broken_key:
                 self.law.lose_key()
                 self.law.keyed.discard(self.lives[name])
-                self.believed += 1
+                self.allowed += 1
                 expected = False
             if not expected:
                 self._note(name, element)
             certain = not self.law.is_ambiguous(element.vs)
         outcome = self._call("apply", name, Batch.of([element]))
-        accused = [detached.input for detached in outcome.detached if detached.input == name]
-        assert expected or not accused, f"{name} is innocent: {outcome.detached[0].reason}"
-        assert accused or not (expected and certain), f"{name} has broken its promise with {element}"
-        if expected and not accused and isinstance(element, Insert):
+        reported = [detached.input for detached in outcome.detached if detached.input == name]
+        assert expected or not reported, f"{name} has kept its promises: {outcome.detached[0].reason}"
+        assert reported or not (expected and certain), f"{name} has broken its promise with {element}"
+        if expected and not reported and isinstance(element, Insert):
             self._note(name, element)
         self._after(outcome)
 
@@ -235,7 +235,7 @@ class World:
                 self._pass(stables, last)
         self._pass(stables, INF)
         for name in ended:
-            self.accused.append(name)
+            self.reported.append(name)
             self._forget(name)
         assert self.output == self.law.output()
 
@@ -255,7 +255,7 @@ class World:
             breaks = breaks or self.law.breaks(self.lives[name], element.vs, (element.payload, element.ve))
             self._note(name, element)
             certain = certain or self.law.is_ambiguous(element.vs)
-        assert breaks or not broken, f"{name} is innocent"
+        assert breaks or not broken, f"{name} has kept its promises"
         assert broken or certain or not breaks, f"{name} has broken its promise while it waited"
         if broken:
             del self.law.deliveries[before:]

@@ -48,7 +48,7 @@ def test_the_end_of_the_input_that_has_it_decides(algorithm: str) -> None:
 
 
 @BOTH
-def test_of_witnesses_one_is_asked_that_it_does_not_refute(algorithm: str) -> None:
+def test_the_witness_is_an_input_whose_end_is_not_refuted(algorithm: str) -> None:
     """Also before its join_at, where otherwise the input with the largest stable point would be the witness."""
     follow = begun(algorithm)
     follow.publish("complete", f(28))

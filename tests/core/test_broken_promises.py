@@ -19,13 +19,13 @@ from lmerge.testing.oracle import Follow
 SEEDS = 60
 
 
-def test_a_downgrade_mends_what_can_be_mended() -> None:
+def test_a_downgrade_corrects_what_can_be_corrected() -> None:
     switched = sum(play(seed).switches for seed in range(SEEDS))
     assert switched > SEEDS // 4, "too few of the sessions break a promise"
 
 
 @pytest.mark.long
-def test_a_downgrade_mends_what_can_be_mended_for_many_seeds(long_seeds: range) -> None:
+def test_a_downgrade_corrects_what_can_be_corrected_for_many_seeds(long_seeds: range) -> None:
     for seed in long_seeds:
         play(f"many {seed}")
 
@@ -133,7 +133,7 @@ def test_what_another_input_delivered_instead_is_emitted_by_the_downgrade_from_r
         assert payloads == ([b"C"] if promise == "key" else [b"B", b"C"]), "that of an input that has left went with it"
 
 
-def test_without_leave_to_downgrade_nothing_is_kept_of_what_was_delivered() -> None:
+def test_where_no_downgrade_is_allowed_deliveries_are_not_kept() -> None:
     for allowed in (True, False):
         merge = Merge(allow_downgrade=allowed)
         follow = Follow(merge)

@@ -70,7 +70,7 @@ class Session:
     def right(self) -> list[Event]:
         return [event for event in self.events if event.ve >= self.right_from]
 
-    def accusations(self, elements: list[Element]) -> list[str]:
+    def problems_found(self, elements: list[Element]) -> list[str]:
         """Return the problems of an output of these inputs; an illegal stream counts as one."""
         output = Tdb("output")
         try:
@@ -85,7 +85,7 @@ class Session:
 
 
 @ALGORITHMS
-def test_no_right_output_is_accused_where_inputs_join_late(algorithm: str) -> None:
+def test_every_right_output_is_accepted_where_inputs_join_late(algorithm: str) -> None:
     for seed in range(60):
         session = Session(algorithm, seed)
         session.run()
@@ -109,13 +109,13 @@ def mutations(random: Random, elements: list[Element]) -> list[list[Element]]:
 
 
 @ALGORITHMS
-def test_every_wrong_output_is_accused_where_inputs_join_late(algorithm: str) -> None:
+def test_every_wrong_output_is_found_where_inputs_join_late(algorithm: str) -> None:
     """All inputs have ended, so an output is wrong exactly if its TDB differs in the range where it must be right."""
     wrong = 0
     for seed in range(25):
         session = Session(algorithm, 1000 + seed)
         session.run()
-        assert not session.accusations(session.follow.elements)
+        assert not session.problems_found(session.follow.elements)
         for mutant in mutations(session.random, session.follow.elements):
             output = Tdb("output")
             try:
@@ -126,12 +126,12 @@ def test_every_wrong_output_is_accused_where_inputs_join_late(algorithm: str) ->
             is_wrong = [e for e in output.events() if e.ve >= session.right_from] != session.right()
             if output.stable_point == INF and is_wrong:
                 wrong += 1
-                assert session.accusations(mutant), (seed, mutant)
+                assert session.problems_found(mutant), (seed, mutant)
     assert wrong > 200
 
 
 @ALGORITHMS
-def test_a_stable_that_only_a_joining_input_has_reached_is_accused(algorithm: str) -> None:
+def test_a_stable_that_only_a_joining_input_has_reached_is_found(algorithm: str) -> None:
     """C1 and law 1: the stable point of a joining input counts once its join_at is reached."""
     def prefix(name: str, stable: int, join_at: int = NEG_INF) -> InputPrefix:
         tdb = Tdb(name)

@@ -81,7 +81,7 @@ def streams(random: Random, algorithm: str, tables: list[tuple[list[Event], int 
 
 
 @pytest.mark.parametrize("algorithm", PROMISES)
-def test_inputs_of_one_table_are_never_accused(algorithm: str) -> None:
+def test_inputs_of_one_table_are_consistent(algorithm: str) -> None:
     """Also for prefixes of any lengths, and late joiners with wrong events that end before their join_at."""
     multiset = algorithm in ("r1", "r4")
     for seed in range(60):

@@ -107,7 +107,7 @@ def is_in(ve: int, divergence: Divergence) -> bool:
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(CHANGES))
-def test_a_restless_liar_is_found_wherever_it_was_compared(seed: int, change: str) -> None:
+def test_a_wrong_input_that_reconnects_and_skips_is_found_wherever_it_was_compared(seed: int, change: str) -> None:
     """Reconnects and skips leave intervals out; they never add differences."""
     random = Random(seed)
     events = reference(random, 60)

@@ -45,7 +45,7 @@ def test_an_input_that_promises_no_key_is_not_held_to_one(runs: str, after: str)
 
 
 @pytest.mark.parametrize(("runs", "after"), [("r2", "r2"), ("r3", "r4")])
-def test_a_broken_key_is_believed_though_what_is_left_would_do_for_r1(runs: str, after: str) -> None:
+def test_a_broken_key_is_dropped_though_the_remaining_promises_allow_r1(runs: str, after: str) -> None:
     follow = Follow(Merge(allow_downgrade=True))
     follow.attach("1", PROMISES[runs])
     follow.publish("1", a("A", 5, 8))
@@ -74,7 +74,7 @@ def test_a_broken_key_is_believed_though_what_is_left_would_do_for_r1(runs: str,
         (("key",), "r3", a("A", 5, 12), "r4"),
     ],
 )
-def test_a_broken_property_is_believed_and_the_algorithm_changes(
+def test_a_broken_property_is_dropped_and_the_algorithm_changes(
     promises: tuple[str, ...], before: str, offender: Element, after: str
 ) -> None:
     follow = two(promises)
@@ -97,13 +97,13 @@ def test_a_broken_property_is_believed_and_the_algorithm_changes(
 
 def test_what_happened_before_the_downgrade_in_the_same_batch_is_still_reported() -> None:
     merge = Merge(allow_downgrade=True)
-    for name, join_at in (("1", None), ("late", 5), ("liar", 5)):
+    for name, join_at in (("1", None), ("late", 5), ("wrong", 5)):
         merge.attach(name, R2_PROMISES, join_at=join_at)
-    merge.apply("liar", Batch.of([a("A", 6, 9), a("A", 6, 9)]))
+    merge.apply("wrong", Batch.of([a("A", 6, 9), a("A", 6, 9)]))
     outcome = merge.apply("1", Batch.of([a("B", 4, 9), f(5), m("B", 4, 9, 8)]))
     assert [(s.before, s.after) for s in outcome.switched] == [("r2", "r3")]
-    assert outcome.joined == ("late", "liar")
-    assert [(d.input, d.violation and d.violation.code) for d in outcome.detached] == [("liar", "duplicate-key")]
+    assert outcome.joined == ("late", "wrong")
+    assert [(d.input, d.violation and d.violation.code) for d in outcome.detached] == [("wrong", "duplicate-key")]
     merge.check()
 
 
@@ -112,7 +112,7 @@ def test_what_happened_before_the_downgrade_in_the_same_batch_is_still_reported(
 def test_where_the_key_is_lost_what_it_kept_from_the_output_at_this_vs_is_emitted(declares: str, tracks: bool) -> None:
     """Counting copies, A has two ends at this Vs and B came twice. Inputs that have left and lower Vs do not count."""
     if declares == "breaks" and not tracks:
-        return  # a broken promise is believed only where the live events are tracked
+        return  # a broken promise is dropped only where the live events are tracked
     merge = Merge(track_live=tracks, allow_downgrade=declares == "breaks")
     for name in "xyz":
         merge.attach(name, R2_PROMISES)
@@ -169,7 +169,7 @@ def test_r2_in_a_snapshot_of_the_version_before_finds_the_ends_again(tracks: boo
     assert list(outcome.batch.elements()) == [a("A", 5, 9)]
 
 
-def test_without_leave_the_input_ends_instead() -> None:
+def test_where_no_downgrade_is_allowed_the_input_ends() -> None:
     merge = Merge()
     merge.attach("1", R0_PROMISES)
     outcome = merge.apply("1", Batch.of([a("A", 5, 8), a("T", 5, 8)]))
@@ -177,7 +177,7 @@ def test_without_leave_the_input_ends_instead() -> None:
     assert not outcome.switched
 
 
-def test_what_is_wrong_under_every_algorithm_ends_the_input_all_the_same() -> None:
+def test_an_element_that_is_wrong_under_every_algorithm_ends_the_input() -> None:
     follow = two(R0_PROMISES)
     follow.publish("1", f(10))
     assert follow.publish("1", a("A", 5, 8)).detached
@@ -252,7 +252,7 @@ def test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_deliv
     assert len(follow.events()) == 3
 
 
-def test_final_only_keeps_what_was_promised_though_who_did_has_left() -> None:
+def test_final_only_keeps_an_event_that_exists_though_its_input_has_left() -> None:
     """The stable of an input that has left froze the event's existence. It is not shown yet at the switch to R4."""
     follow = Follow(Merge(policy="final-only"))
     for name in "12":

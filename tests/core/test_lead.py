@@ -69,7 +69,7 @@ def test_one_input_alone_may_lead_as_it_likes() -> None:
     assert emitted(leading(1), "1", f(FAR)) == [f(FAR)]
 
 
-def test_two_that_lead_together_are_believed_and_one_behind_does_not_hold_them() -> None:
+def test_two_that_lead_together_are_followed_and_one_behind_does_not_hold_them() -> None:
     follow = leading()
     for name in "123":
         emitted(follow, name, f(10))

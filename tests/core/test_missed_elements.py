@@ -16,14 +16,14 @@ from lmerge.core.merge import Merge
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_output_has_what_any_input_has_in_time_and_only_liars_are_accused(case: str) -> None:
-    accused = believed = 0
+def test_the_output_has_what_any_input_has_in_time_and_only_broken_promises_are_reported(case: str) -> None:
+    reported = allowed = 0
     for seed in range(60):
         world = play(f"{seed} {case}", case)
-        accused += len(world.accused)
-        believed += world.believed
-    assert (accused > 0) == (case not in ("r0", "r2 copies")), "R0 has no ties that could differ"
-    assert (believed > 0) == (case == "r2 believed")
+        reported += len(world.reported)
+        allowed += world.allowed
+    assert (reported > 0) == (case not in ("r0", "r2 copies")), "R0 has no ties that could differ"
+    assert (allowed > 0) == (case == "r2 believed")
 
 
 @pytest.mark.long
@@ -51,12 +51,12 @@ def parts(elements: str) -> list[str]:
 
 
 def test_of_one_slot_two_inputs_in_every_order_with_everything_missed() -> None:
-    """Each input has a part of ABC in the same order, so no input is accused."""
+    """Each input has a part of ABC in the same order, so no input breaks a promise."""
     for first, second in product(parts("ABC"), repeat=2):
         streams: list[list[Element]] = [[a(e, 5, 9) for e in slot] for slot in (first, second)]
         for order in interleavings([len(first), len(second)]):
             world = run("r1", streams, order)
-            assert not world.accused
+            assert not world.reported
             assert {e.payload.decode() for e in world.output} == set(first) | set(second)
 
 
@@ -65,16 +65,16 @@ def test_of_one_slot_three_inputs_in_every_order_with_one_element_missed_each() 
     streams: list[list[Element]] = [[a(e, 5, 9) for e in slot] for slot in slots]
     for order in interleavings([2, 2, 2]):
         world = run("r1", streams, order)
-        assert not world.accused
+        assert not world.reported
         assert world.output.total() == 3
 
 
-def test_of_one_slot_two_orders_every_inversion_and_nothing_else_is_accused() -> None:
+def test_of_one_slot_in_two_orders_exactly_the_inversions_are_reported() -> None:
     for slot in permutations("ABC"):
         streams: list[list[Element]] = [[a(e, 5, 9) for e in "ABC"], [a(e, 5, 9) for e in slot]]
         for order in interleavings([3, 3]):
             world = run("r1", streams, order)
-            assert len(world.accused) == ("".join(slot) != "ABC")
+            assert len(world.reported) == ("".join(slot) != "ABC")
             assert world.output == dict.fromkeys([a(e, 5, 9) for e in "ABC"], 1)
 
 
@@ -86,7 +86,7 @@ def test_of_one_slot_of_four_with_duplicates_two_inputs_in_every_order() -> None
             run("r1", streams, order)
 
 
-def test_r1_after_one_missed_element_accuses_no_input() -> None:
+def test_r1_reports_no_broken_promise_after_one_missed_element() -> None:
     merge = Merge()
     for name in "abcde":
         merge.attach(name, R1_PROMISES)
@@ -97,9 +97,9 @@ def test_r1_after_one_missed_element_accuses_no_input() -> None:
         assert list(outcome.batch.elements()) == ([a("X", 1, 5)] if name == "b" else [])
 
 
-def test_an_input_that_missed_the_first_of_two_copies_is_accused_too_early() -> None:
+def test_an_input_that_missed_the_first_of_two_copies_is_ended_too_early() -> None:
     """Of A B A it delivers B A, and the other input has not delivered its second A. The output is right, and under R2
-    without a key no input is accused (docs/design/0011).
+    without a key no input is reported (docs/design/0011).
     """
     for promises in (R1_PROMISES, COPIES_PROMISES):
         merge = Merge()

@@ -127,11 +127,11 @@ def test_a_due_time_that_an_input_left_behind_is_restored() -> None:
     assert outputs[0] == outputs[1]
 
 
-def test_going_on_after_a_restore_is_going_on() -> None:
+def test_a_restored_merge_continues_like_the_original() -> None:
     assert sum(play(seed) for seed in range(60)) > 150
 
 
 @pytest.mark.long
-def test_going_on_after_a_restore_is_going_on_for_many_seeds(long_seeds: range) -> None:
+def test_a_restored_merge_continues_like_the_original_for_many_seeds(long_seeds: range) -> None:
     for seed in long_seeds:
         play(f"many {seed}")

@@ -117,7 +117,7 @@ def run(random: Random, algorithm: str, policy: str) -> None:
 @pytest.mark.parametrize(("algorithm", "policy"), CASES)
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_a_resumed_merge_goes_on_as_if_it_had_never_ended(algorithm: str, policy: str, seed: int) -> None:
+def test_a_resumed_merge_continues_as_if_it_had_never_ended(algorithm: str, policy: str, seed: int) -> None:
     run(Random(f"{seed} {algorithm} {policy}"), algorithm, policy)
 
 

@@ -112,7 +112,7 @@ def test_a_malformed_line_is_named_with_its_problem(text: str, problem: str) -> 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(
     st.sampled_from(["op", "input", "payload", "vs", "ve", "vold", "vc", "b64"]), s)))
-def test_whatever_comes_is_read_or_refused(item: object) -> None:
+def test_any_bytes_are_read_or_refused(item: object) -> None:
     with suppress(MalformedLine):
         parse_line(json.dumps(item), 1)
 
