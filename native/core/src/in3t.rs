@@ -235,7 +235,10 @@ impl Index<Lists> {
         let lists = &mut self.spills[self.store.nodes.get(id).spill() as usize];
         let input_ends = lists.ins.get(slot).map_or(&[][..], Vec::as_slice);
         if lists.lacked.iter().all(|lacked| lacked.slot != slot) {
-            let heap = minus(from(&lists.out, low), input_ends).into_iter().map(Reverse).collect();
+            let heap = minus(from(&lists.out, low), input_ends)
+                .into_iter()
+                .map(Reverse)
+                .collect();
             lists.lacked.push(Lacked { slot, heap });
         }
         let lacked = lists.lacked.iter_mut().find(|lacked| lacked.slot == slot);

@@ -3,7 +3,7 @@
 use crate::algorithm::{Algorithm, Checked, Shell, check_shell, observe, stable};
 use crate::columns::{Indices, View};
 use crate::element::{ADJUST, Element, INSERT, NEG_INF};
-use crate::input::{Input, ElementsAtVs};
+use crate::input::{ElementsAtVs, Input};
 use crate::payloads::Payloads;
 use crate::ties::{Slot, Step};
 use crate::violation::{Code, Violation};

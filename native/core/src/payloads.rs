@@ -194,7 +194,10 @@ impl Payloads {
             for (payload, ve) in input.at_last_vs.iter() {
                 if ve > vs && (self.is_keyed || input.demands.is_keyed()) {
                     let at = self.keys.find(payload).expect("a payload that was noted");
-                    assert!(self.keys.has(at, slot), "the input that delivered a payload was not noted");
+                    assert!(
+                        self.keys.has(at, slot),
+                        "the input that delivered a payload was not noted"
+                    );
                 }
                 if ve == vs || !self.is_keyed {
                     let at = self.copies.find(payload, ve).expect("an element that was counted");

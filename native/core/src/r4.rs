@@ -221,7 +221,10 @@ impl R4 {
     /// Give the output as many events as the freezing input for every end below `t` (AdjustOutput). If the inputs
     /// contradict each other, the counts can differ. Then the output events without a match stay as they are.
     fn adjust_output(&mut self, id: u32, t: i64, input_ends: &[i64], shown: &mut Vec<i64>) {
-        let (at_input, at_shown) = (input_ends.partition_point(|&ve| ve < t), shown.partition_point(|&ve| ve < t));
+        let (at_input, at_shown) = (
+            input_ends.partition_point(|&ve| ve < t),
+            shown.partition_point(|&ve| ve < t),
+        );
         if input_ends[..at_input] == shown[..at_shown] {
             return;
         }
@@ -242,7 +245,10 @@ impl R4 {
     /// Adjust output events that end after `latest` and that the freezing input lacks: they end at `low`.
     fn end_lacked(&mut self, id: u32, latest: i64, low: i64, input_ends: &[i64], shown: &mut Vec<i64>) {
         let count = shown.len().saturating_sub(input_ends.len());
-        let lacked = minus(shown, input_ends).into_iter().filter(|&ve| ve > latest).take(count);
+        let lacked = minus(shown, input_ends)
+            .into_iter()
+            .filter(|&ve| ve > latest)
+            .take(count);
         for old in lacked {
             take(shown, old);
             put(shown, low);

@@ -13,7 +13,7 @@ use crate::delivered::Delivered;
 use crate::element::{Element, NEG_INF};
 use crate::in3t::At;
 use crate::index::{Index, Indexed, Spill};
-use crate::input::{Input, Inputs, ElementsAtVs};
+use crate::input::{ElementsAtVs, Input, Inputs};
 use crate::insert_only::{InsertOnly, Ties};
 use crate::merge::{Merge, Running};
 use crate::nodes::{NIL, NONE};

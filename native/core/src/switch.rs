@@ -5,7 +5,7 @@ use crate::algorithm::{Algorithm, Shell};
 use crate::columns::{Columns, Indices};
 use crate::element::NEG_INF;
 use crate::in3t::At;
-use crate::input::{Input, ElementsAtVs, in_order};
+use crate::input::{ElementsAtVs, Input, in_order};
 use crate::insert_only::{InsertOnly, Ties};
 use crate::merge::Running;
 use crate::nodes::NONE;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-use crate::input::{Input, Inputs, ElementsAtVs};
+use crate::input::{ElementsAtVs, Input, Inputs};
 use crate::violation::Code;
 
 /// No rank, or no mark.
@@ -161,7 +161,10 @@ impl Places {
 
 impl Slot {
     pub fn of(elements: ElementsAtVs) -> Slot {
-        Slot { elements, places: None }
+        Slot {
+            elements,
+            places: None,
+        }
     }
 
     pub fn clear(&mut self) {
@@ -323,8 +326,10 @@ impl Slot {
         if elements.len() > self.elements.len() {
             return false;
         }
-        let (mut mine, mut its): (Vec<_>, Vec<_>) =
-            (self.elements.iter().take(elements.len()).collect(), elements.iter().collect());
+        let (mut mine, mut its): (Vec<_>, Vec<_>) = (
+            self.elements.iter().take(elements.len()).collect(),
+            elements.iter().collect(),
+        );
         mine.sort_unstable();
         its.sort_unstable();
         mine == its

@@ -1,7 +1,7 @@
 //! Inputs by slot, and the elements that they have delivered.
 
 use lmerge_core::element::NEG_INF;
-use lmerge_core::input::{Demands, Input, Inputs, ElementsAtVs};
+use lmerge_core::input::{Demands, ElementsAtVs, Input, Inputs};
 
 fn input() -> Input {
     Input::new(Demands::default(), None, false, true)

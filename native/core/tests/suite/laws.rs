@@ -254,7 +254,10 @@ fn law_6_every_broken_promise_has_its_code() {
         (violation.code.name(), violation.strictly)
     };
     for kind in INDEXED {
-        assert_eq!(code_of(kind, 16, &[a("A", 1, 5), a("A", 1, 6)]), ("duplicate-key", false));
+        assert_eq!(
+            code_of(kind, 16, &[a("A", 1, 5), a("A", 1, 6)]),
+            ("duplicate-key", false)
+        );
         assert_eq!(code_of(kind, 2, &[a("A", 2, 5), a("B", 1, 5)]), ("out-of-order", false));
         assert_eq!(code_of(kind, 6, &[a("A", 2, 5), a("B", 2, 5)]), ("out-of-order", true));
         assert_eq!(
@@ -262,7 +265,10 @@ fn law_6_every_broken_promise_has_its_code() {
             ("adjust-not-promised", false)
         );
     }
-    assert_eq!(code_of(Kind::R0, 5, &[a("A", 2, 5), a("B", 2, 5)]), ("out-of-order", true));
+    assert_eq!(
+        code_of(Kind::R0, 5, &[a("A", 2, 5), a("B", 2, 5)]),
+        ("out-of-order", true)
+    );
     assert_eq!(
         code_of(Kind::R1, 3, &[a("A", 2, 5), a("B", 1, 5)]),
         ("out-of-order", false)
@@ -321,7 +327,10 @@ fn law_10_after_one_missed_element_no_input_is_accused() {
 fn law_10_an_empty_lifetime_hides_no_event_with_its_key() {
     for kind in [Kind::R0, Kind::R1, Kind::R2] {
         let mut session = Session::new(kind, 2);
-        assert_eq!(session.deliver(0, &[a("A", NEG_INF, NEG_INF)]), [a("A", NEG_INF, NEG_INF)]);
+        assert_eq!(
+            session.deliver(0, &[a("A", NEG_INF, NEG_INF)]),
+            [a("A", NEG_INF, NEG_INF)]
+        );
         assert_eq!(session.deliver(1, &[a("A", NEG_INF, 9)]), [a("A", NEG_INF, 9)]);
         assert_eq!(session.events(), [event("A", NEG_INF, 9)]);
     }

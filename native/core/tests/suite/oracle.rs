@@ -232,7 +232,11 @@ fn r4_emits_what_r3_emits_when_vs_and_payload_are_a_key() {
                 let slot = random.usize(0..3);
                 let count = random.usize(1..=4).min(streams[slot].len());
                 let delivered: Vec<Element> = streams[slot].drain(..count).collect();
-                assert_eq!(r3.deliver(slot, &delivered), r4.deliver(slot, &delivered), "{policy:?}, seed {seed}");
+                assert_eq!(
+                    r3.deliver(slot, &delivered),
+                    r4.deliver(slot, &delivered),
+                    "{policy:?}, seed {seed}"
+                );
             }
         }
     }

@@ -44,7 +44,10 @@ fn f11_first_corrects_what_it_would_freeze() {
         let mut session = Session::new(kind, 2);
         session.deliver(1, &[a("A", 6, 7), a("B", 8, 15)]);
         session.deliver(0, &phy1()[..3]);
-        assert_eq!(session.deliver(0, &[f(11)]), [m("A", 6, 7, 12), m("B", 8, 15, 10), f(11)]);
+        assert_eq!(
+            session.deliver(0, &[f(11)]),
+            [m("A", 6, 7, 12), m("B", 8, 15, 10), f(11)]
+        );
     }
 }
 
@@ -274,7 +277,11 @@ fn a_witness_decides_the_end_of_a_half_frozen_event_that_the_freezing_input_lack
         let mut session = Session::new(kind, 3);
         session.deliver(0, &[a("A", 2, 9), f(4)]);
         session.deliver(1, &[a("A", 2, 7), f(5)]);
-        assert_eq!(session.deliver(2, &[f(8)]), [m("A", 2, 9, 7), f(8)], "now the second is");
+        assert_eq!(
+            session.deliver(2, &[f(8)]),
+            [m("A", 2, 9, 7), f(8)],
+            "now the second is"
+        );
     }
 }
 

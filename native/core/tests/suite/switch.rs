@@ -145,7 +145,10 @@ fn r4_takes_over_the_entries_of_r3_of_every_input() {
         session.merge.switch(Kind::R4, true);
         session.take();
         assert_eq!(session.deliver(slot, &[a("A", 2, 9)]), [a("A", 2, 9)]);
-        assert_eq!(session.deliver(slot, &[m("A", 1, 25, 26), f(3)]), [m("B", 2, 30, 2), f(3)]);
+        assert_eq!(
+            session.deliver(slot, &[m("A", 1, 25, 26), f(3)]),
+            [m("B", 2, 30, 2), f(3)]
+        );
         assert_eq!(session.deliver(slot, &[f(21)]), [m("A", 1, 20, 26), f(21)]);
     }
 }
