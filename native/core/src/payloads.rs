@@ -246,9 +246,9 @@ impl Keys {
     fn enter(&mut self, payload: &[u8], ve: i64) -> (usize, bool) {
         let hash = self.state.hash_one(payload);
         let elements = &self.elements;
-        let found = self
-            .table
-            .find(hash, |&(other, at)| other == hash && elements.get(at as usize).0 == payload);
+        let found = self.table.find(hash, |&(other, at)| {
+            other == hash && elements.get(at as usize).0 == payload
+        });
         if let Some(&(_, at)) = found {
             return (at as usize, false);
         }

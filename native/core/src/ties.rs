@@ -161,10 +161,7 @@ impl Places {
 
 impl Slot {
     pub fn of(elements: ElementsAtVs) -> Slot {
-        Slot {
-            elements,
-            places: None,
-        }
+        Slot { elements, places: None }
     }
 
     pub fn clear(&mut self) {

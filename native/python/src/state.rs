@@ -15,7 +15,11 @@ pub fn parse_state(kind: Kind, state: &Bound<'_, PyDict>) -> PyResult<(Times, St
     let parsed = match kind {
         Kind::R0 => {
             let last = field(state, "last")?;
-            let last = if last.is_none() { None } else { Some(element_row(&last)?) };
+            let last = if last.is_none() {
+                None
+            } else {
+                Some(element_row(&last)?)
+            };
             State::R0 {
                 max_vs: field(state, "max_vs")?.extract()?,
                 last,

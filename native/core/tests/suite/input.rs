@@ -19,7 +19,11 @@ fn elements_are_kept_in_order_and_counted() {
         ((&b"ab"[..], 1), (&b""[..], 2), (&b"c"[..], 3))
     );
     assert_eq!(
-        (elements.count(b"ab", 1), elements.count(b"ab", 3), elements.iter().count()),
+        (
+            elements.count(b"ab", 1),
+            elements.count(b"ab", 3),
+            elements.iter().count()
+        ),
         (2, 0, 5)
     );
     elements.clear();
