@@ -1,17 +1,18 @@
-"""A merge that goes on where another one ended: it has said exactly this output, and has no inputs.
+"""Resumes a merge where another one ended: the new merge has emitted exactly this output, and has no inputs.
 
-No state of inputs is needed. A replica that attaches again says its live events (V.B), so with the live output, the
-stable point and the fence of incarnations everything comes back: what was said is in the index as the output's own, a
-replica that repeats it changes nothing, and one that knows better adjusts it as it would have before.
+No state of inputs is needed. A replica that attaches again delivers its live events (V.B). So the live output, the
+stable point and the fence of incarnations are enough. The emitted events are in the index as the output's own entries.
+A replica that repeats an event changes nothing, and one that has another end adjusts it as before.
 
-* R3 and R4: the live events are the output's entries of the nodes; no input has any.
-* R0-R2: MaxVs and what was said there follow from the live events; below the stable point nothing is said (see
-  ``insert_only``). R1 needs the events at MaxVs in the order in which they were said: ``said_events`` gives them so.
-  R2 goes by copies if a payload comes twice there, else by the key, until an input attaches that promises none.
-* Final-only shows events before its stable point comes to them, and its index forgets them then. A resumed merge
-  begins at that stable point with an empty index and will find them final once more: ``Said`` holds them back.
+* R3 and R4: the live events are the output's entries of the nodes; no input has an entry.
+* R0-R2: MaxVs and the elements emitted there follow from the live events; below the stable point nothing is emitted
+  (see ``insert_only``). R1 needs the events at MaxVs in the order in which they were emitted: ``emitted_events``
+  returns them in that order. R2 counts copies if a payload comes twice there, else it uses the key, until an input
+  attaches that promises none.
+* Final-only shows events before its stable point reaches them, and its index forgets them then. A resumed merge begins
+  at that stable point with an empty index, and would emit them again: ``EmittedOutput`` drops these repeats.
 
-Built as a snapshot, and loaded as one, so both engines do it.
+The state is built as a snapshot and loaded as one, so both engines support it.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from lmerge.errors import UsageError
 if TYPE_CHECKING:
     from lmerge.core.merge import Merge
 
-ORDERLY: Final = "r1"  # the algorithm that goes by the order of what was said
+KEEPS_ORDER: Final = "r1"  # the algorithm that needs the order of the emitted events
 
 
-class Said:
-    """Events that the output has said, and that the algorithm will want to say once more."""
+class EmittedOutput:
+    """Events that the output has emitted and that the algorithm will emit once more."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events = Counter(events)
@@ -48,8 +49,8 @@ class Said:
     def __bool__(self) -> bool:
         return bool(self.events)
 
-    def held_back(self, batch: AnyBatch) -> AnyBatch:
-        """The output without what it has said already; the stables in it tell what is past and done with."""
+    def without_repeats(self, batch: AnyBatch) -> AnyBatch:
+        """Return the output without the events already emitted. Its stables show which events cannot come any more."""
         builder = BatchBuilder()
         for row in batch.rows():
             event = Event(row[1], row[4], row[2])
@@ -62,8 +63,8 @@ class Said:
         self.events = +self.events
         return builder.build()
 
-    def among(self, live: AnyBatch) -> AnyBatch:
-        """The live events of an engine, and these."""
+    def with_live(self, live: AnyBatch) -> AnyBatch:
+        """Return the live events of an engine together with these events."""
         rows = [(INSERT, e.vs, e.ve, 0, e.payload) for e in self.events.elements()]
         inserts = [row for row in live.rows() if row[0] == INSERT]
         stables = [row for row in live.rows() if row[0] != INSERT]
@@ -72,26 +73,26 @@ class Said:
         return builder.build()
 
     def dump(self) -> list[list[Any]]:
-        """As plain data."""
+        """Return the events as plain data."""
         return [[e.vs, b64encode(e.payload).decode(), e.ve] for e in sorted(self.events.elements())]
 
 
-class Replay:
-    """The live output of a merge, found again from what it has said. ``running``: its algorithm."""
+class OutputReplay:
+    """Rebuilds the live output of a merge from the output that it has emitted. ``running``: its algorithm."""
 
     def __init__(self, running: str, engine: str = selection.AUTO) -> None:
         self._tdb = selection.live_tdb("output", engine)
-        self._is_orderly = running == ORDERLY
-        self._slot: list[Row] = []  # what was said at MaxVs, in order
+        self._keeps_order = running == KEEPS_ORDER
+        self._slot: list[Row] = []  # the elements emitted at MaxVs, in order
 
     @property
     def stable_point(self) -> int:
         return self._tdb.stable_point
 
-    def say(self, batch: AnyBatch) -> None:
-        """The merge has said this next. Raises InputViolation if no stream can say it."""
+    def add(self, batch: AnyBatch) -> None:
+        """Add the next output batch of the merge. Raises InputViolation if it breaks a rule of streams."""
         self._tdb.apply_batch(batch)
-        if self._is_orderly:
+        if self._keeps_order:
             for row in batch.rows():
                 if row[0] == INSERT:
                     if self._slot and row[1] > self._slot[0][1]:
@@ -99,7 +100,7 @@ class Replay:
                     self._slot.append(row)
 
     def live_events(self) -> AnyBatch:
-        """As ``said_events`` of the merge."""
+        """Return what ``emitted_events`` of the merge would return."""
         builder = BatchBuilder()
         slot = self._slot if self._slot and self._slot[0][1] >= self.stable_point else []
         for vs, payload, ve in self._tdb.live_events():
@@ -111,10 +112,10 @@ class Replay:
         return builder.build()
 
 
-def said_events(merge: Merge) -> AnyBatch:
-    """``Merge.live_events`` as ``resumed`` needs them: under R1 those at MaxVs in the order in which they were said."""
+def emitted_events(merge: Merge) -> AnyBatch:
+    """Return ``Merge.live_events`` for ``resumed``: under R1 those at MaxVs in the order in which they were emitted."""
     live = merge.live_events()
-    if merge.algorithm != ORDERLY:
+    if merge.algorithm != KEEPS_ORDER:
         return live
     state = {name: json.loads(text) for name, text in merge._engine.state().items()}
     max_vs = state["max_vs"]
@@ -132,12 +133,12 @@ def resumed(
     live: AnyBatch, stable_point: int, running: str, settings: Mapping[str, Any], incarnations: Mapping[str, int],
     engine: str, shards: int, right_from: int,
 ) -> Merge:
-    """See ``Merge.resumed``. ``settings``: those of a snapshot."""
+    """Build the merge of ``Merge.resumed``. ``settings``: those of a snapshot."""
     from lmerge.core.merge import Merge
     from lmerge.core.snapshot import merge_of
 
     fresh = Merge(**settings, engine=engine, shards=shards)
-    running = _what_runs(fresh, running)
+    running = _algorithm_of(fresh, running)
     inserts = [row for row in live.rows() if row[0] == INSERT]
     events = sorted((vs, payload, ve) for _, vs, ve, _, payload in inserts if ve > vs)
     _check_events(events, stable_point, running)
@@ -164,8 +165,8 @@ def resumed(
     return merge_of(document, engine, shards)
 
 
-def _what_runs(fresh: Merge, running: str) -> str:
-    """``running``, or something more general if the settings need that. Raises UsageError if they need less."""
+def _algorithm_of(fresh: Merge, running: str) -> str:
+    """Return ``running``, or a more general algorithm if the settings need one. Raises UsageError if they need less."""
     if running not in ALGORITHMS or running == "r3-":
         raise UsageError(f"cannot resume a merge that ran {running!r}")
     if fresh.fixed is not None and ALGORITHMS[fresh.algorithm].case < ALGORITHMS[running].case:
@@ -173,7 +174,7 @@ def _what_runs(fresh: Merge, running: str) -> str:
             f"cannot resume: the merge ran {running}, and the algorithm is fixed to {fresh.fixed}, which is less "
             "general"
         )
-    return max(running, fresh.algorithm)  # r0 < r1 < ... in words too
+    return max(running, fresh.algorithm)  # r0 < r1 < ... as text too
 
 
 def _check_events(events: list[tuple[int, bytes, int]], stable_point: int, running: str) -> None:
@@ -191,7 +192,7 @@ def _check_events(events: list[tuple[int, bytes, int]], stable_point: int, runni
 def _state(
     running: str, events: list[tuple[int, bytes, int]], inserts: list[Row], stable_point: int
 ) -> dict[str, Any]:
-    """The running algorithm's own fields."""
+    """Return the snapshot fields of the running algorithm."""
     if running == "r3":
         return {"slots": 0, "nodes": [[vs, _text(payload), ve] for vs, payload, ve in events]}
     if running == "r4":
@@ -201,8 +202,8 @@ def _state(
     slot = [(_text(payload), ve) for _, vs, ve, _, payload in inserts if vs == max_vs]
     if running == "r0":
         return {"max_vs": max_vs, "last": slot[-1] if slot else None}
-    if running == ORDERLY:
-        if max_vs < stable_point:  # nothing more is said there, and the order in which it was said is not known
+    if running == KEEPS_ORDER:
+        if max_vs < stable_point:  # nothing more is emitted there, and the order in which it was emitted is not known
             return {"max_vs": stable_point, "slot": []}
         return {"max_vs": max_vs, "slot": slot}
     ends = dict(sorted(slot))
@@ -212,7 +213,7 @@ def _state(
 
 
 def _text(payload: bytes) -> str:
-    """As it stands in snapshots; a hundred thousand of them are made at a restart."""
+    """Return a payload as snapshots store it. A restart calls this a hundred thousand times."""
     return b2a_base64(payload, newline=False).decode()
 
 

@@ -1,8 +1,9 @@
-"""Snapshots: a whole merge as bytes, and back.
+"""Snapshots: writes a whole merge as bytes, and restores it.
 
-JSON with sorted keys, payloads in base64: readable, the same bytes for equal merges, and the same from every
-engine, so a snapshot of one is restored on another. Derived things (calendars, due times) are not stored; they
-follow from the entries. Nor is what changes no output: the engine, the number of shards.
+A snapshot is JSON with sorted keys, payloads in base64. It is readable, has the same bytes for equal merges, and the
+same bytes from every engine, so a snapshot of one engine can be restored on another. Derived state (calendars, due
+times) is not stored where it follows from the entries. The engine and the number of shards change no output and are
+not stored either.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from lmerge.core import properties as props
 from lmerge.core.elements import INF, NEG_INF, Event
 from lmerge.core.inputs import NEVER, Input
 from lmerge.core.properties import Case
-from lmerge.core.resume import Said
+from lmerge.core.resume import EmittedOutput
 from lmerge.core.snapshot_text import json_array, json_object, json_text
 from lmerge.errors import UsageError
 
@@ -31,7 +32,7 @@ _PLAIN_FIELDS: Final = ("name", "join_at", "role", "joined", *_NUMBERS)
 
 
 def dump(merge: Merge) -> bytes:
-    """The snapshot of ``merge``."""
+    """Return the snapshot of ``merge``."""
     engine = merge._engine
     plain = {
         "version": VERSION,
@@ -53,12 +54,12 @@ def dump(merge: Merge) -> bytes:
         "inputs": json_array(inputs),
         "algorithm": json_object(_texts(running) | engine.state()),
         "live": engine.live_state(),
-        **({"said": json_text(merge._said.dump())} if merge._said else {}),
+        **({"said": json_text(merge._emitted_before.dump())} if merge._emitted_before else {}),
     })
 
 
 def load(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
-    """The merge of a snapshot, on this engine. Raises UsageError if ``data`` is none."""
+    """Return the merge of a snapshot, on this engine. Raises UsageError if ``data`` is no snapshot."""
     try:
         document = json.loads(data)
     except (TypeError, ValueError) as problem:
@@ -67,7 +68,7 @@ def load(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
 
 
 def merge_of(document: Any, engine: str, shards: int) -> Merge:
-    """The merge of a snapshot that has been parsed. Raises UsageError."""
+    """Return the merge of a parsed snapshot. Raises UsageError if the snapshot is damaged."""
     from lmerge.core.engines.python_engine import ALGORITHMS
     from lmerge.core.merge import Counts, Merge
 
@@ -94,21 +95,22 @@ def merge_of(document: Any, engine: str, shards: int) -> Merge:
         if shards > 1 and ALGORITHMS[name].case < Case.R3:
             raise UsageError(f"cannot restore with {shards} shards: {name} runs, which keeps no index to share out")
         merge._engine.load(name, state, document["live"], inputs)
-        merge._said = load_said(document.get("said", []))
+        merge._emitted_before = load_emitted(document.get("said", []))
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as problem:
         raise UsageError(f"cannot restore: the snapshot is damaged ({problem!r})") from problem
     return merge
 
 
-def load_said(rows: list[list[Any]]) -> Said:
-    """The reverse of ``Said.dump``."""
-    return Said(Event(vs, b64decode(payload), ve) for vs, payload, ve in rows)
+def load_emitted(rows: list[list[Any]]) -> EmittedOutput:
+    """Return what ``EmittedOutput.dump`` wrote."""
+    return EmittedOutput(Event(vs, b64decode(payload), ve) for vs, payload, ve in rows)
 
 
 def _ends_of_earlier(document: dict[str, Any]) -> list[int]:
-    """The ends of the events that R2 has output at MaxVs, in a snapshot of a version that did not write them.
+    """Return the ends of the events that R2 has output at MaxVs, for a snapshot of a version that did not write them.
 
-    The live events have them, in order of time; where those are not tracked, an input that has delivered the payload.
+    They come from the live events, in order of time. Where those are not tracked, they come from an input that has
+    delivered the payload.
     """
     state = document["algorithm"]
     ends: dict[str, int] = {}
@@ -120,7 +122,11 @@ def _ends_of_earlier(document: dict[str, Any]) -> list[int]:
 
 
 def _check_slots(merge: Merge, width: int) -> None:
-    """A slot is the first free one, so none is as large as the number of names: memory is taken by its size."""
+    """Check the slots of the inputs. Raises ValueError if they are impossible.
+
+    A slot is the first free one, so it is less than the number of names. The check is needed because a large slot
+    would allocate much memory.
+    """
     slots = [inp.slot for inp in merge._inputs.values()]
     names = len(merge._incarnations)
     if len(set(slots)) < len(slots) or not all(0 <= slot < names for slot in slots) or not 0 <= width <= names:
@@ -133,7 +139,7 @@ def _texts(fields: dict[str, Any]) -> dict[str, bytes]:
 
 def _plain_input(inp: Input) -> dict[str, Any]:
     fields = {name: getattr(inp, name) for name in _PLAIN_FIELDS} | {"slot": inp.place}
-    # -inf as a number has always stood for an input without inserts.
+    # In snapshots, -inf as a number means an input without inserts.
     fields["last_vs"] = {NEVER: NEG_INF, NEG_INF: "-inf"}.get(inp.last_vs, inp.last_vs)
     excused = {"excused": True} if inp.excused else {}
     return fields | excused | {"promised": sorted(inp.promised), "demanded": sorted(inp.demanded)}

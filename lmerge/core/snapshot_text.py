@@ -1,7 +1,7 @@
-"""The pieces of a snapshot: JSON text with sorted keys, put together from fragments that engines write.
+"""Builds the JSON text of a snapshot, with sorted keys, from fragments that engines write.
 
-An engine gives each field as text, so the native core need not build Python values of a whole index first. The
-parts of the Python engine's state that are plain data stand here as well, both ways.
+An engine writes each field as text, so the native core need not build Python values of a whole index first. This
+module also dumps and loads the parts of the Python engine's state that are plain data.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from lmerge.core.tdb import Tdb
 
 
 def json_text(value: Any) -> bytes:
-    """``value`` as it stands in a snapshot."""
+    """Return ``value`` as JSON text of a snapshot."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def json_object(fields: Mapping[str, bytes]) -> bytes:
-    """An object whose values are texts already."""
+    """Return a JSON object whose values are JSON texts already."""
     return b"{" + b",".join(json_text(name) + b":" + fields[name] for name in sorted(fields)) + b"}"
 
 
 def json_array(items: Iterable[bytes]) -> bytes:
-    """An array of values that are texts already."""
+    """Return a JSON array of values that are JSON texts already."""
     return b"[" + b",".join(items) + b"]"
 
 
 def dump_input_state(inp: Input, max_stable: int) -> dict[str, Any]:
-    """What R0-R2 remember of an input beyond its counters; ``delivered`` only where it is kept.
+    """Return the state of an input under R0-R2 beyond its counters; ``delivered`` only where it is kept.
 
-    ``passed_over`` is always empty: earlier versions read no input without it.
+    ``passed_over`` is always empty. It is written because earlier versions require it.
     """
     order, marks = sorted(inp.tie_order, key=inp.tie_order.__getitem__), sorted(inp.tie_marks.items())
     kept = {} if inp.delivered is None else {"delivered": inp.delivered.dump(min(inp.stable, max_stable))}
@@ -49,7 +49,7 @@ def dump_input_state(inp: Input, max_stable: int) -> dict[str, Any]:
 
 
 def load_input_state(inp: Input, fields: Mapping[str, Any]) -> None:
-    """The reverse of ``dump_input_state``."""
+    """Load what ``dump_input_state`` returned."""
     inp.at_last_vs = _load_counter(fields["at_last_vs"])
     inp.waiting = [(kind, vs, ve, vold, b64decode(payload)) for kind, vs, ve, vold, payload in fields["waiting"]]
     inp.tie_order = {place: at for at, place in enumerate(fields.get("tie_order", []))}
@@ -58,12 +58,12 @@ def load_input_state(inp: Input, fields: Mapping[str, Any]) -> None:
 
 
 def dump_live(live: Tdb) -> list[list[Any]]:
-    """The live events of the output."""
+    """Return the live events of the output as plain data."""
     return [[event.vs, b64encode(event.payload).decode(), event.ve] for event in live.live_events()]
 
 
 def load_live(events: list[list[Any]], stable_point: int) -> Tdb:
-    """The reverse of ``dump_live``."""
+    """Return the live output TDB that ``dump_live`` wrote."""
     live = Tdb("output", keep_frozen=False, stable_point=stable_point)
     for vs, payload, ve in events:
         live.enter(vs, b64decode(payload), ve)

@@ -22,9 +22,9 @@ DEFECTS = (
     Defect(
         "who left is counted as long as its entries are there",
         "lmerge/core/index.py",
-        "sum(self.says(node, inp.slot, ve) for inp in self.inputs.values())",
-        "sum(self.says(node, slot, ve) for slot in range(self.slots))",
-        FORGETTING + "test_nobody_counts_what_an_input_that_has_left_had[python-r3]",
+        "sum(self.has_end(node, inp.slot, ve) for inp in self.inputs.values())",
+        "sum(self.has_end(node, slot, ve) for slot in range(self.slots))",
+        FORGETTING + "test_entries_of_an_input_that_has_left_are_not_counted[python-r3]",
     ),
     Defect(
         "an input gets a slot with entries of another",
@@ -64,8 +64,8 @@ DEFECTS = (
     Defect(
         "<= for < when an event is fully frozen",
         CORE + "r3.py",
-        "return bool(said < t)  # line 26",
-        "return bool(said <= t)",
+        "return bool(input_end < t)  # line 26",
+        "return bool(input_end <= t)",
         "tests/core/test_scenarios.py::test_scenario[python-boundaries]",
     ),
     Defect(
@@ -138,21 +138,21 @@ DEFECTS = (
         CORE + "insert_only.py",
         "            if copies == 1:\n                self._check_order",
         "            if copies:\n                self._check_order",
-        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_liars_are_accused",
+        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_broken_promises_are_reported",
     ),
     Defect(
         "r1 never accuses",
         CORE + "insert_only.py",
         "            if after > other.tie_order[place]:",
         "            if False:",
-        MISSED + "test_of_one_slot_two_orders_every_inversion_and_nothing_else_is_accused",
+        MISSED + "test_of_one_slot_in_two_orders_exactly_the_inversions_are_reported",
     ),
     Defect(
         "r1 keeps the mark of an input that has left",
         CORE + "insert_only.py",
         "            inp.tie_marks.pop(slot, None)\n",
         "            pass\n",
-        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_liars_are_accused",
+        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_broken_promises_are_reported",
     ),
     Defect(
         "a step out of the order of ties looks at the whole slot",
@@ -201,7 +201,7 @@ DEFECTS = (
         CORE + "insert_only.py",
         "        if before < copies:\n            return False\n        self.copies[element]",
         "        if copies:\n            return False\n        self.copies[element]",
-        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_liars_are_accused",
+        MISSED + "test_the_output_has_what_any_input_has_in_time_and_only_broken_promises_are_reported",
     ),
     Defect(
         "r2 that loses its key does not merge the slot once more",
@@ -264,7 +264,7 @@ DEFECTS = (
         CORE + "index.py",
         "            rows.sort(key=_by_event)",
         "            rows.reverse()",
-        "tests/core/test_differential.py::test_r3_says_what_the_papers_listing_says",
+        "tests/core/test_differential.py::test_r3_emits_what_the_papers_listing_emits",
     ),
     Defect(
         "every adjust is shown under lazy",
@@ -290,16 +290,16 @@ DEFECTS = (
     Defect(
         "an open difference is adjusted too",
         CORE + "r3.py",
-        "elif said != shown and (said < t or shown < t):  # lines 22-25",
-        "elif said != shown:",
+        "elif input_end != shown and (input_end < t or shown < t):  # lines 22-25",
+        "elif input_end != shown:",
         PAPER + "test_algorithm_r3_an_open_difference_is_left_alone",
     ),
     Defect(
         "a half-frozen event that the freezing input lacks is removed",
         CORE + "r3.py",
-        "        if half_frozen and said is None:\n            return bool(shown < t)",
+        "        if half_frozen and input_end is None:\n            return bool(shown < t)",
         "        if False:\n            return False",
-        "tests/core/test_scenarios.py::test_scenario[python-r3_nobody_knows_better]",
+        "tests/core/test_scenarios.py::test_scenario[python-r3_no_other_input_has_it]",
     ),
     Defect(
         "no witness is asked",
@@ -320,7 +320,7 @@ DEFECTS = (
         CORE + "index.py",
         "self.has_live_entry(node, inp.slot, latest):",
         "self.has_live_entry(node, inp.slot, INF):",
-        EARLY + "test_of_witnesses_one_is_asked_that_it_does_not_refute",
+        EARLY + "test_the_witness_is_an_input_whose_end_is_not_refuted",
     ),
     Defect(
         "what is not due when the merge becomes right is passed over",
@@ -334,7 +334,7 @@ DEFECTS = (
         CORE + "r3.py",
         "shown > latest and t > latest:",
         "shown > latest:",
-        EARLY + "test_before_its_join_at_an_end_may_still_be_heard",
+        EARLY + "test_before_its_join_at_an_end_may_still_be_delivered",
     ),
     Defect(
         "r4 keeps equal events that the freezing input lacks",
@@ -345,8 +345,8 @@ DEFECTS = (
     ),
     Defect(
         "a switch forgets from where on the merge is right",
-        CORE + "engine.py",
-        "        new.right_from = self._algorithm.right_from  # an input may be admitted before anything is said\n",
+        CORE + "engines/python_engine.py",
+        "        new.right_from = self._algorithm.right_from  # an input may be admitted before the first element\n",
         "",
         EARLY + "test_a_switch_does_not_forget_it",
     ),
@@ -363,7 +363,7 @@ DEFECTS = (
         '{"right_from": right_from} if right_from > stable_point else {}',
         "{}",
         "tests/core/test_resume.py::"
-        "test_before_a_resumed_merge_is_right_a_half_frozen_event_that_nobody_knows_any_more_ends",
+        "test_before_a_resumed_merge_is_right_a_half_frozen_event_that_no_input_has_any_more_ends",
     ),
     Defect(
         "C1-C3 are asked for where the output cannot be right",
@@ -376,21 +376,21 @@ DEFECTS = (
     Defect(
         "r4 shows one event too many",
         CORE + "r4.py",
-        "        return len(said) > shown and",
-        "        return len(said) >= shown and",
+        "        return len(input_ends) > shown and",
+        "        return len(input_ends) >= shown and",
         PAPER + "test_algorithm_r4_never_shows_more_than_the_input_with_most",
     ),
     Defect(
         "AdjustOutputCount only removes",
         CORE + "r4.py",
-        "    for ve in missing[: len(said) - len(shown)]:",
+        "    for ve in missing[: len(input_ends) - len(shown)]:",
         "    for ve in missing[:0]:",
         PAPER + "test_algorithm_r4_adjust_output_count_when_a_vs_becomes_half_frozen",
     ),
     Defect(
         "AdjustOutput without case (1)",
         CORE + "r4.py",
-        "        surplus += _minus(shown[at_shown:], said[at_said:])",
+        "        surplus += _minus(shown[at_shown:], input_ends[at_input:])",
         "        pass",
         PAPER + "test_algorithm_r4_adjust_output_when_an_end_becomes_fully_frozen",
     ),
@@ -462,11 +462,11 @@ DEFECTS = (
         CORE + "insert_only.py",
         "                self.hash[payload] = ve, 0\n",
         "                self.hash[payload] = ve, -1\n",
-        "tests/core/test_downgrade.py::test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_said[python]",
+        "tests/core/test_downgrade.py::test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_delivered[python]",
     ),
     Defect(
         "an input that has ended by one promise is asked for when it is found to have broken another",
-        CORE + "native.py",
+        CORE + "engines/native_engine.py",
         "violation in broken if violation.slot in attached\n",
         "violation in broken\n",
         "tests/core/test_broken_promises.py::test_an_input_that_breaks_two_promises_in_one_call_is_ended_once[native]",
@@ -488,9 +488,9 @@ DEFECTS = (
     Defect(
         "what was delivered and not shown stays so after a switch",
         CORE + "r4.py",
-        "            _add(node, OUT, ve)\n            out.insert(payload, vs, ve)\n\n    def adopt_said",
-        "            pass\n\n    def adopt_said",
-        BROKEN + "test_a_downgrade_mends_what_can_be_mended[python]",
+        "            _add(node, OUT, ve)\n            out.insert(payload, vs, ve)\n\n    def adopt_entry",
+        "            pass\n\n    def adopt_entry",
+        BROKEN + "test_a_downgrade_corrects_what_can_be_corrected[python]",
     ),
     Defect(
         "r3 takes over two live events of one key",

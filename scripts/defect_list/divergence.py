@@ -45,7 +45,7 @@ DEFECTS = (
         DIGESTS,
         "        if was:\n            _add",
         "        if was and not now:\n            _add",
-        CORE_TEST + "test_streams_that_mean_the_same_raise_no_alarm_however_they_are_said[python]",
+        CORE_TEST + "test_equivalent_streams_raise_no_alarm_whatever_their_elements[python]",
     ),
     Defect(
         "what was completed before a reconnect is not compared any more",
@@ -64,14 +64,14 @@ DEFECTS = (
     Defect(
         "a majority is seen before more than half have spoken",
         MONITOR,
-        "if 2 * spoken.count(digest) > len(able)), None)",
-        "if 2 * spoken.count(digest) > len(spoken)), None)",
-        CORE_TEST + "test_no_majority_is_seen_before_more_than_half_have_spoken[python]",
+        "if 2 * delivered.count(digest) > len(able)), None)",
+        "if 2 * delivered.count(digest) > len(delivered)), None)",
+        CORE_TEST + "test_no_majority_is_seen_before_more_than_half_have_delivered[python]",
     ),
     Defect(
         "an observer is counted in a majority",
         MONITOR,
-        "            if said is not None and said.attached and said.role == ACTIVE and said.is_comparable\n",
+        "            if record is not None and record.attached and record.role == ACTIVE and record.is_comparable\n",
         "            if said is not None and said.attached and said.is_comparable\n",
         CORE_TEST + "test_an_observer_is_compared_and_counts_in_no_majority[python]",
     ),

@@ -99,13 +99,13 @@ DEFECTS = (
         "final-only says an event once more after a restart", RESUME,
         '        **({"said": plain} if is_final and plain else {}),\n',
         "",
-        "tests/core/test_resume.py::test_a_resumed_merge_goes_on_as_if_it_had_never_ended[python-r3-final-only]",
+        "tests/core/test_resume.py::test_a_resumed_merge_continues_as_if_it_had_never_ended[python-r3-final-only]",
     ),
     Defect(
         "r1 goes on with another order than it has said", RESUME,
         "        builder.rows += slot\n",
         "        builder.rows += sorted(slot)\n",
-        "tests/core/test_resume.py::test_a_resumed_merge_goes_on_as_if_it_had_never_ended[python-r1-lazy]",
+        "tests/core/test_resume.py::test_a_resumed_merge_continues_as_if_it_had_never_ended[python-r1-lazy]",
     ),
     Defect(
         "checksums are not looked at", STORE,

@@ -48,7 +48,7 @@ DEFECTS = (
     Defect(
         "under hold the survivor of a dispute wins",
         "lmerge/core/divergence/monitor.py",
-        "        if index in verdict.disputed and len(able) < 2:\n            return False\n",
+        "        if index in rule.disputed and len(able) < 2:\n            return False\n",
         "",
         WRONG_TEST + "test_hold_never_passes_what_is_disputed_though_all_but_one_die[python-1-payload]",
     ),
@@ -62,7 +62,7 @@ DEFECTS = (
     Defect(
         "quarantine waits for a late input without end",
         "lmerge/core/divergence/monitor.py",
-        "            verdict.excused is not None\n",
+        "            rule.excused is not None\n",
         "            False\n",
         WRONG_TEST + "test_quarantine_waits_for_a_late_input_only_so_long[python]",
     ),

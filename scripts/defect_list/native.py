@@ -73,13 +73,13 @@ DEFECTS = (
         SOURCE + "insert_only.rs",
         "is_new = is_new && vs >= max_stable;",
         "",
-        "paper::algorithms_r0_to_r2_say_nothing_below_max_stable",
+        "paper::algorithms_r0_to_r2_emit_nothing_below_max_stable",
     ),
     Defect(
         "<= for < when r3 freezes an event",
         SOURCE + "r3.rs",
-        "        said < t // line 26",
-        "        said <= t // line 26",
+        "        input_end < t // line 26",
+        "        input_end <= t // line 26",
         "paper::freezing_has_its_boundaries_where_the_paper_draws_them",
     ),
     Defect(
@@ -220,7 +220,7 @@ DEFECTS = (
         SOURCE + "arena.rs",
         "                    moved(owner, place);\n",
         "                    let _ = (&mut moved, place);\n",
-        "arena::a_few_survivors_of_a_burst_are_moved_together_and_their_owners_told",
+        "arena::a_few_survivors_of_a_burst_are_moved_together_and_their_owners_get_the_new_places",
     ),
     Defect(
         "the arena does not count what has gone",
@@ -234,7 +234,7 @@ DEFECTS = (
         SOURCE + "arena.rs",
         "        } else if was_dense && 2 * chunk.live_bytes < chunk.data.capacity() {\n",
         "        } else if was_dense && chunk.live_bytes == 0 {\n",
-        "arena::a_few_survivors_of_a_burst_are_moved_together_and_their_owners_told",
+        "arena::a_few_survivors_of_a_burst_are_moved_together_and_their_owners_get_the_new_places",
     ),
     Defect(
         "due times that were left behind are popped",
@@ -302,7 +302,7 @@ DEFECTS = (
     Defect(
         "r4 without AdjustOutputCount",
         SOURCE + "r4.rs",
-        "            self.adjust_output_count(id, said, shown);\n",
+        "            self.adjust_output_count(id, input_ends, shown);\n",
         "            let _ = Self::adjust_output_count;\n",
         "paper::algorithm_r4_adjust_output_count_when_a_vs_becomes_half_frozen",
     ),
@@ -339,7 +339,7 @@ DEFECTS = (
         SOURCE + "r3.rs",
         "shown > latest && t > latest {",
         "shown > latest {",
-        "admitted::before_its_join_at_an_end_may_still_be_heard",
+        "admitted::before_its_join_at_an_end_may_still_be_delivered",
     ),
     Defect(
         "r4 keeps equal events that the freezing input lacks",
@@ -374,7 +374,7 @@ DEFECTS = (
         SOURCE + "columns.rs",
         "            first: if has_ends && start > 0 {\n",
         "            first: if has_ends && start > 1 {\n",
-        "columns::every_slice_is_the_part_that_it_says",
+        "columns::every_slice_is_the_part_that_it_names",
     ),
     Defect(
         "payload ends may fall",

@@ -32,28 +32,28 @@ DEFECTS = (
         CORE + "compatible.py",
         "if min(event.ve, last) >= max(prefix.join_at, right_from):",
         "if min(event.ve, last) >= right_from:",
-        COMPATIBLE + "test_no_right_output_is_accused_where_inputs_join_late",
+        COMPATIBLE + "test_every_right_output_is_accepted_where_inputs_join_late",
     ),
     Defect(
         "R4 asks only the input that is furthest, though it joined late",
         CORE + "compatible.py",
         "                decided = low\n",
         "                decided = -(2**63)\n",
-        COMPATIBLE + "test_every_wrong_output_is_accused_where_inputs_join_late",
+        COMPATIBLE + "test_every_wrong_output_is_found_where_inputs_join_late",
     ),
     Defect(
         "C1 counts the stable of a joining input",
         CORE + "compatible.py",
         "if prefix.join_at <= max(reach, right_from):",
         "if True:",
-        COMPATIBLE + "test_a_stable_that_only_a_joining_input_has_reached_is_accused",
+        COMPATIBLE + "test_a_stable_that_only_a_joining_input_has_reached_is_found",
     ),
     Defect(
         "inputs that differ below a join_at contradict each other",
         CORE + "consistent.py",
         "low = max(view.join_at, vs + 1)",
         "low = vs + 1",
-        CONSISTENT + "test_inputs_of_one_table_are_never_accused",
+        CONSISTENT + "test_inputs_of_one_table_are_consistent",
     ),
     Defect(
         "a half-frozen event contradicts nobody",
@@ -107,8 +107,8 @@ DEFECTS = (
     Defect(
         "R4 freezes a right event under an end that an input admitted early has by mistake",
         CORE + "r4.py",
-        "    return _minus(said, sorted(doubtful[:excess]))",
-        "    return said",
+        "    return _minus(input_ends, sorted(doubtful[:excess]))",
+        "    return input_ends",
         "tests/core/test_admitted_early.py::test_the_output_is_right_from_its_join_at_on[python-r4]",
     ),
     Defect(
@@ -163,8 +163,8 @@ DEFECTS = (
     Defect(
         "half-frozen-only shows an unfrozen event when its end changes",
         CORE + "r4.py",
-        "elif vold is not None and unfrozen and self._wants(node, inp, slot):",
-        "elif vold is not None and unfrozen and len(said) > len(shown):",
+        "elif vold is not None and unfrozen and self._should_show_another(node, inp, slot):",
+        "elif vold is not None and unfrozen and len(input_ends) > len(shown):",
         PROMISED + "[python-r4-half-frozen-only+adjusts]",
     ),
     Defect(

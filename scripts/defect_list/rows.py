@@ -181,7 +181,7 @@ DEFECTS = (
         SOURCE + "decode.rs",
         "const DAYS: std::ops::Range<i64> = -719_162..2_932_897;",
         "const DAYS: std::ops::Range<i64> = -719_162..2_932_898;",
-        "decode::days_and_moments_that_python_cannot_say_are_left_to_it",
+        "decode::days_and_moments_that_python_cannot_represent_are_left_to_it",
     ),
     Defect(
         "any text passes for a decimal where rows are only checked",

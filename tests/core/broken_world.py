@@ -1,10 +1,11 @@
-"""Random sessions in which inputs agree on one TDB and break what they have declared, and what must hold of them.
+"""Random sessions in which inputs agree on one TDB and break what they have declared, and their oracle.
 
-``World`` draws a TDB, physically different streams of it, and what their inputs declare, which may be false from the
-start or from some point on. ``Watch`` drives a merge with ``allow_downgrade`` and has the oracle: at every step the
-index is sound, the output is a legal stream, and no input that has joined is ended. From the switch to R3 or R4 on, all
-that could still be mended is right: C1-C3 hold, and when all have ended the output is the TDB. What R0-R2 had frozen by
-a false promise before it was found broken cannot be mended: ``irreparable`` lists it, from the output alone.
+``World`` draws a TDB, physically different streams of it, and what their inputs declare. A declaration may be false
+from the start or from some point on. ``Watch`` drives a merge with ``allow_downgrade`` and has the oracle. At every
+step the index is sound, the output is a legal stream, and no joined input is ended. From the switch to R3 or R4 on,
+everything that could still be corrected is right: C1-C3 hold, and when all inputs have ended the output is the TDB.
+Events that R0-R2 froze by a false promise before it was found broken cannot be corrected. ``irreparable`` finds them
+from the output alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from helpers import COPIES_WORDS, INDEX_POLICIES, R0_WORDS, R1_WORDS, R2_WORDS, R3_WORDS
+from helpers import COPIES_PROMISES, INDEX_POLICIES, R0_PROMISES, R1_PROMISES, R2_PROMISES, R3_PROMISES
 
 from lmerge.core import properties as props
 from lmerge.core.compatible import InputPrefix, incompatibilities
@@ -25,17 +26,18 @@ from lmerge.testing.oracle import Follow
 
 Key = tuple[int, bytes]
 
-# Of each case one that switches to every more general one, by what is left when a word is broken.
+# For each case, promises that lead to every more general case when one of them is broken.
 DECLARED = (
-    R0_WORDS, (*R0_WORDS, "ordered", "deterministic-ties"), (*R0_WORDS, "ordered", "key"), (*R0_WORDS, "key"),
-    R1_WORDS, (*R1_WORDS, "key"), R2_WORDS, COPIES_WORDS, R3_WORDS, props.PROPERTY_WORDS,
+    R0_PROMISES, (*R0_PROMISES, "ordered", "deterministic-ties"), (*R0_PROMISES, "ordered", "key"),
+    (*R0_PROMISES, "key"), R1_PROMISES, (*R1_PROMISES, "key"), R2_PROMISES, COPIES_PROMISES, R3_PROMISES,
+    props.PROPERTY_NAMES,
 )
 POLICIES = ("lazy", "lazy", "lazy", "eager", "lazy+lag:3")
 INDEXED = ("r3", "r4")
 
 
 class Lies(NamedTuple):
-    """What is false of a stream. ``truthful``: so many events of the TDB come first, as they were promised."""
+    """How a stream breaks its promises. ``truthful``: this many events of the TDB come first, as promised."""
 
     truthful: int
     revises: float = 0.0  # chance that an event first has a wrong end
@@ -45,7 +47,7 @@ class Lies(NamedTuple):
 
 
 class World:
-    """A TDB and streams of it. Everything follows from ``random``."""
+    """A TDB and streams of it, all drawn from ``random``."""
 
     def __init__(self, random: Random, *, size: int = 9, policies: Sequence[str] = POLICIES) -> None:
         self.random = random
@@ -56,21 +58,21 @@ class World:
         self.repeats = len({(event.vs, event.payload) for event in self.events}) < len(self.events)
         self.declared = random.choice(DECLARED)
         self.misses: set[Key] = set()
-        self._honest = random.random() < 0.2
+        self._keeps_promises = random.random() < 0.2
 
-    def words(self) -> tuple[str, ...]:
-        """What an input declares: mostly what all do."""
+    def promises(self) -> tuple[str, ...]:
+        """Return what an input declares: mostly the same for all."""
         return self.declared if self.random.random() < 0.8 else self.random.choice(DECLARED)
 
     def stream(self, *, may_miss: bool = False) -> list[Element]:
-        """A legal stream of the TDB that ends with stable(+inf)."""
+        """Return a legal stream of the TDB that ends with stable(+inf)."""
         random = self.random
         events = list(self.events)
         if may_miss and random.random() < 0.15:
             missed = random.choice(events)
             self.misses.add((missed.vs, missed.payload))
             events.remove(missed)
-        if self._honest or random.random() < 0.25:
+        if self._keeps_promises or random.random() < 0.25:
             return stream_of(random, events, Lies(len(events), shuffles=random.random() < 0.3))
         chances = (0.0, 0.0, 0.2, 0.5)
         return stream_of(random, events, Lies(
@@ -79,12 +81,12 @@ class World:
         ))
 
     def late(self, join_at: int) -> list[Element]:
-        """The stream of an input that joins at ``join_at``."""
+        """Return the stream of an input that joins at ``join_at``."""
         return joining(self.stream(), join_at, self.events)
 
 
 def stream_of(random: Random, events: Sequence[Event], lies: Lies) -> list[Element]:
-    """A legal stream that reconstitutes to ``events``, with the stables that it allows here and there."""
+    """Return a legal stream that reconstitutes to ``events``, with legal stables at random places."""
     keyed = [(event.vs, random.random() if lies.shuffles else at, event) for at, event in enumerate(events)]
     first: list[Element] = []
     later: list[list[Element]] = []
@@ -103,7 +105,7 @@ def stream_of(random: Random, events: Sequence[Event], lies: Lies) -> list[Eleme
             later.append(history)
     rest = [history for history in later if history]
     while rest:
-        # Without lies the rest is in order too: the window is then one event wide.
+        # Without broken promises the rest is in order too: the window is then one event wide.
         width = 4 if lies.revises or lies.delays or lies.invents else 1
         at = random.randrange(min(width, len(rest)))
         first.append(rest[at].pop(0))
@@ -113,7 +115,7 @@ def stream_of(random: Random, events: Sequence[Event], lies: Lies) -> list[Eleme
 
 
 def with_stables(random: Random, elements: Sequence[Element], chance: float = 0.3) -> list[Element]:
-    """``elements`` with legal stables between, and stable(+inf) at the end."""
+    """Return ``elements`` with legal stables between, and stable(+inf) at the end."""
     bounds = [INF]
     for element in reversed(elements):
         assert not isinstance(element, Stable)
@@ -134,18 +136,18 @@ def with_stables(random: Random, elements: Sequence[Element], chance: float = 0.
 
 def _history(random: Random, event: Event, lies: Lies) -> list[Element]:
     vs, payload, ve = event
-    said = random.choice((INF, vs + random.randint(1, 20))) if random.random() < lies.revises else ve
-    history: list[Element] = [Insert(payload, vs, said)]
-    while said != ve:
+    last_end = random.choice((INF, vs + random.randint(1, 20))) if random.random() < lies.revises else ve
+    history: list[Element] = [Insert(payload, vs, last_end)]
+    while last_end != ve:
         after = ve if random.random() < 0.7 else vs + random.randint(1, 20)
-        if after != said:
-            history.append(Adjust(payload, vs, said, after))
-            said = after
+        if after != last_end:
+            history.append(Adjust(payload, vs, last_end, after))
+            last_end = after
     return history
 
 
 class _Part(NamedTuple):
-    """A TDB without some keys, as the conditions look at one."""
+    """A TDB without some keys, in the form that the conditions use."""
 
     all: list[Event]
     stable_point: int
@@ -155,7 +157,7 @@ class _Part(NamedTuple):
 
 
 class Watch:
-    """A merge and its oracle. ``world.misses``: what an input missed may be in the output or not (V.C)."""
+    """A merge and its oracle. ``world.misses``: events that an input missed may be in the output or not (V.C)."""
 
     def __init__(self, world: World, merge: Merge) -> None:
         self.world = world
@@ -168,24 +170,24 @@ class Watch:
     def merge(self) -> Merge:
         return self.follow.merge
 
-    def attach(self, name: str, words: Iterable[str], join_at: int | None = None) -> None:
+    def attach(self, name: str, promises: Iterable[str], join_at: int | None = None) -> None:
         """Attach an input, or a new incarnation of it in its place."""
         if self.merge.is_attached(name):
             self._step(lambda: self.follow.detach(name))
-        self._step(lambda: self.follow.attach(name, words, join_at=join_at))
+        self._step(lambda: self.follow.attach(name, promises, join_at=join_at))
 
     def detach(self, name: str) -> None:
         self._step(lambda: self.follow.detach(name))
 
-    def say(self, name: str, element: Element) -> None:
-        """One element a call: what a downgrade can still mend is known from the output before it."""
+    def publish(self, name: str, element: Element) -> None:
+        """Publish one element: what a downgrade can still correct is determined from the output before the call."""
         was_joining = self.merge.status(name).state == "joining"
-        outcome = self._step(lambda: self.follow.say(name, element))
-        ended = [d.reason for d in outcome.detached if not (was_joining and d.violation and d.violation.property_word)]
+        outcome = self._step(lambda: self.follow.publish(name, element))
+        ended = [d.reason for d in outcome.detached if not (was_joining and d.violation and d.violation.property_name)]
         assert not ended or all(name in self._joining for name in (d.input for d in outcome.detached)), ended
 
     def finished(self) -> None:
-        """All streams have been merged to their ends."""
+        """Check the output after all streams have been merged to their ends."""
         if self.merge.algorithm not in INDEXED:
             self.excused |= irreparable(self.world.events, self.follow.events(), INF)
         kept = self._kept
@@ -219,24 +221,24 @@ class Watch:
 
 
 def irreparable(events: Iterable[Event], shown: Iterable[Event], stable_point: int) -> set[Key]:
-    """The keys at which an output that is stable at ``stable_point`` can no longer become ``events``."""
+    """Return the keys at which an output that is stable at ``stable_point`` can no longer become ``events``."""
     ends: list[dict[Key, list[int]]] = [{}, {}]
     for at, side in enumerate((events, shown)):
         for event in side:
             ends[at].setdefault((event.vs, event.payload), []).append(event.ve)
     lost = set()
     for key in set(ends[0]) | set(ends[1]):
-        wanted, has = (sorted(side.get(key, [])) for side in ends)
-        frozen = [[ve for ve in side if ve < stable_point] for side in (wanted, has)]
-        if key[0] < stable_point and (frozen[0] != frozen[1] or len(wanted) != len(has)):
+        expected, has = (sorted(side.get(key, [])) for side in ends)
+        frozen = [[ve for ve in side if ve < stable_point] for side in (expected, has)]
+        if key[0] < stable_point and (frozen[0] != frozen[1] or len(expected) != len(has)):
             lost.add(key)
     return lost
 
 
 def play(seed: object, *, size: int = 9) -> Watch:
-    """One session from its seed: inputs attach, join, leave, are replaced and restored; all streams come to their ends.
+    """Play one session from its seed: inputs attach, join, leave, are replaced and restored; all streams end.
 
-    The first input stays to the end, so that what another one takes along is still delivered.
+    The first input stays to the end, so that the events of another one that leaves are still delivered.
     """
     random = Random(f"{seed} broken")
     world = World(random, size=size, policies=POLICIES if random.random() < 0.85 else INDEX_POLICIES)
@@ -244,7 +246,7 @@ def play(seed: object, *, size: int = 9) -> Watch:
     streams: dict[str, list[Element]] = {}
     for name in "abc"[: random.randint(2, 3)]:
         streams[name] = world.stream(may_miss=name != "a")
-        watch.attach(name, world.words())
+        watch.attach(name, world.promises())
     while any(streams.values()):
         chance = random.random()
         if chance < 0.04:
@@ -252,7 +254,7 @@ def play(seed: object, *, size: int = 9) -> Watch:
             stable = watch.merge.stable_point
             join_at = 0 if stable in (NEG_INF, INF) else stable + random.choice((0, random.randint(0, 8)))
             streams[name] = world.late(join_at)
-            watch.attach(name, world.words(), join_at)
+            watch.attach(name, world.promises(), join_at)
         elif chance < 0.06 and len(streams) > 1:
             name = random.choice([name for name in streams if name != "a"])
             if watch.merge.is_attached(name):
@@ -264,6 +266,6 @@ def play(seed: object, *, size: int = 9) -> Watch:
             name = random.choice([name for name in streams if streams[name]])
             element = streams[name].pop(0)
             if watch.merge.is_attached(name):
-                watch.say(name, element)
+                watch.publish(name, element)
     watch.finished()
     return watch

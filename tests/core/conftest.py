@@ -16,7 +16,7 @@ MARKER = "python_engine"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", f"{MARKER}: looks into the Python engine, or uses none; does not run twice")
+    config.addinivalue_line("markers", f"{MARKER}: uses internals of the Python engine, or none; does not run twice")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -33,7 +33,7 @@ def _engine_of(item: pytest.Item) -> str | None:
 
 @pytest.fixture(scope="module", autouse=True, params=[selection.PYTHON, selection.NATIVE])
 def engine(request: pytest.FixtureRequest, demand: Callable[[str], None]) -> Iterator[str]:
-    """The engine that ``auto`` means."""
+    """Run with each engine in the place of ``auto``."""
     name: str = request.param
     demand(name)
     with pytest.MonkeyPatch.context() as patch:

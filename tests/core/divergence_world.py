@@ -1,4 +1,4 @@
-"""Inputs of a monitor in tests: each says its stream in random slices, breaks off, comes back, skips."""
+"""Inputs of a monitor in tests: each delivers its stream in random slices, disconnects, returns and skips."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def monitor(interval: int = INTERVAL, **options: int | bool) -> DivergenceMonito
     return DivergenceMonitor(selection.best(), interval, **chosen)  # type: ignore[arg-type]
 
 
-class Speaker:
-    """One input of ``watched`` that says ``stream``, as a publisher does: it keeps its live events."""
+class WatchedInput:
+    """One input of ``watched`` that delivers ``stream`` like a publisher: it keeps its live events."""
 
     def __init__(self, watched: DivergenceMonitor, name: str, stream: Sequence[Element], role: str = ACTIVE) -> None:
         self.watched, self.name, self.stream, self.role = watched, name, list(stream), role
@@ -40,17 +40,17 @@ class Speaker:
         self.incarnation += 1
         self.watched.attach(self.name, self.incarnation, self.role, join_at)
 
-    def say(self, count: int) -> None:
-        """The next so many elements, but for those that a skip leaves out."""
-        said = self.stream[self.at : self.at + count]
-        self.at += len(said)
-        for element in said:
+    def deliver(self, count: int) -> None:
+        """Deliver the next ``count`` elements, without those that a skip leaves out."""
+        delivered = self.stream[self.at : self.at + count]
+        self.at += len(delivered)
+        for element in delivered:
             self.tdb.apply(element)
-        batch = Batch.of([element for element in said if not self._is_left_out(element)])
-        assert self.watched.heard(self.name, batch, batch.count) is None
+        batch = Batch.of([element for element in delivered if not self._is_left_out(element)])
+        assert self.watched.receive(self.name, batch, batch.count) is None
 
     def come_back(self, join_at: int) -> None:
-        """As a newer incarnation, which says the events with Ve >= join_at that the stream has so far again."""
+        """Attach a newer incarnation. It delivers again the events with Ve >= join_at that the stream has so far."""
         self.watched.detach(self.name)
         self.attach(join_at)
         self.skipped = None
@@ -58,7 +58,7 @@ class Speaker:
         if self.tdb.stable_point > NEG_INF:
             prelude.append(Stable(self.tdb.stable_point))
         batch = Batch.of(prelude)
-        self.watched.heard(self.name, batch, batch.count)
+        self.watched.receive(self.name, batch, batch.count)
 
     def skip(self, until: int) -> None:
         self.skipped = max(until, self.skipped or until)
@@ -80,25 +80,25 @@ class Speaker:
 
 
 def play(
-    random: Random, speakers: Sequence[Speaker], *, restless: bool = False, counting: Sequence[str] | None = None
+    random: Random, inputs: Sequence[WatchedInput], *, restless: bool = False, counting: Sequence[str] | None = None
 ) -> list[Divergence]:
-    """All say their streams to the end, in random slices; ``restless``: they come back and skip on the way."""
-    watched = speakers[0].watched
-    names = [s.name for s in speakers if s.role == ACTIVE] if counting is None else counting
+    """Deliver all streams to the end, in random slices. ``restless``: inputs return and skip on the way."""
+    watched = inputs[0].watched
+    names = [s.name for s in inputs if s.role == ACTIVE] if counting is None else counting
     found = []
-    waiting = [speaker for speaker in speakers if not speaker.is_done]
+    waiting = [one for one in inputs if not one.is_done]
     while waiting:
-        speaker = random.choice(waiting)
-        speaker.say(random.randint(1, 12))
+        one = random.choice(waiting)
+        one.deliver(random.randint(1, 12))
         if restless and random.random() < 0.25:
-            reached = max(s.tdb.stable_point for s in speakers)
+            reached = max(s.tdb.stable_point for s in inputs)
             if random.random() < 0.5:
-                speaker.come_back(random.choice([speaker.tdb.stable_point, reached]))
+                one.come_back(random.choice([one.tdb.stable_point, reached]))
             elif NEG_INF < reached < INF:
-                speaker.skip(reached)
+                one.skip(reached)
         if random.random() < 0.5:
             found += watched.settle(names)
-        waiting = [speaker for speaker in speakers if not speaker.is_done]
+        waiting = [one for one in inputs if not one.is_done]
     return found + watched.settle(names)
 
 

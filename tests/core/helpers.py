@@ -1,4 +1,4 @@
-"""Words for the tests of the core."""
+"""Helpers for the tests of the core."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.testing.oracle import Follow
 
-R0_WORDS = ("insert-only", "strictly-ordered")
-R1_WORDS = ("insert-only", "ordered", "deterministic-ties")
-R2_WORDS = ("insert-only", "ordered", "key")
-COPIES_WORDS = ("insert-only", "ordered")  # R2 where no key is promised
-R3_WORDS = ("key",)
-R4_WORDS = ()
-WORDS = {"r0": R0_WORDS, "r1": R1_WORDS, "r2": R2_WORDS, "r3": R3_WORDS, "r4": R4_WORDS}
+R0_PROMISES = ("insert-only", "strictly-ordered")
+R1_PROMISES = ("insert-only", "ordered", "deterministic-ties")
+R2_PROMISES = ("insert-only", "ordered", "key")
+COPIES_PROMISES = ("insert-only", "ordered")  # R2 where no key is promised
+R3_PROMISES = ("key",)
+R4_PROMISES = ()
+PROMISES = {"r0": R0_PROMISES, "r1": R1_PROMISES, "r2": R2_PROMISES, "r3": R3_PROMISES, "r4": R4_PROMISES}
 
 INDEX_POLICIES = (
     "lazy", "eager", "half-frozen-only", "final-only", "quorum:2", "leading-input-only", "lazy+lag:5", "eager+lag:2",
@@ -27,29 +27,29 @@ INDEX_POLICIES = (
 
 
 def a(payload: str, vs: int, ve: int = INF) -> Insert:
-    """Example 1's a(value, start, end)."""
+    """Return Example 1's a(value, start, end)."""
     return Insert(payload.encode(), vs, ve)
 
 
 def m(payload: str, vs: int, vold: int, ve: int) -> Adjust:
-    """Example 1's m(value, start, newEnd), with the old end that Example 5's adjust has."""
+    """Return Example 1's m(value, start, newEnd), with the old end of Example 5's adjust."""
     return Adjust(payload.encode(), vs, vold, ve)
 
 
 def f(vc: int) -> Stable:
-    """Example 1's f(time)."""
+    """Return Example 1's f(time)."""
     return Stable(vc)
 
 
-def merge_of(inputs: int = 2, algorithm: str = "auto", policy: str = "lazy", *, words: Sequence[str] = R3_WORDS,
+def merge_of(inputs: int = 2, algorithm: str = "auto", policy: str = "lazy", *, promises: Sequence[str] = R3_PROMISES,
              closing: str = "all") -> Follow:
-    """A followed merge with inputs "1", "2", ... that promise ``words``."""
+    """Return a followed merge with inputs "1", "2", ... that promise ``promises``."""
     follow = Follow(Merge(algorithm, policy, closing))
     for at in range(inputs):
-        follow.attach(str(at + 1), words)
+        follow.attach(str(at + 1), promises)
     return follow
 
 
-def said(follow: Follow, name: str, *elements: Element) -> list[Element]:
-    """What the output says when an input says ``elements``."""
-    return list(follow.say(name, *elements).batch.elements())
+def emitted(follow: Follow, name: str, *elements: Element) -> list[Element]:
+    """Publish ``elements`` of an input, and return the output."""
+    return list(follow.publish(name, *elements).batch.elements())

@@ -1,8 +1,8 @@
-"""Sessions of ordered, insert-only inputs that miss elements, and what must come of them, from the deliveries alone.
+"""Sessions of ordered, insert-only inputs that miss elements, and an oracle that uses only the deliveries.
 
-``Law`` is the oracle: it keeps every delivery of every life of an input and computes from the whole list, in the
-plainest way, what the output has (law 10) and who may be accused. It shares no code with the algorithms. ``World``
-drives a merge and a twin of it through a session and compares both with the law after each call.
+``Law`` is the oracle. It keeps every delivery of every life of an input. From the whole list it computes in the
+simplest way what the output has (law 10) and which inputs have broken a promise. It shares no code with the algorithms.
+``World`` drives a merge and a twin of it through a session, and compares both with the law after each call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
-from helpers import COPIES_WORDS, WORDS
+from helpers import COPIES_PROMISES, PROMISES
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Insert, Stable
@@ -28,14 +28,14 @@ class Delivery(NamedTuple):
 
 
 CASES = ("r0", "r1", "r2", "r2 copies", "r2 mixed", "r2 believed")
-"""The algorithms, and of R2: no input promises a key, some do, or all do and those that break it are believed."""
+"""The algorithms. R2 comes with no key, with a key of some inputs, and with a key of all that may be broken."""
 
 
 class Law:
-    """What the output has, and who has broken a promise, by the case.
+    """Computes what the output has, and which input has broken a promise, by the case.
 
-    Under R2 a key counts while all lives promise one, and copies do from the moment when one does not. The lives that
-    had left by then have no say in a slot that was open, beyond what the output had of theirs.
+    Under R2 the key counts while all lives promise one, and copies count from the moment when one does not. Lives that
+    had left by then do not count in an open slot, beyond what the output had of theirs.
     """
 
     def __init__(self, case: str) -> None:
@@ -47,11 +47,11 @@ class Law:
         self.gone: set[int] = set()  # lives that had left by then
 
     def output(self) -> Counter[Insert]:
-        """The inserts of the output: of each Vs what came before a higher Vs or a stable point beyond it."""
+        """Return the inserts of the output: of each Vs those before a higher Vs or a stable point beyond it."""
         output: Counter[Insert] = Counter()
         for vs in {delivery.vs for delivery in self.deliveries if delivery.life}:
             slot: list[Delivery] = []
-            by_key: int | None = None  # so many of the slot's deliveries came while the key counted; None: all of them
+            by_key: int | None = None  # number of the slot's deliveries while the key counted; None: all
             for at, delivery in enumerate([*self.deliveries, Delivery(0, INF + 1, (b"", 0))]):
                 if at == self.lost:
                     by_key = len(slot)
@@ -66,7 +66,7 @@ class Law:
         return output
 
     def lose_key(self) -> None:
-        """An input that promises no key is to be merged from here on."""
+        """Note that an input without a key is merged from here on."""
         if self.lost is None:
             self.lost = len(self.deliveries)
             self.gone = {delivery.life for delivery in self.deliveries if delivery.life} - self.attached
@@ -83,7 +83,7 @@ class Law:
 
     def _union(self, vs: int, slot: Sequence[Delivery]) -> Counter[tuple[bytes, int]]:
         by_life: dict[int, Counter[tuple[bytes, int]]] = {}
-        first: tuple[bytes, int] | None = None  # event: of R0 Vs is the key
+        first: tuple[bytes, int] | None = None  # an event: under R0 Vs is the key
         for delivery in slot:
             by_life.setdefault(delivery.life, Counter())[delivery.element] += 1
             if delivery.element[1] > vs:
@@ -96,11 +96,11 @@ class Law:
         return union
 
     def top(self) -> int:
-        """MaxVs; one less than -inf before the first delivery."""
+        """Return MaxVs; one less than -inf before the first delivery."""
         return max((delivery.vs for delivery in self.deliveries if delivery.life), default=NEG_INF - 1)
 
     def breaks(self, life: int, vs: int, element: tuple[bytes, int]) -> bool:
-        """Whether ``life`` breaks a promise about equal Vs if it delivers this next."""
+        """Return whether ``life`` breaks a promise about equal Vs if it delivers this next."""
         if vs < self.top() or self.case == "r0":
             return False
         slot = [delivery for delivery in self.deliveries if delivery.life and delivery.vs == vs]
@@ -119,7 +119,7 @@ class Law:
         return False
 
     def is_ambiguous(self, vs: int) -> bool:
-        """Whether an element at ``vs`` has come twice, so that a copy that was missed is any of them."""
+        """Return whether an element at ``vs`` has come twice, so that either copy may have been missed."""
         slot = [delivery for delivery in self.deliveries if delivery.life and delivery.vs == vs]
         return self.case == "r1" and any(count > 1 for count in self._union(vs, slot).values())
 
@@ -130,17 +130,17 @@ class World:
     def __init__(self, case: str) -> None:
         self.case = case
         self.law = Law(case)
-        self.believes = case == "r2 believed"
-        algorithm = "auto" if self.believes else case[:2]
+        self.allows_broken_key = case == "r2 believed"
+        algorithm = "auto" if self.allows_broken_key else case[:2]
         self.merges = [
-            Merge(algorithm, allow_downgrade=self.believes, engine=engine) for engine in ("auto", "python")
+            Merge(algorithm, allow_downgrade=self.allows_broken_key, engine=engine) for engine in ("auto", "python")
         ]
         self.output: Counter[Insert] = Counter()
         self.lives: dict[str, int] = {}
         self.waiting: dict[str, list[Insert]] = {}
         self.joining: dict[str, tuple[int, int]] = {}  # join_at and its own stable point
-        self.accused: list[str] = []
-        self.believed = 0
+        self.reported: list[str] = []
+        self.allowed = 0
         self._lives = 0
 
     def attach(self, name: str, join_at: int | None = None, *, keyed: bool = True) -> None:
@@ -149,13 +149,13 @@ class World:
         keyed = keyed and self.case != "r2 copies"
         if keyed:
             self.law.keyed.add(self._lives)
-        if self.law.top() < NEG_INF:  # nothing has been merged: what all promise counts
+        if self.law.top() < NEG_INF:  # no element has been merged: the promises of all count
             self.law.lost = None
             if not self.law.keyed >= set(self.lives.values()):
                 self.law.lose_key()
         elif not keyed:
             self.law.lose_key()
-        self._call("attach", name, WORDS[self.case[:2]] if keyed else COPIES_WORDS, join_at=join_at)
+        self._call("attach", name, PROMISES[self.case[:2]] if keyed else COPIES_PROMISES, join_at=join_at)
         assert self.output == self.law.output()
         assert self.merges[0].algorithm == self.case[:2]
         if self.merges[0].status(name).state == "joining":
@@ -172,7 +172,7 @@ class World:
         self._after(self._call("admit", name), admitted=name)
 
     def deliver(self, name: str, element: Element) -> None:
-        """One element of an input; after it, the output is what the law says, and so is who has been accused."""
+        """Deliver one element of an input. Checks the output and the reported inputs against the law."""
         if name in self.waiting and isinstance(element, Insert):
             self.waiting[name].append(element)
             outcome = self._call("apply", name, Batch.of([element]))
@@ -183,24 +183,24 @@ class World:
         expected, certain = False, True
         if isinstance(element, Insert):
             expected = self.law.breaks(self.lives[name], element.vs, (element.payload, element.ve))
-            if expected and self.believes:
+            if expected and self.allows_broken_key:
                 self.law.lose_key()
                 self.law.keyed.discard(self.lives[name])
-                self.believed += 1
+                self.allowed += 1
                 expected = False
             if not expected:
                 self._note(name, element)
             certain = not self.law.is_ambiguous(element.vs)
         outcome = self._call("apply", name, Batch.of([element]))
-        accused = [detached.input for detached in outcome.detached if detached.input == name]
-        assert expected or not accused, f"{name} is innocent: {outcome.detached[0].reason}"
-        assert accused or not (expected and certain), f"{name} has broken its promise with {element}"
-        if expected and not accused and isinstance(element, Insert):
+        reported = [detached.input for detached in outcome.detached if detached.input == name]
+        assert expected or not reported, f"{name} has kept its promises: {outcome.detached[0].reason}"
+        assert reported or not (expected and certain), f"{name} has broken its promise with {element}"
+        if expected and not reported and isinstance(element, Insert):
             self._note(name, element)
         self._after(outcome)
 
     def exchange(self) -> None:
-        """Each engine goes on with the snapshot of the other."""
+        """Let each engine continue with the snapshot of the other."""
         first, second = (merge.snapshot() for merge in self.merges)
         assert first == second
         self.merges = [Merge.restore(second), Merge.restore(first, engine="python")]
@@ -211,14 +211,14 @@ class World:
 
     def _call(self, method: str, *arguments: object, **options: object) -> Outcome:
         outcomes = [getattr(merge, method)(*arguments, **options) for merge in self.merges]
-        told = [
+        results = [
             (list(outcome.batch.elements()), [d.reason for d in outcome.detached], outcome.joined)
             for outcome in outcomes
         ]
-        assert told[0] == told[1], "the engines differ"
+        assert results[0] == results[1], "the engines differ"
         for merge in self.merges:
             merge.check()
-        self.output.update(element for element in told[0][0] if isinstance(element, Insert))
+        self.output.update(element for element in results[0][0] if isinstance(element, Insert))
         outcome: Outcome = outcomes[0]
         return outcome
 
@@ -226,7 +226,7 @@ class World:
         stables = [element.vc for element in outcome.batch.elements() if isinstance(element, Stable)]
         ended = {detached.input for detached in outcome.detached}
         for name in outcome.joined:
-            # A stable lets it in, unless it is admitted; what has waited comes next, and then its own stable.
+            # A stable lets it join, unless it is admitted. Its waiting elements come next, and then its own stable.
             join_at, last = self.joining.pop(name)
             if name != admitted:
                 self._pass(stables, join_at, until_reached=True)
@@ -235,19 +235,19 @@ class World:
                 self._pass(stables, last)
         self._pass(stables, INF)
         for name in ended:
-            self.accused.append(name)
+            self.reported.append(name)
             self._forget(name)
         assert self.output == self.law.output()
 
     def _pass(self, stables: list[int], limit: int, *, until_reached: bool = False) -> None:
-        """The output reaches the first of ``stables``, as far as ``limit``, or until one is there or beyond."""
+        """Let the output reach the first of ``stables``, up to ``limit``, or until one is at or beyond it."""
         reached = max((delivery.vs for delivery in self.law.deliveries if not delivery.life), default=NEG_INF)
         while stables and (reached < limit if until_reached else stables[0] <= limit):
             reached = stables.pop(0)
             self.law.deliveries.append(Delivery(0, reached, (b"", 0)))
 
     def _join(self, name: str, *, broken: bool) -> None:
-        """What has waited counts, all of it or nothing."""
+        """Count the waiting elements, all or none."""
         waiting, before = self.waiting.pop(name), len(self.law.deliveries)
         self.law.attached.add(self.lives[name])
         breaks = certain = False
@@ -255,7 +255,7 @@ class World:
             breaks = breaks or self.law.breaks(self.lives[name], element.vs, (element.payload, element.ve))
             self._note(name, element)
             certain = certain or self.law.is_ambiguous(element.vs)
-        assert breaks or not broken, f"{name} is innocent"
+        assert breaks or not broken, f"{name} has kept its promises"
         assert broken or certain or not breaks, f"{name} has broken its promise while it waited"
         if broken:
             del self.law.deliveries[before:]
@@ -267,7 +267,7 @@ class World:
 
 
 def truth(random: Random, case: str) -> list[Insert]:
-    """The stream that all inputs present: equal Vs, some of them -inf, equal elements, and empty lifetimes."""
+    """Return the stream that all inputs deliver: equal Vs, some of them -inf, equal elements, and empty lifetimes."""
     elements: list[Insert] = []
     payloads = [b"%d" % at for at in range(random.choice((3, 12)))]
     for vs in sorted({random.choice((NEG_INF, 1, 2, 3, 5)) for _ in range(4)}):
@@ -284,7 +284,7 @@ def truth(random: Random, case: str) -> list[Insert]:
 
 
 def presented(random: Random, case: str, elements: Sequence[Insert]) -> Iterator[Element]:
-    """What one life delivers of it: with elements missing or repeated, and now and then in another order."""
+    """Yield what one life delivers of it: with elements missing or repeated, and sometimes in another order."""
     misses, repeats, swaps = (random.choice((0.0, chance)) for chance in (0.3, 0.1, 0.1))
     slots: dict[int, list[Insert]] = {}
     for element in elements:
@@ -306,7 +306,7 @@ def presented(random: Random, case: str, elements: Sequence[Insert]) -> Iterator
 
 
 def play(seed: str, case: str) -> World:
-    """A session of three inputs that attach, join late, leave and come back inside a slot."""
+    """Play a session of three inputs that attach, join late, leave and return inside a slot."""
     random = Random(seed)
     elements = truth(random, case)
     world = World(case)
@@ -332,7 +332,7 @@ def play(seed: str, case: str) -> World:
 
 
 def legal(stream: Iterator[Element]) -> Iterator[Element]:
-    """Without what would break another promise than those about equal Vs."""
+    """Yield the stream without elements that would break a promise other than those about equal Vs."""
     stable = NEG_INF
     for element in stream:
         if isinstance(element, Stable):

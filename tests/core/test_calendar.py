@@ -31,7 +31,7 @@ def run(seed: int) -> None:
             if random.random() < 0.5:  # it dies
                 node[0] = None
                 del expected[node[1]]
-            elif node[0] > now:  # it falls due earlier
+            elif node[0] > now:  # its due time becomes earlier
                 node[0] = random.randint(max(now, NEG_INF), node[0] - 1)
                 calendar.add(node)
         else:
@@ -39,7 +39,7 @@ def run(seed: int) -> None:
             due_now = {node[1] for node in calendar.pop_below(now) if node[0] is not None and node[0] < now}
             assert due_now == {at for at, node in expected.items() if node[0] < now}
             for at in due_now:
-                expected.pop(at)[0] = None  # done with: an entry that it left behind must not count
+                expected.pop(at)[0] = None  # removed: its stale entry must not count
             calendar.check()
 
 
@@ -63,7 +63,7 @@ def test_nothing_is_due_twice() -> None:
 
 
 def test_open_ended_events_leave_nothing_behind() -> None:
-    """What never ends is never due: an entry for it would outlive its event, and memory would grow with the stream."""
+    """An event without an end is never due: an entry for it would stay after its event, and memory would grow."""
     tdb = Tdb(keep_frozen=False)
     for at in range(1000):
         tdb.apply(Insert(b"%d" % at, at, INF))

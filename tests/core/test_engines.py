@@ -1,4 +1,4 @@
-"""Two engines, one merge: which one runs, and that nobody can tell them apart."""
+"""Two engines of one merge: which one runs, and that both give the same results."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from helpers import COPIES_WORDS, INDEX_POLICIES, WORDS, a, f, m
+from helpers import COPIES_PROMISES, INDEX_POLICIES, PROMISES, a, f, m
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.engines import selection
-from lmerge.core.engines.selection import best  # not the one that the fixture puts in its place
+from lmerge.core.engines.selection import best  # not the replacement by the fixture
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidBatch, LmergeError, UsageError
@@ -42,7 +42,7 @@ def test_an_engine_that_is_not_there_is_refused_with_the_reason(monkeypatch: pyt
         Merge.restore(Merge(engine="python").snapshot(), engine="rust")
 
 
-def test_a_merge_says_which_engine_runs(engine: str) -> None:
+def test_a_merge_reports_which_engine_runs(engine: str) -> None:
     assert Merge().engine == engine
     assert Merge.restore(Merge().snapshot()).engine == engine
     assert Merge.restore(Merge().snapshot(), engine="python").engine == "python"
@@ -76,13 +76,13 @@ class Twins:
         assert mine.inputs() == python.inputs()
         for name in ("algorithm", "algorithm_reason", "stable_point", "live_count", "visits"):
             assert getattr(mine, name) == getattr(python, name), name
-        if mine.algorithm != "r3-":  # kept for comparison; nobody asks what it weighs
+        if mine.algorithm != "r3-":  # kept for comparison; its memory does not matter
             assert mine.live_bytes == python.live_bytes
         assert list(mine.live_events().elements()) == list(python.live_events().elements())
         assert mine.snapshot() == python.snapshot()
 
     def exchange(self) -> None:
-        """Each goes on with the snapshot of the other."""
+        """Let each engine continue with the snapshot of the other."""
         mine, python = self.merges
         self.merges = [Merge.restore(python.snapshot()), Merge.restore(mine.snapshot(), engine="python")]
         self.compare()
@@ -97,23 +97,23 @@ class Twins:
         return list(outcome.batch.elements()), ended, outcome.joined, outcome.switched, outcome.refused
 
 
-def lawless(random: Random, said: Tdb, count: int) -> Iterator[Element]:
-    """Elements of one input, mostly such as it may say now: times close together, so that everything meets."""
+def lawless(random: Random, stream: Tdb, count: int) -> Iterator[Element]:
+    """Yield elements of one input, most of them legal: times close together, so that the elements interact."""
     for _ in range(count):
         payload, vs = random.choice((b"p", b"q", b"")), random.randint(-2, 12)
         ve = random.choice((INF, vs, vs + random.randint(0, 6), vs + random.randint(-1, 6)))
-        ends = said.live_ends(vs, payload)
+        ends = stream.live_ends(vs, payload)
         kind = random.random()
         element: Element = Insert(payload, vs, ve)
         if kind < 0.2:
-            element = Stable(random.choice((vs, max(vs, min(said.stable_point, 12)), INF if kind < 0.02 else vs)))
+            element = Stable(random.choice((vs, max(vs, min(stream.stable_point, 12)), INF if kind < 0.02 else vs)))
         elif kind < 0.5 and ends:
             element = Adjust(payload, vs, random.choice(ends), ve)
         elif kind < 0.52:
             element = Adjust(payload, vs, vs + 3, ve)
         if random.random() < 0.97:
             try:
-                said.apply(element)
+                stream.apply(element)
             except LmergeError:
                 continue
         yield element
@@ -127,13 +127,13 @@ def play(seed: str, algorithm: str, compare_every: int = 1) -> None:
         "auto" if auto else algorithm, random.choice(policies), random.choice(("all", "any", "quorum:2")),
         allow_downgrade=auto and random.random() < 0.5, compare_every=compare_every,
     )
-    said: dict[str, Tdb] = {}
-    words = WORDS["r3" if algorithm == "r3-" else algorithm]
+    streams: dict[str, Tdb] = {}
+    promises = PROMISES["r3" if algorithm == "r3-" else algorithm]
     for _ in range(30):
         name, chance = random.choice("abc"), random.random()
-        if chance < 0.15 or name not in said:
-            said[name] = Tdb(name)
-            promised = words if random.random() < 0.9 else random.choice([*WORDS.values(), COPIES_WORDS])
+        if chance < 0.15 or name not in streams:
+            streams[name] = Tdb(name)
+            promised = promises if random.random() < 0.9 else random.choice([*PROMISES.values(), COPIES_PROMISES])
             join_at = random.choice((None, None, random.randint(-2, 12)))
             role = "observe" if random.random() < 0.1 else "active"
             incarnation = random.choice((None, None, random.randint(1, 9)))
@@ -147,7 +147,7 @@ def play(seed: str, algorithm: str, compare_every: int = 1) -> None:
         elif chance < 0.37:
             twins.exchange()
         else:
-            elements = list(lawless(random, said[name], random.randint(1, 8)))
+            elements = list(lawless(random, streams[name], random.randint(1, 8)))
             if algorithm in ("r0", "r1", "r2"):
                 elements = [e for e in elements if not isinstance(e, Adjust) or random.random() < 0.05]
                 if random.random() < 0.9:
@@ -155,14 +155,14 @@ def play(seed: str, algorithm: str, compare_every: int = 1) -> None:
             twins.call("apply", name, Batch.of(elements))
 
 
-@pytest.mark.parametrize("algorithm", [*WORDS, "r3-"])
+@pytest.mark.parametrize("algorithm", [*PROMISES, "r3-"])
 def test_every_call_has_the_same_outcome_as_on_python(algorithm: str) -> None:
     for seed in range(60):
         play(f"{seed} {algorithm}", algorithm)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("algorithm", [*WORDS, "r3-"])
+@pytest.mark.parametrize("algorithm", [*PROMISES, "r3-"])
 def test_every_call_has_the_same_outcome_as_on_python_for_many_seeds(algorithm: str, long_seeds: range) -> None:
     for seed in long_seeds:
         play(f"many {seed} {algorithm}", algorithm, compare_every=5)
@@ -175,19 +175,19 @@ def test_a_time_beyond_64_bits_is_refused_and_changes_nothing(engine: str) -> No
     merge.attach("x")
     before = merge.snapshot()
     if engine == "native":
-        with pytest.raises(InvalidBatch, match="input 'x' cannot say this batch"):
+        with pytest.raises(InvalidBatch, match="input 'x' cannot deliver this batch"):
             merge.apply("x", Batch.of([a("A", 1, 5), a("B", 1, OUT_OF_RANGE)]))
         assert merge.snapshot() == before
 
 
 def test_a_batch_of_one_engine_is_taken_by_the_other(engine: str) -> None:
-    """What one merge says can be said to another, whatever runs there."""
+    """The output of one merge can be the input of another, on any engine."""
     first, second = Merge("r3"), Merge("r3", engine="python")
     for merge in (first, second):
-        merge.attach("x", WORDS["r3"])
+        merge.attach("x", PROMISES["r3"])
     elements = [a("A", 1, 5), a("B", 2), m("B", 2, INF, 9), f(3)]
-    said = first.apply("x", Batch.of(elements)).batch
-    assert list(second.apply("x", said).batch.elements()) == list(said.elements())
+    output = first.apply("x", Batch.of(elements)).batch
+    assert list(second.apply("x", output).batch.elements()) == list(output.elements())
     third = Merge("r4")
     third.attach("x")
     assert third.apply("x", second.live_events()).batch.counts(2) == (2, 0, 0)
@@ -216,9 +216,9 @@ def test_shards_are_refused_where_nothing_can_be_shared_out(engine: str, monkeyp
             Merge.restore(Merge().snapshot(), shards=2)
 
 
-@pytest.mark.parametrize(("algorithm", "words"), [("auto", ("key",)), ("r3", ("key",)), ("r4", ())])
-def test_shards_mean_the_same_as_one(algorithm: str, words: tuple[str, ...], engine: str) -> None:
-    """C1-C3 hold at every step; the events that come out are the same, whatever number of shards a snapshot meets."""
+@pytest.mark.parametrize(("algorithm", "promises"), [("auto", ("key",)), ("r3", ("key",)), ("r4", ())])
+def test_shards_mean_the_same_as_one(algorithm: str, promises: tuple[str, ...], engine: str) -> None:
+    """C1-C3 hold at every step; the output events are the same, however many shards a snapshot is restored with."""
     if engine == "python":
         with pytest.raises(UsageError, match=r"^3 shards need the native engine"):
             Merge(algorithm, shards=3)
@@ -229,11 +229,11 @@ def test_shards_mean_the_same_as_one(algorithm: str, words: tuple[str, ...], eng
         streams = [present(random, events) for _ in range(3)]
         follow = Follow(Merge(algorithm, shards=3))
         for at in range(3):
-            follow.attach(str(at), words)
+            follow.attach(str(at), promises)
         while any(streams):
             at = random.choice([at for at, stream in enumerate(streams) if stream])
             part, streams[at] = streams[at][:5], streams[at][5:]
-            assert not follow.say(str(at), *part).detached
+            assert not follow.publish(str(at), *part).detached
             if random.random() < 0.1:
                 before = follow.merge.snapshot()
                 follow.merge = Merge.restore(before, shards=random.choice((1, 2, 3)))
@@ -244,6 +244,6 @@ def test_shards_mean_the_same_as_one(algorithm: str, words: tuple[str, ...], eng
 def test_with_shards_auto_never_runs_what_keeps_no_index(engine: str) -> None:
     if engine == "native":
         merge = Merge(shards=2)
-        merge.attach("x", WORDS["r0"])
+        merge.attach("x", PROMISES["r0"])
         assert merge.algorithm == "r3"
         assert merge.algorithm_reason.endswith("; r2 keeps no index that shards could share")

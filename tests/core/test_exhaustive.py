@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from helpers import COPIES_WORDS, WORDS, a, f, m
+from helpers import COPIES_PROMISES, PROMISES, a, f, m
 
 from lmerge.core.elements import INF, Element
 from lmerge.core.merge import Merge
@@ -42,7 +42,7 @@ SMALL: dict[str, list[list[Element]]] = {
 
 
 def interleavings(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All orders in which streams of these lengths can arrive, as sequences of stream numbers."""
+    """Return all orders in which streams of these lengths can arrive, as sequences of stream numbers."""
     if not any(lengths):
         yield ()
         return
@@ -57,16 +57,16 @@ def interleavings(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
 def play(
     algorithm: str, policy: str, streams: list[list[Element]], order: Sequence[int], death: tuple[int, int]
 ) -> Follow:
-    """``death``: (input, position): that input leaves before it says the element at that position."""
+    """Play one order. ``death``: (input, position): that input leaves before it delivers the element there."""
     follow = Follow(Merge(algorithm[:2], policy))
     for at in range(len(streams)):
-        follow.attach(str(at), COPIES_WORDS if algorithm == "r2 copies" else WORDS[algorithm])
+        follow.attach(str(at), COPIES_PROMISES if algorithm == "r2 copies" else PROMISES[algorithm])
     positions = [0] * len(streams)
     for at in order:
         if (at, positions[at]) == death:
             follow.detach(str(at))
         if follow.merge.is_attached(str(at)):
-            follow.say(str(at), streams[at][positions[at]])
+            follow.publish(str(at), streams[at][positions[at]])
         positions[at] += 1
     return follow
 

@@ -1,6 +1,6 @@
 """R4 where one (Vs, payload) has many events, and a policy that shows adjusts at once.
 
-The output follows an input by one end of many, so the work of an element must not grow with the number of ends.
+The output follows an input in one end of many, so the work of an element must not grow with the number of ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POLICIES = ("eager", "quorum:2+adjusts", "leading-input-only+adjusts", "half-fro
 
 
 def session(seed: int) -> Iterator[tuple[str, list[Element]]]:
-    """Calls by name: three streams of many events with two keys, with ends that are revised."""
+    """Return calls by name: three streams of many events with two keys, with ends that are revised."""
     random = Random(seed)
     events = sorted(
         Event(random.choice((1, 1, 4)), b"A", random.randint(5, 60)) for _ in range(random.choice((20, 50)))
@@ -74,7 +74,7 @@ class Counted(int):
 
 
 def comparisons(count: int) -> int:
-    """Comparisons of ends: two inputs have ``count`` other ends each, and one adjusts all of its own."""
+    """Return the comparisons of ends: two inputs have ``count`` different ends each, and one adjusts all of its own."""
     merge = Merge("r4", "eager", engine="python")
     for name in "12":
         merge.attach(name)

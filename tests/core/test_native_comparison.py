@@ -1,4 +1,4 @@
-"""What the paper compares R3 with, R3- and Cleanse: the native ones say what the definitions in Python say."""
+"""R3- and Cleanse, with which the paper compares R3: the native ones give the output of the definitions in Python."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lmerge.testing.generate import Shape, present, reference
 
 try:
     from lmerge import _native as native
-except ImportError:  # then no test runs: ``engine`` says whether that is a failure
+except ImportError:  # then no test runs: ``engine`` decides whether that is a failure
     native = None  # type: ignore[assignment]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def engine(demand: Callable[[str], None]) -> None:
-    """The engine does not matter, but these need the native core."""
+    """Use any engine; these tests need the native core."""
     demand(NATIVE)
 
 
@@ -32,7 +32,7 @@ SHAPES = (Shape(), Shape(disorder=20, revision=0.9), Shape(spurious=0.8), Shape(
 
 
 def batches(random: Random, stream: list[Element]) -> Iterator[Batch]:
-    """``stream`` in pieces of random length."""
+    """Return ``stream`` in pieces of random length."""
     at = 0
     while at < len(stream):
         end = at + random.randint(1, 9)
@@ -41,7 +41,7 @@ def batches(random: Random, stream: list[Element]) -> Iterator[Batch]:
 
 
 def broken(random: Random, stream: list[Element]) -> list[Element]:
-    """``stream`` with some elements moved or changed, so that promises break in every way."""
+    """Return ``stream`` with some elements moved or changed, so that promises break in every way."""
     stream = list(stream)
     for _ in range(random.randint(1, 3)):
         at = random.randrange(len(stream))
@@ -58,7 +58,7 @@ def broken(random: Random, stream: list[Element]) -> list[Element]:
 
 
 def outcome_of(call: Callable[[], AnyBatch]) -> list[Element] | dict[str, object]:
-    """The elements of a batch, or all about the violation."""
+    """Return the elements of a batch, or the fields of the violation."""
     try:
         return list(call().elements())
     except InputViolation as violation:
@@ -66,7 +66,7 @@ def outcome_of(call: Callable[[], AnyBatch]) -> list[Element] | dict[str, object
 
 
 def cleansed(seed: int, stream: list[Element]) -> list[list[Element]]:
-    """What both say to ``stream``, batch by batch; a violation, and then nothing more, must be the same."""
+    """Return the outputs of both for ``stream``, batch by batch; a violation, which ends them, must be the same."""
     random = Random(seed)
     definition, twin = Cleanse("a"), native.Cleanse("a")
     released = []
@@ -105,7 +105,7 @@ def test_cleanse_raises_what_the_definition_raises() -> None:
     }
 
 
-def test_cleanse_tells_how_much_it_holds() -> None:
+def test_cleanse_reports_how_much_it_holds() -> None:
     cleanse = native.Cleanse()
     inserts = [Insert(b"x" * 100, at, INF) for at in range(1000)]
     cleanse.apply(native.Columns.of(Batch.of(inserts)))
@@ -118,8 +118,8 @@ def test_cleanse_tells_how_much_it_holds() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_r3_minus_says_what_the_definition_says(shape: Shape) -> None:
-    """Batch by batch, snapshots and counters included, and from a snapshot of the other on."""
+def test_r3_minus_emits_what_the_definition_emits(shape: Shape) -> None:
+    """Batch by batch, including snapshots and counters, and continued from a snapshot of the other."""
     for seed in range(40):
         random = Random(seed)
         events = reference(random, 20)

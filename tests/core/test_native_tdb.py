@@ -1,7 +1,7 @@
-"""The native TDB of one stream against ``Tdb``: the same events, words and indices after every batch.
+"""The native TDB of one stream against ``Tdb``: the same events, messages and indices after every batch.
 
-Batches of 32 elements and more may wait unindexed in the core; nobody can tell whether they do, but for the memory.
-``tests/client/test_native_live.py`` does the same for what a publisher keeps.
+Batches of 32 elements and more may wait unindexed in the core. Only the memory shows whether they do.
+``tests/client/test_native_live.py`` does the same for the events that a publisher keeps.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ WAITING_ELEMENTS_MAX = 2**18  # native/core/src/tdb.rs
 
 @pytest.fixture(scope="module", autouse=True)
 def engine(demand: Callable[[str], None]) -> None:
-    """Only the native one: the other is the definition."""
+    """Use only the native engine: the other is the definition."""
     demand(selection.NATIVE)
 
 
 class Twins:
-    """The table under test and its definition; both are told the same."""
+    """The table under test and its definition; both get the same elements."""
 
     def __init__(self, name: str = "s") -> None:
         self.mine: LiveTdb = live_tdb(name, selection.NATIVE)
         self.python = Tdb(name, keep_frozen=False)
 
     def apply(self, *elements: Element) -> InputViolation | None:
-        """Tell both; the violation, if there is one, which must be the same."""
+        """Apply a batch to both. Returns the violation, which must be the same, if there is one."""
         batch, caught = Batch.of(elements), []
         for table in (self.mine, self.python):
             try:
@@ -45,12 +45,12 @@ class Twins:
             except InputViolation as violation:
                 caught.append(violation)
         mine, python = caught
-        assert said(mine) == said(python)
+        assert described(mine) == described(python)
         assert self.mine.stable_point == self.python.stable_point
         return mine
 
     def compare(self) -> None:
-        self.mine.check()  # before anything settles what waits
+        self.mine.check()  # before a call that settles the waiting batches
         assert self.mine.live_count == self.python.live_count
         assert self.mine.live_events() == self.python.live_events()
         self.mine.check()
@@ -59,12 +59,12 @@ class Twins:
         assert self.mine.live_ends(vs, payload) == self.python.live_ends(vs, payload)
 
 
-def said(violation: InputViolation | None) -> object:
+def described(violation: InputViolation | None) -> object:
     return None if violation is None else (violation.code, str(violation), violation.index, violation.input_name)
 
 
 def pieces(random: Random, stream: list[Element]) -> Iterator[list[Element]]:
-    """The stream in batches, many of them large enough to wait."""
+    """Yield the stream in batches, many of them large enough to wait."""
     at = 0
     while at < len(stream):
         count = random.choice((1, 5, 31, 32, 33, 64, 200))
@@ -96,7 +96,7 @@ def test_a_legal_stream_gives_the_same_table_after_every_batch(duplicates: bool)
 
 
 def lawless(random: Random, table: Tdb, count: int) -> list[Element]:
-    """Elements of which most, but not all, may be said now: times close together, so that everything meets."""
+    """Return elements of which most, but not all, are legal: times close together, so that they interact."""
     elements: list[Element] = []
     floor = max(table.stable_point, -2)
     known = table.live_events()
@@ -119,14 +119,14 @@ def lawless(random: Random, table: Tdb, count: int) -> list[Element]:
     return elements
 
 
-def test_a_lawless_stream_breaks_the_same_promise_at_the_same_element_in_the_same_words() -> None:
+def test_a_lawless_stream_breaks_the_same_promise_at_the_same_element_with_the_same_message() -> None:
     codes = set()
     for seed in range(250):
         random, twins = Random(seed), Twins(f"stream {seed}")
         for _ in range(8):
             plain = random.random() < 0.4
             elements = lawless(random, twins.python, random.choice((1, 6, 40, 100)))
-            if plain:  # such as wait
+            if plain:  # batches that wait
                 floor = twins.python.stable_point
                 elements = [e for e in elements if isinstance(e, Insert) and e.ve >= e.vs >= floor]
             violation = twins.apply(*elements)
@@ -137,7 +137,7 @@ def test_a_lawless_stream_breaks_the_same_promise_at_the_same_element_in_the_sam
 
 
 def waiting(count: int, vs: int = 0, ve: int = 100) -> list[Element]:
-    """A batch that the core lets wait."""
+    """Return a batch that waits in the core."""
     assert count >= 32
     return [Insert(b"%d" % at, vs, ve) for at in range(count)]
 
@@ -189,7 +189,7 @@ def test_a_batch_can_freeze_what_it_holds_itself() -> None:
 
 
 def test_long_events_behind_and_before_short_ones_are_forgotten_alike() -> None:
-    """Batches wait in their order; one whose last end is far away must not keep or lose what comes after it."""
+    """Batches wait in order; one whose last end is far away must not keep or lose the following ones."""
     for order in ((INF, 5), (5, INF), (50, 5, INF, 7)):
         twins = Twins()
         for ve in order:
@@ -225,7 +225,7 @@ def test_events_that_were_entered_count_among_those_that_came() -> None:
     twins.compare()
 
 
-def test_an_empty_table_knows_nothing() -> None:
+def test_an_empty_table_has_no_events() -> None:
     twins = Twins()
     assert twins.apply() is None
     assert (twins.mine.live_count, twins.mine.live_events(), twins.mine.stable_point) == (0, [], NEG_INF)
@@ -274,7 +274,7 @@ def test_what_waits_gives_its_memory_back_when_it_is_frozen() -> None:
 
 
 def test_one_long_event_in_each_batch_does_not_hold_all_that_came_with_it() -> None:
-    """What waits is a whole message; beyond a bound the oldest is taken apart, and its frozen events are dropped."""
+    """Whole messages wait; beyond a bound the oldest is indexed, and its frozen events are dropped."""
     from lmerge._native import Columns
     from lmerge._native import Tdb as Core
 

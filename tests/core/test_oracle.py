@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import INDEX_POLICIES, WORDS
+from helpers import INDEX_POLICIES, PROMISES
 
 from lmerge.core.elements import INF, Element
 from lmerge.core.merge import Merge
@@ -18,7 +18,7 @@ CASES = [(algorithm, policy) for algorithm in ("r3", "r4") for policy in INDEX_P
 
 
 def run(seed: int, algorithm: str, policy: str, *, leaves: bool = True) -> None:
-    """One session: streams of one TDB, batches in random order, inputs that join, leave and are restored."""
+    """Play one session: streams of one TDB, batches in random order, inputs that join, leave and are restored."""
     random = Random(f"{seed} {algorithm} {policy}")
     duplicates = algorithm in ("r1", "r4") and random.random() < 0.7
     events = reference(random, random.randint(1, 20), duplicates=duplicates, strict=algorithm == "r0")
@@ -31,7 +31,7 @@ def run(seed: int, algorithm: str, policy: str, *, leaves: bool = True) -> None:
     follow = Follow(Merge(random.choice((algorithm, "auto")), policy))
     streams = {f"first{at}": stream() for at in range(random.randint(1, 3))}
     for name in streams:
-        follow.attach(name, WORDS[algorithm])
+        follow.attach(name, PROMISES[algorithm])
     late = 0
     while any(streams.values()):
         chance = random.random()
@@ -40,7 +40,7 @@ def run(seed: int, algorithm: str, policy: str, *, leaves: bool = True) -> None:
             stable = follow.merge.stable_point
             join_at = 0 if stable == INF else min(INF, max(stable, 0) + random.choice((0, random.randint(0, 10))))
             streams[f"late{late}"] = joining(stream(), join_at, events)
-            follow.attach(f"late{late}", WORDS[algorithm], join_at=join_at)
+            follow.attach(f"late{late}", PROMISES[algorithm], join_at=join_at)
         elif chance < 0.05 and leaves and len(streams) > 1:
             name = random.choice([name for name in streams if name != "first0"])
             follow.detach(name)
@@ -51,7 +51,7 @@ def run(seed: int, algorithm: str, policy: str, *, leaves: bool = True) -> None:
             name = random.choice([name for name in streams if streams[name]])
             count = random.randint(1, 4)
             part, streams[name] = streams[name][:count], streams[name][count:]
-            assert not follow.say(name, *part).detached
+            assert not follow.publish(name, *part).detached
     assert follow.events() == events
     assert follow.merge.stable_point == INF
 

@@ -1,4 +1,4 @@
-"""The session format: what is read, what is written, what is refused and with which words."""
+"""The session format: what is read, what is written, what is refused and with which message."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_short_attach_lines_and_blank_lines_are_read() -> None:
         ('{"op":"attach"}', 'needs "input"'),
         ('{"op":"attach","input":""}', "must be a name"),
         ('{"op":"attach","input":7}', "must be a name"),
-        ('{"op":"attach","input":"a","properties":"key"}', "list of words"),
+        ('{"op":"attach","input":"a","properties":"key"}', "list of strings"),
         ('{"op":"attach","input":"a","properties":["fast"]}', "unknown property 'fast'"),
         ('{"op":"attach","input":"a","role":"boss"}', '"role" must be'),
         ('{"op":"attach","input":"a","join_at":1.5}', "whole number"),
@@ -112,7 +112,7 @@ def test_a_malformed_line_is_named_with_its_problem(text: str, problem: str) -> 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(
     st.sampled_from(["op", "input", "payload", "vs", "ve", "vold", "vc", "b64"]), s)))
-def test_whatever_comes_is_read_or_refused(item: object) -> None:
+def test_any_bytes_are_read_or_refused(item: object) -> None:
     with suppress(MalformedLine):
         parse_line(json.dumps(item), 1)
 

@@ -1,4 +1,4 @@
-"""Output marks: how many inputs say the event of an insert, at that moment; both engines."""
+"""Output marks: how many inputs have the event of an insert at that moment; both engines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_supporters_are_the_inputs_that_have_the_event_with_that_end(algorithm: 
     merge.apply("b", Batch.of([Adjust(b"A", 1, 9, 1)]))
     assert supporters(merge, A) == [1]
     merge.apply("c", Batch.of([Stable(20)]))
-    assert supporters(merge, A) == [0]  # fully frozen: nobody's entry is kept
+    assert supporters(merge, A) == [0]  # fully frozen: no entry is kept
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
@@ -45,7 +45,7 @@ def test_an_observer_supports_nothing(algorithm: str) -> None:
     assert supporters(merge, A) == [1]
 
 
-def test_an_input_that_says_an_event_twice_supports_it_once() -> None:
+def test_an_input_that_delivers_an_event_twice_supports_it_once() -> None:
     merge = Merge("r4")
     merge.attach("a")
     merge.apply("a", Batch.of([A, A]))

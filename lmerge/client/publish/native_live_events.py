@@ -12,7 +12,7 @@ from lmerge.client.publish.live_events import known
 from lmerge.core.batch import AnyBatch, Row
 from lmerge.core.elements import NEG_INF
 from lmerge.core.engines import selection
-from lmerge.core.engines.native_engine import columns_of, in_words
+from lmerge.core.engines.native_engine import columns_of, violation_of
 
 
 class NativeLiveEvents:
@@ -46,7 +46,7 @@ class NativeLiveEvents:
         """Notice one element. Raises InputViolation, changing nothing, if no stream may say it here."""
         broken = self._tdb.apply_row(*row)
         if broken is not None:
-            violation = in_words(self.name, broken, known)
+            violation = violation_of(self.name, broken, known)
             violation.index = index
             raise violation
 
@@ -58,7 +58,7 @@ class NativeLiveEvents:
         """Notice a batch. On InputViolation the elements before the offender, ``index``, have been noticed."""
         broken = self._tdb.apply(columns_of(self.name, batch))
         if broken is not None:
-            raise in_words(self.name, broken, known)
+            raise violation_of(self.name, broken, known)
 
     def trim(self, stable_point: int) -> None:
         """The merge is stable at ``stable_point``."""

@@ -38,7 +38,7 @@ from lmerge.core.elements import INF, INSERT, NEG_INF, Event
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.policy import Show, parse_policy
-from lmerge.core.resume import Replay
+from lmerge.core.resume import OutputReplay
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
 from lmerge.wire.codec import payload_sizes
@@ -305,9 +305,9 @@ class Follower:
                 merge.apply("the reader", batch)
             merge.detach("the reader")
             return merge
-        replay = Replay("r4", self.engine)
+        replay = OutputReplay("r4", self.engine)
         for batch in (known.build(), *batches):
-            replay.say(batch)
+            replay.add(batch)
         return Merge.resumed(
             replay.live_events(), replay.stable_point, "r4", algorithm="r4", policy=self.policy, closing="any",
             engine=self.engine, right_from=self.since,

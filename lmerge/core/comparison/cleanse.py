@@ -1,9 +1,9 @@
-"""Cleanse (VI.D, IV.G.2): makes an ordered, insert-only stream of any stream, by waiting.
+"""Cleanse (VI.D, IV.G.2): turns any stream into an ordered, insert-only stream by buffering.
 
-Events are buffered until they are fully frozen, and released in order of (Vs, payload). An event may be released
-only when no event with a smaller Vs can still be on its way or still change, so one long lifetime holds up
-everything behind it: this is the latency and the memory that the paper compares with merging directly. The output
-keeps R1 (and R2 where (Vs, payload) is a key).
+Events are buffered until they are fully frozen, and released in order of (Vs, payload). An event may be released only
+when no event with a smaller Vs can still arrive or change. So one long lifetime delays every event behind it. The paper
+compares this latency and memory with merging directly. The output keeps the properties of R1 (and of R2 where
+(Vs, payload) is a key).
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from lmerge.core.tdb import Tdb
 
 
 class Cleanse:
-    """One operator for one stream. Raises InputViolation on a broken stream."""
+    """Cleanses one stream. Raises InputViolation on a stream that breaks a rule."""
 
     def __init__(self, name: str = "stream") -> None:
         self._tdb = Tdb(name)
         self._frozen: list[Event] = []  # a heap: fully frozen, not released yet
-        self._pending: list[tuple[int, bytes]] = []  # a heap: starts of events not fully frozen, some of them gone
+        self._pending: list[tuple[int, bytes]] = []  # a heap: starts of events not fully frozen, some stale
         self._stable = NEG_INF
 
     @property
     def buffered(self) -> int:
-        """Number of events that wait."""
+        """Number of buffered events."""
         return len(self._frozen) + self._tdb.live_count
 
     def apply(self, batch: AnyBatch) -> Batch:
-        """Take a batch, release what can be released."""
+        """Take a batch and return the events that can be released."""
         out = BatchBuilder()
         for row in batch.rows():
             self._tdb.apply_row(row)
@@ -45,7 +45,7 @@ class Cleanse:
             heapq.heappush(self._frozen, event)
         while self._pending and not self._tdb.live_ends(*self._pending[0]):
             heapq.heappop(self._pending)
-        # At stable(+inf) nothing changes any more: an event that never ends is final too.
+        # After stable(+inf) no event changes any more: an event without an end is final too.
         if t == INF:
             for event in self._tdb.live_events():
                 heapq.heappush(self._frozen, event)

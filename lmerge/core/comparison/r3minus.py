@@ -1,8 +1,8 @@
 """R3- (VI.A): the simpler algorithm for case R3, kept for comparison.
 
-Every input has an index of its own, and one more holds the output; a stable looks through the output's index and
-the freezing input's. The payload is stored once per input, and an event costs several look-ups: this is what in2t
-saves. The output TDB is that of R3; used by benchmarks and as a differential twin in tests, lazy policy only.
+Every input has its own index, and one more index holds the output. A stable searches the output's index and that of
+the freezing input. The payload is stored once per input, and an event costs several look-ups. in2t saves both costs.
+The output TDB is that of R3. Benchmarks use R3-, and tests compare it with R3. It supports the lazy policy only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class R3Minus(Algorithm):
         index_of_input = self.indexes.setdefault(inp.slot, SortedDict())
         for index, row in enumerate(batch.rows(start), start):
             kind, vs, ve, vold, payload = row
-            key = (vs, bytes(bytearray(payload)))  # a copy of its own, as separate indexes have
+            key = (vs, bytes(bytearray(payload)))  # a copy: separate indexes do not share payloads
             if kind == INSERT:
                 if vs < inp.floor() or ve < vs:
                     raise self.refuse_insert(inp, row, index)
@@ -75,21 +75,21 @@ class R3Minus(Algorithm):
         below = (t, b"")
         for key in list(self.output.irange(maximum=below, inclusive=(True, False))):
             vs, payload = key
-            shown, said = self.output[key], mine.get(key)
+            shown, input_end = self.output[key], mine.get(key)
             half_frozen = vs < self.max_stable
-            if half_frozen and (said is None or said < self.max_stable):
+            if half_frozen and (input_end is None or input_end < self.max_stable):
                 latest = self.latest_lacked(inp)
-                said = self._witness(key, latest)
-                if said is None:
-                    said = self.max_stable if shown > latest and t > latest else shown
-            if said is None:
+                input_end = self._witness(key, latest)
+                if input_end is None:
+                    input_end = self.max_stable if shown > latest and t > latest else shown
+            if input_end is None:
                 out.adjust(payload, vs, shown, vs)
                 self._drop(key)
                 continue
-            if said != shown and (said < t or shown < t):
-                out.adjust(payload, vs, shown, said)
-                self.output[key] = said
-            if said < t:
+            if input_end != shown and (input_end < t or shown < t):
+                out.adjust(payload, vs, shown, input_end)
+                self.output[key] = input_end
+            if input_end < t:
                 self._drop(key)
 
     def forget(self, slot: int) -> None:
@@ -111,13 +111,13 @@ class R3Minus(Algorithm):
         self.indexes = {int(slot): _unplain(rows) for slot, rows in state["indexes"].items()}
 
     def _witness(self, key: Key, latest: int) -> int | None:
-        best, said = None, None
+        best, input_end = None, None
         for inp in self.inputs.values():
             ve = self.indexes.get(inp.slot, {}).get(key)
             is_further = inp.counts and (best is None or inp.stable > best.stable)
             if is_further and ve is not None and self.max_stable <= ve <= latest:
-                best, said = inp, ve
-        return said
+                best, input_end = inp, ve
+        return input_end
 
     def _drop(self, key: Key) -> None:
         del self.output[key]

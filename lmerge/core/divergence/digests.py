@@ -1,15 +1,16 @@
-"""What one input has said, in numbers that can be compared with another's: counts and sums on a grid of time.
+"""Digests of one input's stream: counts and sums on a grid of time, for comparison with other inputs.
 
-For every interval of a fixed grid of Ve: how many events there are, and the sum mod 2^128 of their 128-bit hashes. An
-insert adds, an adjust takes the old end out and puts the new one in; an event with an empty lifetime is none. The sum
-does not depend on order, and counts what is there twice, so two inputs that mean the same have the same digest however
-differently they have said it. Once the input's stable point has reached the end of an interval no element can touch it.
+A digest holds, for every interval of a fixed grid of Ve, the number of events and the sum mod 2^128 of their 128-bit
+hashes. An insert adds an event. An adjust removes the event with the old end and adds it with the new end. An element
+with an empty lifetime is no event. The sum does not depend on order and counts repeated events, so equivalent streams
+have equal digests, whatever their elements are. Once the input's stable point has reached the end of an interval, no
+element can change that interval.
 
-A second grid, asked for with ``starts``, does the same for (Vs, payload) on Vs: which events *exist* is frozen at
-the stable that passes their start, long before their end is (half frozen, III.C).
+A second grid (``starts``) does the same for (Vs, payload) on Vs. The existence of an event is frozen at the stable
+that passes its start, long before its end is frozen (half frozen, III.C).
 
-The hash is not keyed: this finds accidents, not forgeries. Each engine has its own, so digests are comparable within
-one merge only.
+The hash is not keyed: digests find accidents, not forgeries. Each engine has its own hash, so digests are comparable
+within one merge only.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF
 from lmerge.core.engines import selection
 
-# +inf has an interval of its own, of which no finite time is part.
+# The interval of +inf, which contains no finite time.
 INF_INTERVAL: Final = INF
-# Above every interval: what an input has completed that has said stable(+inf).
+# Above every interval: an input that has delivered stable(+inf) has completed all intervals.
 ALL: Final = INF + 1
 _MODULUS: Final = 2**128
 _TIMES: Final = Struct("<qq")  # Vs and Ve as they are hashed
@@ -38,8 +39,8 @@ class Digest(NamedTuple):
     starts: int = 0
     starts_sum: int = 0
 
-    def words(self, hash_name: str) -> str:
-        """As it is shown: the name of the hash, then 128 bits in hexadecimal for each grid that is kept."""
+    def text(self, hash_name: str) -> str:
+        """Return the digest as text: the name of the hash, then 128 bits in hexadecimal for each grid that is kept."""
         text = f"{hash_name}:{self.events_sum:032x}"
         return f"{text}:{self.starts_sum:032x}" if self.starts or self.starts_sum else text
 
@@ -47,9 +48,12 @@ class Digest(NamedTuple):
 ZERO: Final = Digest()
 
 
-class Heard(NamedTuple):
-    """``offender``: index of an element that the stream itself forbids; nothing from it on was heard. ``touched``: the
-    first and last interval that the elements touch, that of +inf aside; None if none."""
+class AddOutcome(NamedTuple):
+    """The result of ``Digests.add``.
+
+    ``offender``: index of an element that the stream's own stable point forbids; no element from it on was added.
+    ``touched``: the first and last interval that the elements change, apart from that of +inf; None if there is none.
+    """
 
     offender: int | None
     touched: tuple[int, int] | None
@@ -62,49 +66,49 @@ class Digests(Protocol):
     def hash_name(self) -> str: ...
     @property
     def stable_point(self) -> int:
-        """The last stable heard."""
+        """The last stable point of the stream."""
 
     @property
     def overflowed(self) -> bool:
-        """Whether there were too many open intervals at once; nothing is counted from then on."""
+        """Whether there were too many open intervals at once. No element is counted from then on."""
 
     @property
     def open(self) -> int:
-        """Number of open intervals that hold something."""
+        """Number of open intervals that are not empty."""
 
-    def add(self, batch: AnyBatch, stop: int) -> Heard:
-        """Hear the first ``stop`` elements of a batch."""
+    def add(self, batch: AnyBatch, stop: int) -> AddOutcome:
+        """Add the first ``stop`` elements of a batch."""
 
     def take_below(self, bound: int) -> dict[int, Digest]:
-        """The intervals below ``bound`` that hold something, which are then forgotten here."""
+        """Remove the intervals below ``bound`` and return those that are not empty."""
 
 
 def interval_of(t: int, interval: int) -> int:
-    """The index of the interval in which an event that ends at ``t`` falls: floor(t / interval)."""
+    """Return the index of the interval that an event with end ``t`` belongs to: floor(t / interval)."""
     return INF_INTERVAL if t == INF else t // interval
 
 
 def completed_at(stable_point: int, interval: int) -> int:
-    """The first interval that a stream with this stable point can still touch; ALL: none."""
+    """Return the first interval that a stream with this stable point can still change; ALL if there is none."""
     return ALL if stable_point == INF else stable_point // interval
 
 
 def first_from(t: int | None, interval: int) -> int:
-    """The first interval of which everything has Ve >= ``t``; None: from the beginning."""
+    """Return the first interval in which every event has Ve >= ``t``. ``t`` None: from the beginning."""
     if t is None or t == NEG_INF:
         return NEG_INF
     return INF_INTERVAL if t == INF else -(-t // interval)
 
 
 def bounds(index: int, interval: int) -> tuple[int, int]:
-    """[start, end) of an interval, cut off at what 64 bits hold; that of +inf is [+inf, +inf]."""
+    """Return [start, end) of an interval, limited to 64 bits; that of +inf is [+inf, +inf]."""
     if index == INF_INTERVAL:
         return INF, INF
     return max(NEG_INF, index * interval), min(INF, (index + 1) * interval)
 
 
 def digests_of(engine: str, interval: int, *, starts: bool, open_max: int) -> Digests:
-    """For an input of a merge on ``engine`` (``python`` or ``native``)."""
+    """Return empty digests for an input of a merge on ``engine`` (``python`` or ``native``)."""
     if engine == selection.NATIVE:
         from lmerge.core.divergence.native_digests import NativeDigests
 
@@ -113,7 +117,7 @@ def digests_of(engine: str, interval: int, *, starts: bool, open_max: int) -> Di
 
 
 class PythonDigests:
-    """``Digests`` for batches of any kind; the definition of what the native ones do."""
+    """``Digests`` for batches of any kind. They define what the native digests compute."""
 
     hash_name: Final = "blake2b"
 
@@ -129,9 +133,9 @@ class PythonDigests:
     def open(self) -> int:
         return max(len(self._ends), len(self._starts or ()))
 
-    def add(self, batch: AnyBatch, stop: int) -> Heard:
-        # The costliest loop of a merge in Python beside the merge itself (bench/divergence.py). Neighbours mostly fall
-        # into one interval, from ``start`` to before ``end``: it is kept at hand, and put back when another is met.
+    def add(self, batch: AnyBatch, stop: int) -> AddOutcome:
+        # The costliest loop of a merge in Python beside the merge itself (bench/divergence.py). Most neighbours belong
+        # to one interval, [start, end). Its count and sum stay in local variables until another interval comes.
         low, high, offender = INF, NEG_INF, None
         stable_point, interval, counts = self.stable_point, self._interval, not self.overflowed
         is_plain, pack, from_bytes = self._starts is None, _TIMES.pack, int.from_bytes
@@ -174,8 +178,8 @@ class PythonDigests:
             self._ends.clear()
             (self._starts or {}).clear()
         if low > high:
-            return Heard(offender, None)
-        return Heard(offender, (interval_of(low, interval), interval_of(high, interval)))
+            return AddOutcome(offender, None)
+        return AddOutcome(offender, (interval_of(low, interval), interval_of(high, interval)))
 
     def take_below(self, bound: int) -> dict[int, Digest]:
         taken = {index: Digest(*self._ends.pop(index)) for index in sorted(self._ends) if index < bound}
@@ -203,7 +207,7 @@ def _hash(vs: int, ve: int, payload: bytes) -> int:
 
 
 def _add(sums: dict[int, tuple[int, int]], index: int, events: int, value: int) -> None:
-    """Add so many events, whose hashes come to ``value``, to an interval."""
+    """Add ``events`` events, whose hashes sum up to ``value``, to an interval."""
     count, total = sums.get(index, (0, 0))
     now = (count + events, (total + value) % _MODULUS)
     if now == (0, 0):

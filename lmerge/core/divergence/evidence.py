@@ -1,9 +1,9 @@
-"""The recent batches of all inputs, kept so that a mismatch can be named down to the events that differ.
+"""Keeps the recent batches of all inputs, so that a mismatch can be named down to the events that differ.
 
-A digest says *that* two inputs differ in an interval; the batches say *in what*. References are kept, not copies, up
-to a number of bytes, the oldest dropped first, and no longer than an interval that they touch may still be compared.
-Whether what is kept is enough for an interval is not guessed: the events read from it are digested again, and only
-if that gives the digest that was compared is the answer complete.
+A digest shows *that* two inputs differ in an interval; the batches show *which events* differ. Batches are kept as
+references, not copies, up to a number of bytes; the oldest are dropped first. A batch is dropped once no interval that
+it touches can be compared any more. The events read for an interval are digested again. The findings are complete only
+if that gives the digest that was compared.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from lmerge.core.divergence.digests import ALL, INF_INTERVAL, ZERO, Digest, dige
 from lmerge.core.elements import ADJUST, STABLE, Event
 
 DIFFERENCES_MAX: Final = 16
-# About 0.3 s of reading; an interval with more is better compared at a shorter length.
+# About 0.3 s of reading. An interval with more elements should be compared at a shorter length.
 READ_ELEMENTS_MAX: Final = 250_000
-# Of an element beside its payload: what its columns take.
+# Bytes of an element in the columns, without its payload.
 _ELEMENT_BYTES: Final = 29
 
 
 class Difference(NamedTuple):
-    """An event that not all inputs have equally often. ``present``: name -> how often, ``absent``: those without it."""
+    """An event that not all inputs have equally often.
+
+    ``present``: how often each input has it, by name. ``absent``: the names of the inputs without it.
+    """
 
     event: Event
     present: dict[str, int]
@@ -32,24 +35,29 @@ class Difference(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """The first differences, in order of (vs, payload, ve). ``missing``: why there may be more; empty: no more."""
+    """The first differences, in order of (vs, payload, ve).
+
+    ``missing``: why there may be more differences; empty if these are all.
+    """
 
     differences: tuple[Difference, ...] = ()
     missing: str = ""
 
 
-class _Kept(NamedTuple):
+class _KeptBatch(NamedTuple):
+    """A batch of the input ``name``, of which the first ``stop`` elements were delivered."""
+
     name: str
     life: int
     batch: AnyBatch
     stop: int
     size: int
     first: int
-    last: int  # the last interval touched but for that of +inf
+    last: int  # the last interval touched, apart from that of +inf
 
 
 class Evidence:
-    """The batches of one merge. ``bytes_max`` 0: none are kept."""
+    """The kept batches of one merge. ``bytes_max`` 0: none are kept."""
 
     def __init__(self, engine: str, interval: int, *, starts: bool, bytes_max: int) -> None:
         self.bytes = 0
@@ -57,43 +65,46 @@ class Evidence:
         self._interval = interval
         self._starts = starts
         self._bytes_max = bytes_max
-        self._kept: deque[_Kept] = deque()
+        self._kept: deque[_KeptBatch] = deque()
 
     def keep(self, name: str, life: int, batch: AnyBatch, stop: int, touched: tuple[int, int] | None) -> None:
-        """Remember the first ``stop`` elements of a batch that touches these intervals.
+        """Keep the first ``stop`` elements of a batch that touches these intervals.
 
-        ``life``: of the input; another one says its live events again.
+        ``life``: the life of the input, which delivers its live events again in each life.
         """
         if not self._bytes_max or touched is None:
             return
-        kept = _Kept(name, life, batch, stop, _size(batch), *touched)
+        kept = _KeptBatch(name, life, batch, stop, _size(batch), *touched)
         self._kept.append(kept)
         self.bytes += kept.size
         while self.bytes > self._bytes_max:
             self.bytes -= self._kept.popleft().size
 
     def forget_below(self, bound: int) -> None:
-        """No interval below ``bound`` will be read again."""
+        """Drop the batches that touch only intervals below ``bound``: those intervals are not read again."""
         self._kept = deque(kept for kept in self._kept if kept.last >= bound)
         self.bytes = sum(kept.size for kept in self._kept)
 
     def forget(self, name: str) -> None:
-        """What this input has said will not be asked for."""
+        """Drop the batches of this input."""
         self._kept = deque(kept for kept in self._kept if kept.name != name)
         self.bytes = sum(kept.size for kept in self._kept)
 
     def read(self, index: int, digests: Mapping[str, Digest], lives: Mapping[str, int]) -> Findings:
-        """What differs in an interval between inputs whose digests of it, said in these lives, are these."""
+        """Return what differs in an interval between inputs.
+
+        ``digests``: their digests of the interval, by name. ``lives``: the lives in which they delivered it.
+        """
         if not self._bytes_max:
             return Findings(missing="no elements are kept")
-        asked = [kept for kept in self._kept if lives.get(kept.name) == kept.life and kept.first <= index]
-        asked = [kept for kept in asked if index <= kept.last or index == INF_INTERVAL]
-        elements = sum(kept.stop for kept in asked)
+        batches = [kept for kept in self._kept if lives.get(kept.name) == kept.life and kept.first <= index]
+        batches = [kept for kept in batches if index <= kept.last or index == INF_INTERVAL]
+        elements = sum(kept.stop for kept in batches)
         if elements > READ_ELEMENTS_MAX:
             return Findings(missing=f"the interval is in {elements} elements; at most {READ_ELEMENTS_MAX} are read")
         ends: dict[str, Counter[Event]] = {name: Counter() for name in digests}
         starts: dict[str, Counter[Event]] = {name: Counter() for name in digests}
-        for kept in asked:
+        for kept in batches:
             self._read(kept, index, ends[kept.name], starts[kept.name])
         incomplete = sorted(
             name for name, digest in digests.items() if not self._is_all(index, digest, ends[name], starts[name])
@@ -107,8 +118,8 @@ class Evidence:
         more = len(found) - DIFFERENCES_MAX
         return Findings(tuple(found[:DIFFERENCES_MAX]), f"{more} more events differ" if more > 0 else "")
 
-    def _read(self, kept: _Kept, index: int, ends: Counter[Event], starts: Counter[Event]) -> None:
-        """Count what the elements of a batch put into the interval: by their ends, and by their starts."""
+    def _read(self, kept: _KeptBatch, index: int, ends: Counter[Event], starts: Counter[Event]) -> None:
+        """Count the events that a batch adds to the interval or removes from it: by their ends, and by their starts."""
         interval = self._interval
         for at, (kind, vs, ve, vold, payload) in enumerate(kept.batch.rows()):
             if at >= kept.stop:
@@ -125,7 +136,7 @@ class Evidence:
                     starts[Event(vs, payload, end)] += times
 
     def _is_all(self, index: int, digest: Digest, ends: Counter[Event], starts: Counter[Event]) -> bool:
-        """Whether these events are those that the digest was made of."""
+        """Return whether these events are those from which the digest was computed."""
         read = digests_of(self._engine, self._interval, starts=self._starts, open_max=2**31)
         again = BatchBuilder()
         for event, times in _events(ends, starts).items():
@@ -146,7 +157,7 @@ def _starts_of(digest: Digest) -> tuple[int, int]:
 
 
 def _events(ends: Counter[Event], starts: Counter[Event]) -> Counter[Event]:
-    """Each event once, whether it is here by its end, its start, or both."""
+    """Merge both counters: each event once, whether it was counted by its end, its start, or both."""
     both = Counter(starts)
     both.update({event: times for event, times in ends.items() if event not in starts})
     return both
@@ -163,7 +174,7 @@ def _differing(found: Mapping[str, Counter[Event]]) -> list[Difference]:
 
 
 def _differing_starts(found: Mapping[str, Counter[Event]]) -> list[Difference]:
-    """Existence only: ends may differ, they are not frozen yet."""
+    """Return the events that do not exist equally often in all inputs. Their ends, not frozen yet, may differ."""
     by_key: dict[tuple[int, bytes], dict[str, int]] = {}
     ends: dict[tuple[int, bytes], int] = {}
     for name, counts in found.items():

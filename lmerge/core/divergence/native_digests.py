@@ -1,6 +1,6 @@
-"""The digests of one input on the native core: ``digests.PythonDigests`` a hundred times as fast, with another hash.
+"""The digests of one input on the native core: a hundred times as fast as ``PythonDigests``, with another hash.
 
-Importing this module imports the compiled core: ``digests.digests_of`` does, for a merge on that engine.
+Importing this module imports the compiled core. ``digests.digests_of`` imports it for a merge on that engine.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import Final
 
 from lmerge import _native
 from lmerge.core.batch import AnyBatch
-from lmerge.core.divergence.digests import ALL, Digest, Heard
+from lmerge.core.divergence.digests import ALL, AddOutcome, Digest
 from lmerge.core.engines.native_engine import columns_of
 
 
 class NativeDigests:
-    """``Digests`` straight from the columns, the GIL released."""
+    """``Digests`` computed from the columns, with the GIL released."""
 
     hash_name: Final = _native.Digests.HASH
 
@@ -33,8 +33,8 @@ class NativeDigests:
     def open(self) -> int:
         return self._digests.open
 
-    def add(self, batch: AnyBatch, stop: int) -> Heard:
-        return Heard(*self._digests.add(columns_of("stream", batch), stop))
+    def add(self, batch: AnyBatch, stop: int) -> AddOutcome:
+        return AddOutcome(*self._digests.add(columns_of("stream", batch), stop))
 
     def take_below(self, bound: int) -> dict[int, Digest]:
         rows = self._digests.take_below(None if bound == ALL else bound)

@@ -1,13 +1,14 @@
-"""The native engine: every call goes to the compiled core, one batch a call, the GIL released.
+"""The native engine: passes every call to the compiled core, one batch a call, with the GIL released.
 
-The core (``lmerge._native``, built from ``native/``) knows inputs by slot and speaks in numbers; names and the words
-of errors are put to them here, so nobody can tell the engines apart by what they say. Importing this module imports
-the compiled one: ``engines`` does when this engine is asked for; besides, only modules that import it themselves do.
+The core (``lmerge._native``, built from ``native/``) identifies inputs by slot and violations by number. This module
+adds the names and the error texts, so both engines give the same messages. Importing this module imports the compiled
+core. ``engines.selection`` imports it when the native engine is chosen; other modules must not, unless they import the
+compiled core themselves.
 
-Times are of 64 bits here. What does not fit makes a batch invalid before any of it is merged.
+Times have 64 bits here. A time that does not fit makes a batch invalid before any of it is merged.
 
-After each call the counters of the inputs that it concerns are copied into their ``Input``; ``at_last_vs``,
-``tie_order``, ``tie_marks``, ``waiting`` and ``delivered`` stay in the core and leave it only in snapshots.
+After each call the counters of the inputs concerned are copied into their ``Input``. ``at_last_vs``, ``tie_order``,
+``tie_marks``, ``waiting`` and ``delivered`` stay in the core and leave it only in snapshots.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _COUNTERS: Final = ("joined", "stable", "last_vs", "tie_count", "late")
 
 
 class NativeEngine:
-    """An ``Engine`` on the compiled core. ``shards``: threads that share an R3 or R4 index out among them."""
+    """An ``Engine`` on the compiled core. ``shards``: number of threads, each with a part of the R3 or R4 index."""
 
     name: Final = "native"
 
@@ -45,7 +46,7 @@ class NativeEngine:
         self._keeps_delivered = keeps_delivered
         self._shards = shards
         self._core = self._fresh(algorithm)
-        # Taken from the core while looking for broken promises, not yet by the merge.
+        # Taken from the core by ``broken``, and not yet taken by the merge.
         self._pieces: list[Columns] = []
         self._joined: list[str] = []
 
@@ -110,7 +111,7 @@ class NativeEngine:
         assert isinstance(batch, Columns), "a batch that batch_of has not seen"
         violation = self._core.apply(inp.slot, batch, start)
         self._refresh(inp)
-        return None if violation is None else self._in_words(inp, violation)
+        return None if violation is None else self._error_of(inp, violation)
 
     def switch(self, algorithm: str, started: bool) -> None:
         self._core.switch(algorithm, started)
@@ -128,9 +129,9 @@ class NativeEngine:
             inp = self._at(slot)
             self._refresh(inp)
             self._joined.append(inp.name)
-        attached = {inp.slot: inp for inp in self.inputs.values()}  # one that broke two promises has gone by the other
+        attached = {inp.slot: inp for inp in self.inputs.values()}  # an input with two broken promises is removed once
         return [
-            self._in_words(attached[violation.slot], violation) for violation in broken if violation.slot in attached
+            self._error_of(attached[violation.slot], violation) for violation in broken if violation.slot in attached
         ]
 
     def take(self) -> tuple[AnyBatch, tuple[str, ...]]:
@@ -175,7 +176,7 @@ class NativeEngine:
             self._core.load_input(inp.slot, fields, inp.excused)
         self._core.load(state, live)
         for inp in self.inputs.values():
-            self._refresh(inp)  # what an earlier version counted otherwise
+            self._refresh(inp)  # an earlier version may have counted differently
 
     def _fresh(self, algorithm: str) -> Core:
         policy = self._policy
@@ -197,11 +198,11 @@ class NativeEngine:
         inp.last_vs = NEVER if last_vs is None else last_vs
         inp.excused = inp.excused and inp.stable == before
 
-    def _in_words(self, inp: Input, broken: Violation) -> InputViolation:
-        return in_words(inp.name, broken, self._known)
+    def _error_of(self, inp: Input, broken: Violation) -> InputViolation:
+        return violation_of(inp.name, broken, self._known_text)
 
-    def _known(self, ends: list[int] | None) -> str:
-        """Each algorithm remembers something else of the event that an adjust speaks of."""
+    def _known_text(self, ends: list[int] | None) -> str:
+        """Return the text for the events that the input has. Each algorithm keeps different details of them."""
         if self.algorithm == "r3-":
             return violations.KNOWN_TO_R3_MINUS
         if self.algorithm == "r3":
@@ -209,9 +210,10 @@ class NativeEngine:
         return violations.known_ends(ends)
 
 
-def in_words(name: str, broken: Violation, known: Callable[[list[int] | None], str]) -> InputViolation:
-    """The error for a promise that the input ``name`` broke; ``known``: the words for what it has instead of
-    an event.
+def violation_of(name: str, broken: Violation, known: Callable[[list[int] | None], str]) -> InputViolation:
+    """Return the error for a promise that the input ``name`` broke.
+
+    ``known``: gives the text for the ends that the input has instead of the event that it adjusted.
     """
     row, index, detail = broken.row, broken.index, broken.detail
     if broken.code == "end-before-start":
@@ -230,20 +232,20 @@ def in_words(name: str, broken: Violation, known: Callable[[list[int] | None], s
         return violations.adjust_not_promised(name, row, index)
     if broken.code == "ties-differ":
         return violations.ties_differ(name, row, index)
-    assert broken.code == "stable-backwards", f"a violation without words: {broken.code}"
+    assert broken.code == "stable-backwards", f"a violation without a message: {broken.code}"
     return violations.stable_backwards(name, row, index, detail)
 
 
 def columns_of(name: str, batch: AnyBatch) -> Columns:
-    """The batch as columns of the native core. Raises InvalidBatch if a value does not fit its column."""
+    """Return the batch as columns of the native core. Raises InvalidBatch if a value does not fit its column."""
     if isinstance(batch, Columns):
         return batch
     assert isinstance(batch, Batch), f"a batch of another kind: {type(batch)}"
     try:
         return Columns.of(batch)
     except (OverflowError, TypeError, ValueError) as problem:
-        raise InvalidBatch(f"input {name!r} cannot say this batch: {problem}") from problem
+        raise InvalidBatch(f"input {name!r} cannot deliver this batch: {problem}") from problem
 
 
 def _demands(inp: Input) -> int:
-    return sum(_DEMAND_BITS[word] for word in inp.demanded)
+    return sum(_DEMAND_BITS[name] for name in inp.demanded)

@@ -1,6 +1,6 @@
-"""The TDB of one stream on the native core: ``tdb.Tdb`` without frozen events, for streams that come fast.
+"""The TDB of one stream on the native core: ``tdb.Tdb`` without frozen events, for fast streams.
 
-Importing this module imports the compiled core: ``engines.live_tdb`` does, where it is built.
+Importing this module imports the compiled core. ``engines.selection.live_tdb`` imports it where the core is built.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from lmerge._native import Tdb
 from lmerge.core import violations
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF, Event
-from lmerge.core.engines.native_engine import columns_of, in_words
+from lmerge.core.engines.native_engine import columns_of, violation_of
 
 
 class NativeTdb:
-    """``Tdb(name, keep_frozen=False)``: the same checks, the same words."""
+    """``Tdb(name, keep_frozen=False)`` with the same checks and the same messages."""
 
     def __init__(self, name: str = "stream", *, stable_point: int = NEG_INF) -> None:
         self.name = name
-        self.stable_point = stable_point  # kept here too: another thread may ask while the core works
+        self.stable_point = stable_point  # a copy: another thread may read it while the core works
         self._tdb = Tdb(stable_point)
         self._applied = 0
 
@@ -32,22 +32,22 @@ class NativeTdb:
         broken = self._tdb.apply(columns)
         self.stable_point = self._tdb.stable_point
         if broken is not None:
-            violation = in_words(self.name, broken, violations.known_live_ends)
+            violation = violation_of(self.name, broken, violations.known_live_ends)
             self._applied += broken.index
             violation.index = self._applied
             raise violation
         self._applied += columns.count
 
     def enter(self, vs: int, payload: bytes, ve: int) -> None:
-        """Put a live event in as it is, below the stable point too."""
+        """Add a live event without checks, below the stable point too."""
         self._tdb.enter(vs, payload, ve)
 
     def live_events(self) -> list[Event]:
-        """Events that are not fully frozen, ordered by (vs, payload, ve)."""
+        """Return the events that are not fully frozen, ordered by (vs, payload, ve)."""
         return [Event(vs, payload, ve) for _, vs, ve, _, payload in self._tdb.live_events().rows()]
 
     def live_ends(self, vs: int, payload: bytes) -> tuple[int, ...]:
-        """The ends of the live events with this start and payload, ascending."""
+        """Return the ends of the live events with this start and payload, ascending."""
         return tuple(self._tdb.live_ends(vs, payload))
 
     def check(self) -> None:

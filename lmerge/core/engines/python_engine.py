@@ -1,11 +1,12 @@
-"""The engine under a merge: the running algorithm, its index, the live output, and what inputs have said.
+"""The engine of a merge: the running algorithm, its index, the live output, and the state of the inputs.
 
-``Merge`` decides (names, the choice of the algorithm, what happens to an input that breaks a promise) and speaks;
-the engine computes. ``Engine`` is what Merge asks of it. There are two: ``PythonEngine`` here, which runs the
-algorithms of this package and defines what is right, and ``NativeEngine`` in ``native``, which hands every call to
-the compiled core. Both give the same outputs, errors and snapshots; ``engines`` chooses between them.
+``Merge`` decides about names, the choice of the algorithm and inputs that break a promise, and creates the messages;
+the engine computes. ``Engine`` is the interface that Merge uses. There are two engines. ``PythonEngine`` in this module
+runs the algorithms of this package and is the definition. ``NativeEngine`` in ``native_engine`` passes every call to
+the compiled core. Both give the same outputs, errors and snapshots. ``selection`` chooses between them.
 
-One call of Merge is: what happens (``apply``, ``remove``, ...), then ``broken`` until it gives none, then ``take``.
+In one call of Merge, the engine first gets the change (``apply``, ``remove``, ...), then ``broken`` until that returns
+none, then ``take``.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ ALGORITHMS: Final[dict[str, type[Algorithm]]] = {a.name: a for a in (R0, R1, R2,
 
 
 class Engine(Protocol):
-    """What Merge asks of an engine. ``inputs``, the merge's own table, is shared, never copied.
+    """The interface that Merge uses. ``inputs``, the merge's own table, is shared, never copied.
 
-    An ``Input`` holds what is known about one input; the engine keeps its counters up to date (``joined``, ``stable``,
+    An ``Input`` holds the state of one input. The engine keeps its counters up to date (``joined``, ``stable``,
     ``last_vs``, ``tie_count``, ``late``).
     """
 
@@ -62,98 +63,103 @@ class Engine(Protocol):
 
     @property
     def live_count(self) -> int:
-        """Number of (Vs, payload) pairs in the index; of live output events where those are tracked apart from it."""
+        """Number of (Vs, payload) pairs in the index, or of live output events where those are tracked separately."""
 
     @property
     def live_bytes(self) -> int:
-        """Bytes of the payloads in the index and in the live output events that are tracked apart from it. O(1)."""
+        """Bytes of the payloads in the index and in the live output events that are tracked separately. O(1)."""
 
     @property
     def visits(self) -> int:
-        """Nodes that stables have looked at so far."""
+        """Number of nodes that stables have visited so far."""
 
     @property
     def swept(self) -> int:
-        """Nodes that were looked at so far for entries of inputs that have gone, beside those that stables visit."""
+        """Number of nodes that were swept of entries of inputs that have left, beside those that stables visit."""
 
     @property
     def changes(self) -> int:
         """Inserts and adjusts in the output since the last ``take``."""
 
-    # What happens to inputs. Each is in the table when it attaches, and no longer when it is removed.
+    # Changes of inputs. An input is in the table when it attaches, and is removed from it before ``remove``.
 
     def free_slot(self) -> int:
-        """A slot for the next input: no other has it, or has left entries in it."""
+        """Return a slot for the next input: no input uses it, and no input that has left has entries in it."""
 
     def attach(self, inp: Input) -> None:
-        """An input has attached."""
+        """Attach an input."""
 
     def remove(self, inp: Input) -> None:
-        """An input has gone: none of its entries counts any more (law 3). O(1); they go by and by."""
+        """Remove an input: its entries do not count any more (law 3). O(1); later calls remove the entries."""
 
     def after_detach(self) -> None:
-        """The inputs that remain may agree on closing now that one has left."""
+        """Let the inputs that remain decide again, on closing for example: one has left."""
 
     def admit(self, inp: Input) -> None:
-        """V.B: an input has joined."""
+        """Join an input (V.B)."""
 
     def relax(self, inp: Input) -> None:
-        """``inp.demanded`` has changed."""
+        """Take over ``inp.demanded``, which has changed."""
 
     def excuse(self, inp: Input) -> None:
-        """``inp`` is excused: nobody's lead is measured by it for now (``lead``)."""
+        """Excuse ``inp``: the lead of others is not measured by it for now (``lead``)."""
 
     # Elements.
 
     def batch_of(self, inp: Input, batch: AnyBatch) -> AnyBatch:
-        """``batch`` as ``apply`` takes it. Raises InvalidBatch if this engine cannot hold it."""
+        """Return ``batch`` as ``apply`` takes it. Raises InvalidBatch if this engine cannot hold it."""
 
     def apply(self, inp: Input, batch: AnyBatch, start: int) -> InputViolation | None:
-        """Merge the elements from ``start`` on. A violation has the index of the offender; those before are merged."""
+        """Merge the elements from ``start`` on.
+
+        Returns a violation with the index of the offender, None if there is none. The elements before it are merged.
+        """
 
     def switch(self, algorithm: str, started: bool) -> None:
-        """Run another algorithm; ``started``: carry the state over, to something more general."""
+        """Run another algorithm. ``started``: it is more general, and the state is carried over."""
 
     def repeats_a_key(self) -> bool:
-        """Whether two live events of the output, or of an input, have one (Vs, payload). Asked under R0-R2 only."""
+        """Return whether two live events of the output, or of one input, have one (Vs, payload). R0-R2 only."""
 
     def broken(self) -> list[InputViolation]:
-        """Promises found broken while another input's elements were merged; they are then forgotten here."""
+        """Remove and return the promises found broken while another input's elements were merged."""
 
     def take(self) -> tuple[AnyBatch, tuple[str, ...]]:
-        """The output and the names of inputs that joined since the last call."""
+        """Return the output and the names of the inputs that joined since the last call."""
 
-    # What can be asked.
+    # Queries.
 
     def live_events(self) -> AnyBatch | None:
-        """Inserts of the live output events in order of (vs, payload, ve), then the output's stable point if there is
-        one; None if they are not known."""
+        """Return inserts of the live output events, then the output's stable point if there is one.
+
+        The inserts are in order of (vs, payload, ve). None if the live events are not tracked.
+        """
 
     def supporters(self, batch: AnyBatch) -> list[int]:
-        """For each insert of ``batch``: how many inputs have that event now; 0 where they have no entries."""
+        """Return, for each insert of ``batch``, how many inputs have that event now; 0 where they have no entries."""
 
     def check(self) -> None:
         """Assert every invariant."""
 
-    # Snapshots: fragments of JSON text by field, the same bytes from every engine.
+    # Snapshots: JSON text by field, the same bytes from every engine.
 
     def state(self) -> dict[str, bytes]:
-        """The running algorithm's fields, those of ``Algorithm.state``."""
+        """Return the fields of the running algorithm: those of ``Algorithm.state``."""
 
     def live_state(self) -> bytes:
-        """The live output events that are tracked apart from the index, else ``null``."""
+        """Return the live output events where they are tracked separately from the index, else ``null``."""
 
     def input_state(self, inp: Input) -> dict[str, bytes]:
-        """What ``dump_input_state`` gives."""
+        """Return the fields of ``dump_input_state``."""
 
     def load(
         self, algorithm: str, state: dict[str, Any], live: list[Any] | None, inputs: Mapping[str, dict[str, Any]]
     ) -> None:
-        """The reverse, parsed. The inputs are in the table with their counters; ``inputs``: all fields, by name."""
+        """Load the parsed fields. The inputs are in the table with their counters. ``inputs``: all fields, by name."""
 
 
 class PythonEngine:
-    """The algorithms of this package. It takes any integer as a time, though only 64 bits are promised."""
+    """Runs the algorithms of this package. It accepts any integer as a time, although only 64 bits are supported."""
 
     name: Final = "python"
 
@@ -169,7 +175,7 @@ class PythonEngine:
         self._algorithm = self._fresh(algorithm)
         self._live = self._new_live()
         self._out = BatchBuilder()
-        self._noted = 0  # rows of the pending output that the live output TDB has seen
+        self._noted = 0  # number of rows of the pending output that the live output TDB contains
 
     @property
     def algorithm(self) -> str:
@@ -246,7 +252,7 @@ class PythonEngine:
         new = self._fresh(algorithm)
         for inp in self.inputs.values():
             inp.tie_order, inp.tie_marks = {}, {}
-        new.right_from = self._algorithm.right_from  # an input may be admitted before anything is said
+        new.right_from = self._algorithm.right_from  # an input may be admitted before the first element
         if started:
             self._note_live()
             live = self._live_events()
@@ -254,7 +260,7 @@ class PythonEngine:
             switch(self._algorithm, new, live, self._out)
         else:
             new.widen(self._slots())
-        # A downgrade comes in the middle of a call: what it has to report so far must not go with the old algorithm.
+        # A downgrade happens in the middle of a call: the new algorithm takes over what the old one has to report.
         new.newly_joined, new.broken = self._algorithm.newly_joined, self._algorithm.broken
         if started and isinstance(new, Indexed):
             merge_waiting(new, self._out)
@@ -324,7 +330,7 @@ class PythonEngine:
         return ALGORITHMS[algorithm](self.inputs, self._policy, self._closing)
 
     def _keep_delivered(self, inp: Input, *, from_the_start: bool = True) -> None:
-        """Keep what ``inp`` delivers where that is asked for, and forget it where an index has it."""
+        """Begin to keep what ``inp`` delivers if that is required; drop it where an index has it."""
         if not self._keeps_delivered or inp.observes or isinstance(self._algorithm, Indexed):
             inp.delivered = None
         elif from_the_start:
@@ -339,14 +345,14 @@ class PythonEngine:
         return Tdb("output", keep_frozen=False, stable_point=self.announced)
 
     def _live_events(self) -> list[Event] | None:
-        """Output events that are not fully frozen, in any order."""
+        """Return the output events that are not fully frozen, in any order; None if they are not tracked."""
         if self._live is not None:
             return self._live.live_events()
         shown = self._algorithm.shown()
         return None if shown is None else [event for event in shown if event.ve >= self.announced]
 
     def _note_live(self) -> None:
-        """Bring the live output TDB up to the pending output; a call can do so more than once."""
+        """Apply the pending output to the live output TDB. One call of Merge may do this several times."""
         if self._live is not None:
             for row in self._out.rows[self._noted :]:
                 self._live.apply_row(row)

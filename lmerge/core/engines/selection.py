@@ -1,8 +1,7 @@
-"""The choice of the engine: ``auto`` is the native core where it is built, and Python everywhere else.
+"""Chooses the engine: ``auto`` is the native core where it is built, and Python everywhere else.
 
-``native``, and modules named ``native_*`` here, in ``wire`` and in ``client``, import the compiled core. They are
-imported in functions only (here, in ``wire.frames``, in ``client.publish.live_events``), when the native engine is
-asked for: where the core is not built, nobody misses it.
+Modules named ``native_*`` here, in ``core.divergence``, in ``wire`` and in ``client`` import the compiled core. They
+are imported in functions only, when the native engine is chosen. So lmerge works where the core is not built.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ AUTO: Final = "auto"
 PYTHON: Final = "python"
 NATIVE: Final = "native"
 ENGINES: Final = (AUTO, PYTHON, NATIVE)
-SHARDS_MAX: Final = 64  # as in native/core: the list that shares a batch out has a byte an element
+SHARDS_MAX: Final = 64  # as in native/core: the list that assigns elements to shards has one byte for each element
 
 
 class LiveTdb(Protocol):
@@ -42,7 +41,7 @@ class LiveTdb(Protocol):
 
 @cache
 def native_problem() -> str | None:
-    """Why the native core cannot be used; None if it can."""
+    """Return why the native core cannot be used; None if it can."""
     try:
         import lmerge.core.engines.native_engine  # noqa: F401 - whether it can be imported is the question
     except ImportError as problem:
@@ -51,12 +50,12 @@ def native_problem() -> str | None:
 
 
 def best() -> str:
-    """The engine that ``auto`` means here."""
+    """Return the engine that ``auto`` selects on this machine."""
     return PYTHON if native_problem() else NATIVE
 
 
 def resolve(engine: str) -> str:
-    """``python`` or ``native`` for a word of ENGINES. Raises UsageError if there is no such engine here."""
+    """Return ``python`` or ``native`` for a name of ENGINES. Raises UsageError if that engine is not available."""
     if engine not in ENGINES:
         raise UsageError(f"unknown engine {engine!r}; it is {', '.join(ENGINES)}")
     if engine == AUTO:
@@ -71,8 +70,10 @@ def make_engine(
     engine: str, algorithm: str, inputs: Mapping[str, Input], policy: Policy, closing: Closing, *, track_live: bool,
     keeps_delivered: bool = False, shards: int = 1,
 ) -> Engine:
-    """The engine that ``resolve`` named, running ``algorithm``. ``keeps_delivered``: under R0-R2, see ``delivered``.
-    ``shards`` above 1 are native only.
+    """Return the engine that ``resolve`` returned, running ``algorithm``.
+
+    ``keeps_delivered``: keep what inputs deliver under R0-R2, see ``delivered``. More than one of ``shards`` needs the
+    native engine.
     """
     if engine == PYTHON:
         assert shards == 1
@@ -87,7 +88,7 @@ def make_engine(
 
 
 def live_tdb(name: str, engine: str = AUTO) -> LiveTdb:
-    """A TDB that forgets fully frozen events, for following one stream. Raises UsageError."""
+    """Return a TDB that drops fully frozen events, to follow one stream. Raises UsageError as ``resolve`` does."""
     if resolve(engine) == PYTHON:
         return Tdb(name, keep_frozen=False)
     from lmerge.core.engines.native_tdb import NativeTdb

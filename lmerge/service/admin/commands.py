@@ -105,7 +105,7 @@ def _certified(hub: Hub) -> pb.CertifyMergeResponse:
 def _interval(divergence: Divergence, monitor: DivergenceMonitor) -> pb.IntervalReport:
     report = pb.IntervalReport(start=divergence.start, end=divergence.end, missing=divergence.findings.missing)
     for name, digest in divergence.digests.items():
-        report.digests.add(replica=name, events=max(0, digest.events), digest=digest.words(monitor.hash_name))
+        report.digests.add(replica=name, events=max(0, digest.events), digest=digest.text(monitor.hash_name))
     for found in divergence.findings.differences:
         report.differences.add(
             payload=found.event.payload[:_PAYLOAD_BYTES_REPORTED], vs=found.event.vs, ve=found.event.ve,

@@ -37,7 +37,7 @@ from typing import Final
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.divergence.digests import bounds, interval_of
-from lmerge.core.divergence.monitor import Divergence, DivergenceMonitor, Report, Verdict
+from lmerge.core.divergence.monitor import AgreementRule, Divergence, DivergenceMonitor, DivergenceReport
 from lmerge.core.elements import show_time
 from lmerge.core.inputs import ACTIVE
 from lmerge.core.merge import InputDetached, InputStatus, Merge, Outcome
@@ -162,7 +162,7 @@ class Certifier:
         else:
             outcome = self._merge.apply(name, batch, incarnation)
             if self.monitor is not None and not outcome.refused:
-                self.monitor.heard(name, batch, _merged(outcome, name, batch))
+                self.monitor.receive(name, batch, _merged(outcome, name, batch))
         if outcome.joined or outcome.detached:
             self._changed = True
         return outcome
@@ -231,10 +231,10 @@ class Certifier:
         self._late = [name for name in self.monitor.late_for(until, counting) if name not in self._excused]
         self._wait_timer.look(until if self._late else None)
 
-    def _verdict(self) -> Verdict:
+    def _verdict(self) -> AgreementRule:
         if self.policy == HOLD:
-            return Verdict(all_of_them=True, disputed=self._disputed)
-        return Verdict(excused=self._excused if self.policy == QUARANTINE else None)
+            return AgreementRule(all_of_them=True, disputed=self._disputed)
+        return AgreementRule(excused=self._excused if self.policy == QUARANTINE else None)
 
     def _note_disputed(self, counting: list[str]) -> None:
         """Under hold: record the intervals that are disputed from now on, and remove those that are decided."""
@@ -365,7 +365,7 @@ def describe_divergence(divergence: Divergence, declared: pb.Schema | None) -> s
     return f"{_interval(divergence)}: {'; '.join(texts)}"
 
 
-def describe_report(report: Report) -> str:
+def describe_report(report: DivergenceReport) -> str:
     """Return a sentence such as ``v2 equal over 12 intervals``."""
     if report.problem:
         return f"{report.name} is not compared: {report.problem}"

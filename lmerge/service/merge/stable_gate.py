@@ -21,7 +21,7 @@ from __future__ import annotations
 from lmerge.core import violations
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder
 from lmerge.core.divergence.digests import completed_at
-from lmerge.core.divergence.monitor import DivergenceMonitor, Verdict, time_of
+from lmerge.core.divergence.monitor import AgreementRule, DivergenceMonitor, time_of
 from lmerge.core.elements import ADJUST, INSERT, NEG_INF, STABLE, Stable
 from lmerge.core.inputs import OBSERVE
 from lmerge.core.merge import Merge, Outcome
@@ -53,7 +53,7 @@ class StableGate:
         """Merge the elements of the batch that are not stables. The monitor gets all of them; the stables wait."""
         merge = self._merge
         before = self._monitor.stable_point(name)
-        offender = self._monitor.heard(name, batch, batch.count)
+        offender = self._monitor.receive(name, batch, batch.count)
         stop = batch.count if offender is None else offender
         through, places = _without_stables(batch, stop)
         outcome = merge.apply(name, through, incarnation) if through.count else Outcome()
@@ -65,7 +65,7 @@ class StableGate:
         reached = max([before, *(vs for kind, vs, *_ in _first(batch, stop) if kind == STABLE)])
         return _joined([outcome, self._detach(name, batch, offender, reached)], merge)
 
-    def releases(self, counting: list[str], verdict: Verdict) -> list[tuple[str, int]]:
+    def releases(self, counting: list[str], verdict: AgreementRule) -> list[tuple[str, int]]:
         """Return the stables to give to the merge now, as (input, time).
 
         Each is at a boundary of intervals that the input has completed, and not above what is agreed on.

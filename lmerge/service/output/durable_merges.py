@@ -26,7 +26,7 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.engines.selection import resolve
 from lmerge.core.merge import Merge
 from lmerge.core.policy import Show, parse_policy
-from lmerge.core.resume import Replay
+from lmerge.core.resume import OutputReplay
 from lmerge.errors import MergeSpoiled, StoreDamaged, StoreFull, StoreInUse, SubscriberTooSlow, UsageError
 from lmerge.files import PRIVATE_FILE, make_folder, sync_path
 from lmerge.service import log
@@ -233,10 +233,10 @@ def _recovered(store: Store, settings: Settings) -> RecoveredMerge | None:
     try:
         name, running = found.facts["name"].decode(), found.facts["algorithm"].decode()
         policy = found.facts["policy"].decode()
-        replay = Replay(running, settings.engine)
+        replay = OutputReplay(running, settings.engine)
         frames = frames_of(resolve(settings.engine))
         for data in found.last:
-            replay.say(_batch(frames, data))
+            replay.add(_batch(frames, data))
         live, stable_point = replay.live_events(), replay.stable_point
     except Exception as problem:  # the checksums fit, so the writer was wrong
         raise StoreDamaged(f"the store {store.path} is damaged ({problem!r}) and was not opened") from problem

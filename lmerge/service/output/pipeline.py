@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.core.merge import Merge
-from lmerge.core.resume import said_events
+from lmerge.core.resume import emitted_events
 from lmerge.errors import MergeReset, OutOfRange, OutputGap, StoreFull
 from lmerge.service import log
 from lmerge.service.merge.offload import Offload
@@ -204,12 +204,12 @@ class MergeOutput:
             return
         self._segment_is_due = self._offload.is_large(self.merge)
         if not self._segment_is_due:
-            self._begin_with(said_events(self.merge))
+            self._begin_with(emitted_events(self.merge))
 
     async def _begin_large_segment(self) -> None:
         self._segment_is_due = False
         if not self._skips_segment():
-            self._begin_with(await self._offload.read(self.merge, lambda: said_events(self.merge)))
+            self._begin_with(await self._offload.read(self.merge, lambda: emitted_events(self.merge)))
 
     def _skips_segment(self) -> bool:
         is_too_large = self.durable is None and self.merge.live_bytes > self._retain_bytes

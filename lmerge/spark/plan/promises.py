@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lmerge.core import properties as props
-from lmerge.core.properties import INSERT_ONLY, KEY, PROPERTY_WORDS, Properties, choose, parse_properties
+from lmerge.core.properties import INSERT_ONLY, KEY, PROPERTY_NAMES, Properties, choose, parse_properties
 from lmerge.errors import UsageError
 from lmerge.spark.options import APPEND, INTERVALS, UPDATE
 from lmerge.spark.plan.bounds import NEVER, Bound, Unknown, duration, weakest
@@ -71,11 +71,11 @@ class PlanFacts:
 
     def explain(self) -> str:
         """All of it, for people."""
-        said = [word for word in PROPERTY_WORDS if word in self.properties]
+        said = [word for word in PROPERTY_NAMES if word in self.properties]
         choice = choose({"this query": self.properties})
         lines = [f"Published in mode {self.mode}, this query promises: {', '.join(said) or 'nothing'}"]
         lines += [f"  {reason}" for reason in self.reasons]
-        lines += [f"  so the merge can run {choice.case.word} ({choice.reason})", ""]
+        lines += [f"  so the merge can run {choice.case.algorithm} ({choice.reason})", ""]
         lines += ["The stable point"]
         if self.stable is None:
             lines += ["  cannot be derived: declare it with stable_lag=", f"  {self.stable_why}"]
