@@ -44,8 +44,8 @@ DEFECTS = (
     Defect(
         "a gap is told before the stable point passes into it",
         ENVELOPES,
-        "if self._gaps_told_to <= gap.start < self.stable_point)",
-        "if self._gaps_told_to <= gap.start)",
+        "if self._gaps_reported_to <= gap.start < self.stable_point)",
+        "if self._gaps_reported_to <= gap.start)",
         TEST_ENVELOPES + "test_a_gap_is_named_once_with_the_stable_that_passes_into_it",
     ),
     Defect(

@@ -24,15 +24,15 @@ DEFECTS = (
     Defect(
         "a resumed reader is told what had been frozen before its token",
         FOLLOWER,
-        "self._unsaid.take_frozen() if event.ve >= self._awaited]",
-        "self._unsaid.take_frozen()]",
+        "self._withheld.take_frozen() if event.ve >= self._awaited]",
+        "self._withheld.take_frozen()]",
         FOLLOWER_TESTS + "test_a_reader_that_waited_for_its_token_is_told_what_was_frozen_on_the_way[python]",
     ),
     Defect(
         "a resumed reader misses what was frozen while it waited",
         FOLLOWER,
-        "builder.rows = _difference(self._held, frozen + self._unsaid.live_events())",
-        "builder.rows = _difference(self._held, self._unsaid.live_events())",
+        "builder.rows = _difference(self._held, frozen + self._withheld.live_events())",
+        "builder.rows = _difference(self._held, self._withheld.live_events())",
         FOLLOWER_TESTS + "test_a_reader_that_waited_for_its_token_is_told_what_was_frozen_on_the_way[python]",
     ),
     Defect(
@@ -66,15 +66,15 @@ DEFECTS = (
     Defect(
         "events are left out before the servers have been told",
         FORWARD,
-        "            if until > self._said and self._skip is not None:",
-        "            if until > self._said and self._skip is not None and self.count:",
+        "            if until > self._skipped_to and self._skip is not None:",
+        "            if until > self._skipped_to and self._skip is not None and self.count:",
         "tests/client/test_feedback.py::test_what_ends_before_the_point_is_not_wanted_and_the_servers_are_told_first",
     ),
     Defect(
         "a blocking reader looks at the merge that another thread is at",
         FOLLOWER,
-        "        return self.reader.told_to == INF ",
-        "        return (self.reader.told_to if self._merge is None else self._merge.stable_point) == INF ",
+        "        return self.reader.delivered_to == INF ",
+        "        return (self.reader.delivered_to if self._merge is None else self._merge.stable_point) == INF ",
         BLOCKING_TESTS + "test_a_reader_of_two_servers_may_ask_anything_while_they_are_merged[native]",
     ),
     Defect(

@@ -59,8 +59,8 @@ DEFECTS = (
     Defect(
         "simulated: a new connection does not say the live events again",
         "lmerge/client/publish/outbox.py",
-        "            return Taken([prelude], outbox.said)\n",
-        "            return Taken([], outbox.said)\n",
+        "            return Taken([prelude], outbox.published)\n",
+        "            return Taken([], outbox.published)\n",
         SEEDS_0,
     ),
     Defect(
@@ -129,7 +129,7 @@ DEFECTS = (
     Defect(
         "simulated: a server is judged by what it has not acked",
         "lmerge/testing/sim/wrong.py",
-        "    return link.is_connected and link.lane.acked >= publisher.outbox.said\n",
+        "    return link.is_connected and link.lane.acked >= publisher.outbox.published\n",
         "    return True\n",
         KEPT_WRONG,
     ),

@@ -88,7 +88,7 @@ DEFECTS = (
     ),
     Defect(
         "a skip that a server has asked for breaks the connection to it",
-        "lmerge/client/publish/link.py", "self.lane.heard(max(self.lane.needs, self.wants_from))", "pass",
+        "lmerge/client/publish/link.py", "self.lane.note_stable(max(self.lane.needs, self.needed_from))", "pass",
         "tests/client/test_feedback.py::test_a_skip_that_a_server_has_asked_for_needs_no_other_connection",
     ),
     Defect(

@@ -190,7 +190,7 @@ class Reading:
 
     async def begun(self) -> Reading:
         """Return once the snapshot has come: all that happens from here on will be told."""
-        await until(lambda: self.subscriber.follower.known_to is not None)
+        await until(lambda: self.subscriber.follower.final_to is not None)
         return self
 
     async def stop(self) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from random import Random
 
-from lmerge.client.sinks import Progress, Source
+from lmerge.client.sinks import SinkProgress, SinkSubscriber
 from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Event, Insert, Stable
@@ -78,17 +78,17 @@ def world(seed: int, count: int = PROCESS_EVENTS) -> tuple[list[Event], list[lis
 
 def subscribing(
     servers: list[list[Element]], random: Random, before_batch: Callable[[int], object] | None = None
-) -> Callable[[str | None], Source]:
+) -> Callable[[str | None], SinkSubscriber]:
     """Subscribes to any of the servers."""
 
-    def subscribe(token: str | None) -> Source:
+    def subscribe(token: str | None) -> SinkSubscriber:
         since = NEG_INF if token is None else parse_token(token, MERGE)
         return Scripted(resumed(random.choice(servers), since, random), random=random, before_batch=before_batch)
 
     return subscribe
 
 
-def tell(progress: Progress) -> None:
+def tell(progress: SinkProgress) -> None:
     """For the killer to count."""
     sys.stdout.write(f"{progress.token}\n")
     sys.stdout.flush()

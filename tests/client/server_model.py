@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from lmerge.client.publish.outbox import Outbox
 from lmerge.client.subscribe.checkpoint import dump, load
 from lmerge.client.subscribe.follower import JOINED, Follower
-from lmerge.client.subscribe.reader import Known
+from lmerge.client.subscribe.reader import ResumePoint
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import NEG_INF, Element, Event
 from lmerge.core.merge import Merge
@@ -174,7 +174,7 @@ class ModelReplica:
         server.attach(self.name, join_at)
         prelude = lane.restart()
         assert prelude is not None
-        lane.heard(server.merge.stable_point)
+        lane.note_stable(server.merge.stable_point)
         self.on_the_way[server.name] = list(prelude.items)  # type: ignore[arg-type]
 
     def lose(self, server: ModelServer) -> None:
@@ -222,13 +222,13 @@ class Model:
 
     # The reader.
 
-    def follow(self, known: Known | None) -> None:
-        self.follower = Follower(self.by_name, policy=self.policy, known=known, on_gap=self.gaps.append)
+    def follow(self, resume_point: ResumePoint | None) -> None:
+        self.follower = Follower(self.by_name, policy=self.policy, resume_point=resume_point, on_gap=self.gaps.append)
         self.answered: dict[str, bool] = dict.fromkeys(self.by_name, False)
         self.trying: dict[str, bool] = dict.fromkeys(self.by_name, False)
         for server in self.servers:
             server.subscription = None
-            if known is not None:  # at once: what is retained now may not be later
+            if resume_point is not None:  # at once: what is retained now may not be later
                 self.attend(server.name)
 
     def attend(self, name: str) -> None:
@@ -238,7 +238,7 @@ class Model:
             self.trying[name] = self.answered[name] = False
             server.subscription = None
         if not self.trying[name]:
-            begin = follower.known_to
+            begin = follower.final_to
             follower.asked(name, begin)
             if server.is_up:
                 server.subscribe(begin)
@@ -281,12 +281,12 @@ class Model:
         t = max(stable_point, self.follower.since)
         self.resumes += 1
         if self.random.random() < 0.5:
-            data = dump("m", Known(stable_point, self.follower.since, events))
+            data = dump("m", ResumePoint(stable_point, self.follower.since, events))
             self.follow(load(data, "m")[0])
             return
         self.before = [e for e in self.before + self.told.events() if e.ve < t]
         self.told = Tdb("told")
-        self.follow(Known(NEG_INF, t))
+        self.follow(ResumePoint(NEG_INF, t))
 
     def is_anywhere(self, t: int) -> bool:
         """Whether a server retains what has ended since ``t``."""
@@ -353,7 +353,7 @@ class Model:
                 replica.deliver(server)
         elif chance < 0.65:
             if replica.on_the_way[server.name] is not None:
-                replica.lanes[server.name].heard(server.merge.stable_point)
+                replica.lanes[server.name].note_stable(server.merge.stable_point)
         elif chance < 0.9:
             self.attend(server.name)
         else:

@@ -308,7 +308,7 @@ def test_what_came_with_the_end_is_read_although_the_reader_had_just_found_nothi
     """The reader's thread looks, the background thread is told the rest, the reader's thread asks whether to go on."""
     subscriber = AsyncSubscriber("h:1", MERGE)
     assert subscriber.take() is None
-    subscriber.follower.reader.tell(Batch.of([Insert(b"last", 1, 2), Stable(INF)]))
+    subscriber.follower.reader.deliver(Batch.of([Insert(b"last", 1, 2), Stable(INF)]))
     assert not subscriber.has_ended()
     assert subscriber.take() is not None
     assert subscriber.has_ended()

@@ -18,15 +18,15 @@ def test_what_ends_before_the_point_is_not_wanted_and_the_servers_are_told_first
     ff = FastForward()
     told: list[tuple[int, int]] = []
     ff.bind(lambda until: told.append((until, ff.count)))  # nothing more has been left out by then
-    assert ff.wants(1)
+    assert ff.needs(1)
     ff(10)
     assert told == []
-    assert [ff.wants(ve) for ve in (10, 9, 4, 12)] == [True, False, False, True]
+    assert [ff.needs(ve) for ve in (10, 9, 4, 12)] == [True, False, False, True]
     assert told == [(10, 0)]
     ff(20)
-    assert ff.wants(20)
+    assert ff.needs(20)
     assert told == [(10, 0)]
-    assert not ff.wants(15)
+    assert not ff.needs(15)
     assert told == [(10, 0), (20, 2)]
     assert ff.count == 3
     assert ff.skipped == [SkippedRange(4, 10), SkippedRange(15, 20)]
@@ -85,13 +85,13 @@ async def test_only_what_no_server_wants_is_handed_on_once_and_upwards() -> None
             worlds[1].target, MERGE, "other") as other:
             await one.stable(1000)
             await one.flush()
-            await until(lambda: slow.links[0].wants_from == 1000)
+            await until(lambda: slow.links[0].needed_from == 1000)
             assert heard == []
             await other.stable(600)
-            await until(lambda: slow.links[1].wants_from == 600)
+            await until(lambda: slow.links[1].needed_from == 600)
             assert heard == [600]
             await other.stable(2000)
-            await until(lambda: slow.links[1].wants_from == 2000)
+            await until(lambda: slow.links[1].needed_from == 2000)
             assert heard == [600, 1000]
         await slow.close()
 
@@ -105,7 +105,7 @@ async def test_a_server_that_is_still_being_called_may_want_more() -> None:
             await slow.stable(1)
             await until(lambda: slow.links[0].is_connected)
             await fast.stable(1000)
-            await until(lambda: slow.links[0].wants_from == 1000)
+            await until(lambda: slow.links[0].needed_from == 1000)
             assert not slow.links[1].was_tried
             assert heard == []
         await until(lambda: heard == [1000])

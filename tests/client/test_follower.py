@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lmerge.client.subscribe.follower import GAPS_MAX, Follower, SubscriptionGap
-from lmerge.client.subscribe.reader import Known
+from lmerge.client.subscribe.reader import ResumePoint
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
@@ -59,7 +59,7 @@ class Reader:
         if self.is_connected:
             self.follower.lost("server")
         self.is_connected = True
-        self.follower.asked("server", self.follower.known_to)
+        self.follower.asked("server", self.follower.final_to)
         self.follower.begin("server", stable_point, None)
 
     def take(self, batch: Batch) -> list[AnyBatch]:
@@ -212,7 +212,7 @@ def test_an_older_server_that_was_restarted_empty_joins_at_its_first_stable(
 
 def test_a_reader_that_waited_for_its_token_is_told_what_was_frozen_on_the_way() -> None:
     """The stable point passes the token and the end of an event in one step."""
-    follower = Follower(["server"], known=Known(NEG_INF, 10))
+    follower = Follower(["server"], resume_point=ResumePoint(NEG_INF, 10))
     follower.asked("server", 10)
     follower.begin("server", 3, 3)
     follower.take("server", Batch.of([Insert(b"its own", 1, 7), Insert(b"A", 1, 12), Stable(3)]))
@@ -247,12 +247,12 @@ def test_a_gap_waits_until_the_source_is_stable_where_it_begins() -> None:
 
 @pytest.mark.parametrize("policy", ["lazy", "lazy+lag:5", "eager+lag:5", "quorum:1+lag:5", "final-only+lag:5"])
 def test_a_checkpoint_of_a_reader_whose_stables_lag_is_gone_on_from_where_it_was_told(policy: str) -> None:
-    known = Known(10, NEG_INF, [Event(1, b"x", 20)])
-    follower = Follower(["a", "b"], policy=policy, known=known)
+    resume_point = ResumePoint(10, NEG_INF, [Event(1, b"x", 20)])
+    follower = Follower(["a", "b"], policy=policy, resume_point=resume_point)
     told = Tdb("told")
     told.apply_batch(Batch.of([Insert(b"x", 1, 20), Stable(10)]))
     for name in ("a", "b"):
-        follower.asked(name, follower.known_to)
+        follower.asked(name, follower.final_to)
         follower.begin(name, 10, 10)
         follower.take(name, Batch.of([Insert(b"x", 1, 20), Stable(10)]))
         follower.end(name)

@@ -25,7 +25,7 @@ class NaiveLiveEvents:
         self.events: list[Event] = []
         self.stable = NEG_INF
 
-    def say(self, row: Row) -> None:
+    def apply_row(self, row: Row) -> None:
         kind, vs, ve, vold, payload = row
         if kind == INSERT and ve > vs:
             self.events.append(Event(vs, payload, ve))
@@ -52,8 +52,8 @@ def test_the_prelude_is_that_of_the_naive_twin_after_every_element(engine: str, 
     random = Random(seed)
     live, naive, merge, heard = live_events("a"), NaiveLiveEvents(), 0, NEG_INF
     for row in Batch.of(present(random, reference(random, 15, duplicates=duplicates))).rows():
-        live.say(row)
-        naive.say(row)
+        live.apply_row(row)
+        naive.apply_row(row)
         if random.random() < 0.3:
             # Before or beyond this replica's stable point.
             merge = min(max(merge, row[1]) + random.randint(-9, 9), INF)
@@ -70,15 +70,15 @@ def test_the_prelude_is_that_of_the_naive_twin_after_every_element(engine: str, 
 def test_the_prelude_keeps_the_order_of_insertion(engine: str) -> None:
     live = live_events("a")
     for row in Batch.of([Insert(b"z", 1, 9), Insert(b"a", 1, 9), Insert(b"m", 2, 9), Adjust(b"z", 1, 9, 20)]).rows():
-        live.say(row)
+        live.apply_row(row)
     assert [element[0] for element in live.prelude().elements()] == [b"z", b"a", b"m"]
 
 
 def test_an_event_that_ends_at_the_merges_stable_point_is_kept(engine: str) -> None:
     """III.C: fully frozen is Ve < Vc, so Ve == Vc can still be adjusted."""
     live = live_events("a")
-    live.say((INSERT, 1, 5, 0, b"x"))
-    live.say((2, 9, 0, 0, b""))
+    live.apply_row((INSERT, 1, 5, 0, b"x"))
+    live.apply_row((2, 9, 0, 0, b""))
     live.trim(5)
     assert len(live) == 1
     live.trim(6)
@@ -88,12 +88,12 @@ def test_an_event_that_ends_at_the_merges_stable_point_is_kept(engine: str) -> N
 def test_a_replica_behind_the_merge_keeps_what_it_may_still_adjust(engine: str) -> None:
     """The merge is at 10 through others; to this replica the end 5 is a first guess."""
     live = live_events("a")
-    live.say((INSERT, 1, 5, 0, b"x"))
+    live.apply_row((INSERT, 1, 5, 0, b"x"))
     live.trim(10)
     assert list(live.prelude().elements()) == [Insert(b"x", 1, 5)]
-    live.say((ADJUST, 1, 20, 5, b"x"))
+    live.apply_row((ADJUST, 1, 20, 5, b"x"))
     assert list(live.prelude().elements()) == [Insert(b"x", 1, 20)]
-    live.say((2, 30, 0, 0, b""))
+    live.apply_row((2, 30, 0, 0, b""))
     assert len(live) == 1
     live.trim(30)
     assert list(live.prelude().elements()) == [Stable(30)]
@@ -101,12 +101,12 @@ def test_a_replica_behind_the_merge_keeps_what_it_may_still_adjust(engine: str) 
 
 def test_a_refused_element_leaves_the_live_events_as_they_were(engine: str) -> None:
     live = live_events("a")
-    live.say((INSERT, 6, 9, 0, b"x"))
-    live.say((2, 5, 0, 0, b""))
+    live.apply_row((INSERT, 6, 9, 0, b"x"))
+    live.apply_row((2, 5, 0, 0, b""))
     before = list(live.prelude().elements())
     for row in ((INSERT, 4, 9, 0, b"y"), (INSERT, 8, 7, 0, b"y"), (ADJUST, 6, 10, 8, b"x"), (2, 4, 0, 0, b"")):
         with pytest.raises(InputViolation, match="input 'a'"):
-            live.say(row)
+            live.apply_row(row)
     assert list(live.prelude().elements()) == before
 
 
@@ -123,9 +123,9 @@ def test_trimming_does_not_look_at_what_stays() -> None:
     live = LiveEvents("a")
     live._calendar = calendar = CountingCalendar()
     for i in range(2000):
-        live.say((INSERT, 4000 + i, 10**9 + i, 0, b"long"))
+        live.apply_row((INSERT, 4000 + i, 10**9 + i, 0, b"long"))
     for t in range(1, 3000):
-        live.say((2, t, 0, 0, b""))
+        live.apply_row((2, t, 0, 0, b""))
         live.trim(t)
     assert len(live) == 2000
     assert calendar.popped < 50
@@ -155,7 +155,7 @@ def test_what_is_taken_is_what_was_put_in_its_order(engine: str) -> None:
     outbox.put_batch(Batch.of([Insert(b"y", 2, 6), Stable(2)]))
     outbox.put_row((INSERT, 3, 7, 0, b"z"))
     assert elements_of(lane.take()) == [Insert(b"x", 1, 5), Insert(b"y", 2, 6), Stable(2), Insert(b"z", 3, 7)]
-    assert outbox.said == 4
+    assert outbox.published == 4
     assert lane.take() is None
 
 
@@ -167,7 +167,7 @@ def test_a_restart_drops_what_waits_because_the_prelude_has_it(engine: str) -> N
     prelude = lane.restart()
     assert elements_of(prelude) == [Insert(b"x", 1, 8), Stable(1)]
     assert prelude is not None
-    assert prelude.said == 3
+    assert prelude.published == 3
     assert lane.take() is None
     assert outbox.waiting_bytes == 0
 
@@ -194,14 +194,14 @@ def test_a_batch_that_cannot_be_sent_is_refused_whole(batch: Batch, words: str, 
     with pytest.raises(InvalidBatch, match=words):
         outbox.put_batch(batch)
     assert connected(outbox).take() is None
-    assert outbox.said == 0
+    assert outbox.published == 0
 
 
 def test_a_payload_above_the_limit_is_refused_by_element_and_size(engine: str) -> None:
     outbox = Outbox("a", payload_bytes_max=3)
     with pytest.raises(LimitExceeded, match="element 1: its payload has 4 bytes, above the limit of 3"):
         outbox.put_batch(Batch.of([Insert(b"123", 1, 5), Insert(b"1234", 1, 5)]))
-    assert outbox.said == 0
+    assert outbox.published == 0
 
 
 def test_a_live_table_and_live_events_agree_on_what_a_stream_may_say(engine: str) -> None:
@@ -215,7 +215,7 @@ def test_a_live_table_and_live_events_agree_on_what_a_stream_may_say(engine: str
             if row[0] == 2:
                 row = (2, vs, 0, 0, b"")
             verdicts = []
-            for apply in (live.say, tdb.apply_row):
+            for apply in (live.apply_row, tdb.apply_row):
                 try:
                     apply(row)
                     verdicts.append("fine")

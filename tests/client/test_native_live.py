@@ -41,9 +41,9 @@ class Twins:
             try:
                 if one_by_one:
                     for index, row in enumerate(batch.rows()):
-                        live.say(row, index)
+                        live.apply_row(row, index)
                 else:
-                    live.say_batch(live.own(batch))
+                    live.apply_batch(live.own(batch))
                 verdicts.append(None)
             except InputViolation as violation:
                 verdicts.append(violation)
@@ -191,13 +191,13 @@ def test_memory_returns_when_both_sides_have_frozen_a_burst() -> None:
     twins = Twins()
     tdb = twins.native._tdb  # type: ignore[union-attr]
     for vs in range(100):
-        twins.native.say_batch(Batch.of([*(Insert(b"%100d" % at, vs, vs + 50) for at in range(1000)), Stable(vs)]))
+        twins.native.apply_batch(Batch.of([*(Insert(b"%100d" % at, vs, vs + 50) for at in range(1000)), Stable(vs)]))
     held = tdb.memory[0]
     assert held > 100 * 1000 * 100, "the merge has frozen nothing yet"
     assert len(twins.native) == 100_000
     twins.native.trim(99)
     assert len(twins.native) == 51_000
-    twins.native.say_batch(Batch.of([Stable(1000)]))
+    twins.native.apply_batch(Batch.of([Stable(1000)]))
     twins.native.trim(1000)
     assert (len(twins.native), tdb.memory[1]) == (0, 0)
     assert tdb.memory[0] < held / 20
@@ -223,7 +223,7 @@ def test_what_the_merge_has_frozen_can_be_asked_while_another_thread_says_a_batc
     lane = outbox.lane()
     lane.join_at()
     lane.restart()
-    lane.heard(5)
+    lane.note_stable(5)
     batch = outbox.live.own(Batch.of([
         element for vs in range(3000) for element in (*(Insert(b"%d" % at, vs, 5000) for at in range(30)),
                                                       Adjust(b"0", vs, 5000, 4000))
@@ -231,9 +231,9 @@ def test_what_the_merge_has_frozen_can_be_asked_while_another_thread_says_a_batc
     caller = at_work(lambda: outbox.put_batch(batch))
     while caller.is_alive():
         assert outbox.trimmed == 5
-        assert outbox.said in (0, batch.count)
+        assert outbox.published in (0, batch.count)
     caller.join()
-    assert outbox.said == batch.count
+    assert outbox.published == batch.count
     assert len(outbox.live) == 90_000
 
 

@@ -28,7 +28,7 @@ def connect(lane: Lane, stable_point: int = NEG_INF) -> list[Element]:
     prelude = lane.restart()
     assert prelude is not None
     if stable_point > NEG_INF:
-        lane.heard(stable_point)
+        lane.note_stable(stable_point)
     return elements_of(prelude)
 
 
@@ -46,7 +46,7 @@ def test_what_waits_is_counted_until_it_is_taken(engine: str) -> None:
     assert outbox.waiting_bytes > 200
     taken = lane.take()
     assert taken is not None
-    assert (len(elements_of(taken)), taken.said, outbox.waiting_bytes) == (2, 2, 0)
+    assert (len(elements_of(taken)), taken.published, outbox.waiting_bytes) == (2, 2, 0)
     assert lane.take() is None
 
 
@@ -57,7 +57,7 @@ def test_an_attempt_to_connect_makes_no_room_until_the_prelude_has_been_sent(eng
         lane.join_at()
         prelude = lane.restart()
         assert prelude is not None
-        assert (len(elements_of(prelude)), prelude.said) == (2, 2)
+        assert (len(elements_of(prelude)), prelude.published) == (2, 2)
         assert outbox.is_full
         lane.down()
         assert outbox.is_full
@@ -74,7 +74,7 @@ def test_what_is_said_after_a_restart_waits_behind_the_prelude(engine: str) -> N
     taken = lane.take()
     assert [element[0] for element in (*prelude, *elements_of(taken))] == [b"first", b"second"]
     assert taken is not None
-    assert taken.said == 2
+    assert taken.published == 2
 
 
 def test_every_lane_gets_everything_in_order_and_the_batches_are_the_same_objects(engine: str) -> None:
@@ -174,11 +174,11 @@ def test_events_are_kept_until_every_server_has_frozen_them(engine: str) -> None
     connect(one)
     connect(other)
     freeze(outbox, 5)
-    one.heard(6)
+    one.note_stable(6)
     assert len(outbox.live) == 1
-    other.heard(5)
+    other.note_stable(5)
     assert len(outbox.live) == 1
-    other.heard(6)
+    other.note_stable(6)
     assert len(outbox.live) == 0
 
 
@@ -188,12 +188,12 @@ def test_a_server_that_is_away_is_waited_for_and_joins_where_it_was(engine: str)
     connect(here)
     connect(away)
     outbox.put_batch(Batch.of([Stable(3)]))
-    here.heard(3)
-    away.heard(3)
+    here.note_stable(3)
+    away.note_stable(3)
     away.down()
     for at in range(5, 95, 2):
         freeze(outbox, at)
-        here.heard(at + 1)
+        here.note_stable(at + 1)
     assert away.join_at() == 3
     assert len(connect(away)) == 45 + 1
 
@@ -207,7 +207,7 @@ def test_a_server_that_is_away_too_long_joins_where_the_others_are(engine: str) 
     longest = 0
     for at in range(5, 195, 2):
         freeze(outbox, at)
-        here.heard(at + 1)
+        here.note_stable(at + 1)
         longest = max(longest, len(outbox.live))
     assert 20 <= longest <= 24
     assert away.join_at() >= 26
@@ -220,12 +220,12 @@ def test_what_the_others_need_does_not_count_against_a_server_that_is_away(engin
     connect(here)
     connect(away)
     outbox.put_batch(Batch.of([Stable(3)]))
-    here.heard(3)
-    away.heard(3)
+    here.note_stable(3)
+    away.note_stable(3)
     away.down()
     for at in range(10, 500):
         outbox.put_batch(Batch.of([Insert(b"open", at, INF)]))
-        here.heard(4)
+        here.note_stable(4)
     assert len(outbox.live) == 490
     assert away.join_at() == 3
 
@@ -251,7 +251,7 @@ def test_an_ack_looks_at_no_event_that_waits(other: str) -> None:
         outbox.put_batch(Batch.of([*inserts, Stable(start)]))
         for lane in lanes:
             lane.take()
-        lanes[0].heard(start)
+        lanes[0].note_stable(start)
     assert outbox.live.at_most == batches * (rows + 1)
     assert len(outbox.live) == batches * rows
 
@@ -261,18 +261,18 @@ def test_while_a_server_takes_its_time_to_accept_nothing_is_forgotten_that_it_wa
     here, slow = outbox.lane(), outbox.lane()
     connect(here)
     freeze(outbox, 5)
-    here.heard(6)
+    here.note_stable(6)
     assert slow.join_at() == NEG_INF
     for at in range(7, 17, 2):
         freeze(outbox, at)
-        here.heard(at + 1)
+        here.note_stable(at + 1)
     prelude = slow.restart()
     assert len(elements_of(prelude)) == 6 + 1
     slow.down()
     slow.join_at()
     for at in range(17, 117, 2):
         freeze(outbox, at)
-        here.heard(at + 1)
+        here.note_stable(at + 1)
     assert slow.restart() is None, "it took too long: what it was promised is gone"
     assert slow.join_at() > 15
     assert slow.restart() is not None
@@ -284,7 +284,7 @@ def test_a_connection_joins_at_the_lower_of_what_was_forgotten_by_whom(engine: s
     lane = outbox.lane()
     connect(lane)
     outbox.put_batch(Batch.of([Insert(b"x", 1, 5), Stable(4)]))
-    lane.heard(10)
+    lane.note_stable(10)
     lane.down()
     assert lane.join_at() == 4
     assert connect(lane) == [Insert(b"x", 1, 5), Stable(4)]

@@ -92,7 +92,7 @@ def run(seed: int, algorithm: str) -> None:
         count = random.randint(1, 4)
         batch, replica.stream = Batch.of(replica.stream[:count]), replica.stream[count:]
         for row in batch.rows():
-            replica.live.say(row)
+            replica.live.apply_row(row)
         outcome = world.merge.apply(replica.name, batch)
         assert not outcome.detached
         world.absorb(outcome)

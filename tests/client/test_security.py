@@ -63,7 +63,7 @@ def test_a_secret_is_not_in_the_words_of_an_object_or_an_error(tmp_path: Path) -
     assert TOKEN not in repr(Security(token=TOKEN))
     (tmp_path / "token").write_text(f"{TOKEN} {TOKEN}")
     for security in (Security(token_file=str(tmp_path / "token")), Security(token=TOKEN + "\n" + TOKEN)):
-        with pytest.raises(UsageError, match="must hold one word") as caught:
+        with pytest.raises(UsageError, match="must hold one token") as caught:
             security.channel("localhost:0")
         assert TOKEN not in str(caught.value)
 

@@ -17,7 +17,7 @@ import scripted
 from pyarrow import parquet
 from scripted import MERGE, Scripted, subscribing, world
 
-from lmerge.client.sinks import Progress
+from lmerge.client.sinks import SinkProgress
 from lmerge.client.sinks.parquet import ParquetSink, pieces, token_in
 from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.client.views.arrow_tables import event_table
@@ -48,7 +48,7 @@ def assert_a_set_of_files(folder: Path) -> None:
 
 async def sunk(
     folder: Path, elements: Sequence[Element], *, schema: Any = None, gaps: Any = (), **options: Any
-) -> Progress:
+) -> SinkProgress:
     return await ParquetSink(folder, MERGE, **options).run(lambda token: Scripted(elements, schema=schema, gaps=gaps))
 
 
@@ -68,7 +68,7 @@ async def test_a_sink_goes_on_behind_the_last_file_at_any_server(tmp_path: Path)
     for stops in range(1, 6):
         sink = ParquetSink(tmp_path, MERGE, file_events_max=random.randint(5, 60))
 
-        def stop(progress: Progress, sink: ParquetSink = sink, stops: int = stops) -> None:
+        def stop(progress: SinkProgress, sink: ParquetSink = sink, stops: int = stops) -> None:
             if progress.steps == stops:
                 sink.stop()
 

@@ -21,7 +21,7 @@ from client_world import until
 from postgres_world import Postgres, copied, of_the_wheel, required_programs
 from scripted import MERGE, Scripted, resumed, subscribing, world
 
-from lmerge.client.sinks import Progress
+from lmerge.client.sinks import SinkProgress
 from lmerge.client.sinks.pgtable import PgTable
 from lmerge.client.sinks.postgres import PostgresSink
 from lmerge.client.sinks.rows import Leftovers
@@ -70,7 +70,7 @@ def token_of(dsn: str) -> str:
     return str(ask(dsn, "SELECT token FROM lmerge_progress")[0][0])
 
 
-async def sunk(dsn: str, elements: Sequence[Element], **options: Any) -> Progress:
+async def sunk(dsn: str, elements: Sequence[Element], **options: Any) -> SinkProgress:
     """The elements in the table."""
     return await PostgresSink(dsn, "flights", MERGE).run(lambda token: Scripted(elements, **options))
 
@@ -113,7 +113,7 @@ async def test_a_sink_goes_on_at_its_token_at_any_server_and_the_table_is_the_sa
         sink = PostgresSink(dsn, "flights", MERGE)
         steps = random.randint(1, 20)
 
-        def stop(progress: Progress, sink: PostgresSink = sink, steps: int = steps) -> None:
+        def stop(progress: SinkProgress, sink: PostgresSink = sink, steps: int = steps) -> None:
             if progress.steps >= steps:
                 sink.stop()
 
@@ -197,7 +197,7 @@ async def test_an_older_sink_is_fenced_and_has_changed_nothing(dsn: str) -> None
 
 async def test_a_table_of_another_merge_or_of_other_columns_is_refused(dsn: str) -> None:
     await sunk(dsn, [Insert(b"A", 1, 5), Stable(2)])
-    with pytest.raises(UsageError, match="table flights follows merge 'flights', as lmerge_progress says, and not 'x'"):
+    with pytest.raises(UsageError, match="follows merge 'flights', according to lmerge_progress, and not 'x'"):
         await PostgresSink(dsn, "flights", "x").run(lambda token: Scripted([]))
     ask(dsn, "CREATE TABLE mine (id bigint)")
     with pytest.raises(UsageError, match="table mine has no column vs bigint"):
@@ -228,7 +228,7 @@ async def test_a_database_that_crashes_and_comes_back_loses_and_repeats_nothing(
     crashes = iter((2, 4, 5, 8))
     following = next(crashes)
 
-    def crash(progress: Progress) -> None:
+    def crash(progress: SinkProgress) -> None:
         nonlocal following
         if progress.steps == following:
             following = next(crashes, 0)

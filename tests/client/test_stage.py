@@ -78,7 +78,7 @@ async def test_what_is_staged_is_committed_with_its_stable_among_batches_that_ar
         await a.publish(Batch.of([Adjust(b"y", 2, INF, 6)]))
         await a.stable(9)
         await a.flush()
-        assert a.outbox.acked == a.outbox.said == 7
+        assert a.outbox.acked == a.outbox.published == 7
         assert (await commits(world), a.reconnects) == ((1, 0), 0)
         await reading.until_events(("before", 0, 9), ("x", 1, 5), ("y", 2, 6), ("z", 3, 8))
         await reading.until(lambda tdb: tdb.stable_point == 9)
@@ -204,12 +204,12 @@ def test_a_word_that_was_kept_is_taken_again_at_once() -> None:
     said_between = []
     for _ in range(12):
         trust.broken()
-        said_between.append(next(said for said in count() if trust.takes_word()))
+        said_between.append(next(said for said in count() if trust.may_commit()))
     assert said_between[:7] == [0, 1, 3, 7, 15, 31, 63]
     assert set(said_between[7:]) == {DISTRUST_MAX}
     trust.kept()
     trust.broken()
-    assert trust.takes_word()
+    assert trust.may_commit()
 
 
 @both
@@ -370,7 +370,7 @@ def connected(outbox: Outbox) -> None:
     lane = outbox.lane()
     lane.join_at()
     assert lane.restart() is not None
-    lane.heard(2)
+    lane.note_stable(2)
     assert lane.take() is None
 
 
@@ -385,7 +385,7 @@ def test_staged_batches_and_their_stable_are_one_item_in_the_order_of_what_is_sa
     row, item, skip, last = items_of(outbox)
     assert list(row.elements()) == [ins("row", 1, 5)]
     assert isinstance(item, StagedBatches)
-    assert (item.elements, item.payload_bytes, outbox.said) == (2, 3, 5)
+    assert (item.elements, item.payload_bytes, outbox.published) == (2, 3, 5)
     assert [list(batch.elements()) for batch in item.all_batches] == [
         [ins("x", 2, 5)], [ins("yy", 3, 5)], [Stable(3)]
     ]
@@ -406,7 +406,7 @@ def test_batches_that_break_a_promise_are_not_committed_and_what_came_before_has
         outbox.put_batches([batches[0], Batch.of([ins("y", 3, 5), ins("z" * 2**21, 3, 5)])], 9)
     with pytest.raises(InvalidBatch):
         outbox.put_batches([batches[0]], 2**63)
-    assert (items_of(outbox), outbox.said, outbox.stable_point) == ([], 2, NEG_INF)
+    assert (items_of(outbox), outbox.published, outbox.stable_point) == ([], 2, NEG_INF)
     with pytest.raises(UsageError, match="a part comes twice"):
         staged(1, [], (0, 0), (0, 0))
 

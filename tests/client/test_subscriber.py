@@ -244,7 +244,7 @@ async def test_rows_come_decoded_by_the_schema_of_the_publisher() -> None:
                 changes.append(change)
 
         reading = asyncio.create_task(read())
-        await until(lambda: subscriber.follower.known_to is not None)  # of a merge that has no schema yet
+        await until(lambda: subscriber.follower.final_to is not None)  # of a merge that has no schema yet
         async with aside(world, schema="infer") as publisher:
             await publisher.publish_rows([{"carrier": "UA", "at": 1, "until": 9}], vs="at", ve="until")
             await publisher.flush()

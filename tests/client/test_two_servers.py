@@ -131,7 +131,7 @@ async def test_a_server_that_hangs_is_started_again_and_holds_up_nobody() -> Non
             at += 1
             await publisher.publish(Batch.of([Insert(b"x" * 10_000, at, INF) for _ in range(10)]))
             await until(lambda: not publisher.outbox.is_full)
-        said = publisher.outbox.said
+        said = publisher.outbox.published
         await until(lambda: publisher.links[0].lane.acked == said)
         cluster.worlds[1].link.go_on()
         await publisher.flush()
@@ -228,7 +228,7 @@ async def test_a_token_from_one_server_is_good_at_another() -> None:
     async with Cluster(2) as cluster, cluster.publisher() as publisher:
         subscriber = AsyncSubscriber(cluster.worlds[0].link.target, MERGE)
         reading = asyncio.create_task(read_to(subscriber, 5))
-        await until(lambda: subscriber.follower.known_to is not None)
+        await until(lambda: subscriber.follower.final_to is not None)
         await publisher.insert("frozen", 1, 3)
         await publisher.insert("live", 2, 9)
         await publisher.stable(5)
@@ -247,7 +247,7 @@ async def test_a_reader_that_goes_on_from_a_checkpoint_is_told_nothing_twice() -
     async with Cluster(2) as cluster, cluster.publisher() as publisher:
         subscriber = cluster.subscriber()
         reading = asyncio.create_task(read_to(subscriber, 5))
-        await until(lambda: subscriber.follower.known_to is not None)
+        await until(lambda: subscriber.follower.final_to is not None)
         await publisher.insert("live", 2, 9)
         await publisher.stable(5)
         before = await reading

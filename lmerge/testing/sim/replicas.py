@@ -173,7 +173,7 @@ class Producer:
         key = (element.vs, element.payload)
         if key in self._skipped:
             return False
-        if key in self._said or key not in self._ends or self._forward.wants(self._ends[key]):
+        if key in self._said or key not in self._ends or self._forward.needs(self._ends[key]):
             self._said.add(key)
             return True
         self._skipped.add(key)

@@ -29,7 +29,7 @@ from lmerge.testing.sim.scenario import PROMISES
 from lmerge.testing.sim.verdict import Told
 
 if TYPE_CHECKING:
-    from lmerge.client.publish.link import Link
+    from lmerge.client.publish.link import PublisherLink
     from lmerge.service.merge.hub import Hub
     from lmerge.testing.sim.machines import ServerMachine
     from lmerge.testing.sim.world import World
@@ -161,9 +161,9 @@ class WrongReplica(Machine):
         return self.world.scenario.certify_interval
 
 
-def _is_acked(publisher: AsyncPublisher, link: Link) -> bool:
+def _is_acked(publisher: AsyncPublisher, link: PublisherLink) -> bool:
     """Whether the server has merged everything that was published."""
-    return link.is_connected and link.lane.acked >= publisher.outbox.said
+    return link.is_connected and link.lane.acked >= publisher.outbox.published
 
 
 def _completed(publisher: AsyncPublisher | None, host: str, interval: int) -> int:
