@@ -518,7 +518,7 @@ class Merge:
 
     def _weaken(self, inp: Input, violation: InputViolation) -> tuple[AlgorithmSwitched, ...] | None:
         """Law 6: where only a property is broken and the user allows it, believe the stream instead. None: detach."""
-        word = violation.property_word
+        word = violation.property_name
         if word is None or not self.allow_downgrade or violation.input_name != inp.name or inp.observes:
             return None
         if word not in props.closure(inp.promised):

@@ -66,7 +66,7 @@ def duplicate_key(name: str, row: Row, index: int) -> InputViolation:
     """A second event with one (Vs, payload) where that is a key."""
     return InputViolation(
         "duplicate-key", name, str(element_of(row)), "that (Vs, payload) is a key (key)",
-        "it already has an event with this Vs and payload", index=index, property_word="key",
+        "it already has an event with this Vs and payload", index=index, property_name="key",
     )
 
 
@@ -76,7 +76,7 @@ def out_of_order(name: str, row: Row, index: int, last_vs: int, *, strictly: boo
     rule = "Vs increases" if strictly else "Vs does not decrease"
     return InputViolation(
         "out-of-order", name, str(element_of(row)), f"that {rule} ({word})",
-        f"Vs is {show_time(row[1])} after {show_time(last_vs)}", index=index, property_word=word,
+        f"Vs is {show_time(row[1])} after {show_time(last_vs)}", index=index, property_name=word,
     )
 
 
@@ -84,7 +84,7 @@ def adjust_not_promised(name: str, row: Row, index: int) -> InputViolation:
     """An adjust from an input that promised inserts only."""
     return InputViolation(
         "adjust-not-promised", name, str(element_of(row)), "only inserts and stables (insert-only)",
-        "an adjust came", index=index, property_word="insert-only",
+        "an adjust came", index=index, property_name="insert-only",
     )
 
 
@@ -93,7 +93,7 @@ def ties_differ(name: str, row: Row, index: int) -> InputViolation:
     return InputViolation(
         "ties-differ", name, str(element_of(row)),
         "the same order among equal Vs as every other input (deterministic-ties)",
-        "it passed over this event before", index=index, property_word="deterministic-ties",
+        "it passed over this event before", index=index, property_name="deterministic-ties",
     )
 
 
