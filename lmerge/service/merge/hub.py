@@ -122,7 +122,7 @@ class Hub(Anew):
         if not self.is_alive:  # it has failed, and its streams have been told
             return
         await self._inbox.emptied()
-        error = Draining(f"merge {self.name!r}: {Draining.WORDS}")
+        error = Draining(f"merge {self.name!r}: {Draining.MESSAGE}")
         await self.settled(lambda: self._end_all(error))
 
     async def close(self) -> None:
@@ -263,7 +263,7 @@ class Hub(Anew):
 
     def _check_open(self) -> None:
         if self._draining:
-            raise Draining(f"merge {self.name!r}: {Draining.WORDS}")
+            raise Draining(f"merge {self.name!r}: {Draining.MESSAGE}")
         if not self.is_alive:
             raise self._failed()
 

@@ -52,7 +52,7 @@ class Registry:
     def for_publisher(self, name: str) -> Hub:
         """The merge, made if need be. Raises UnknownMerge, LimitExceeded, UsageError, Draining."""
         if self.draining:
-            raise Draining(Draining.WORDS)
+            raise Draining(Draining.MESSAGE)
         hub = self.hubs.get(name)
         if hub is not None:
             return hub
@@ -63,7 +63,7 @@ class Registry:
     def staging_for(self, name: str) -> Staging:
         """Where parts for a merge are staged, which may be still to be made. Raises UnknownMerge, Draining."""
         if self.draining:
-            raise Draining(Draining.WORDS)
+            raise Draining(Draining.MESSAGE)
         if name not in self.hubs and not self._settings.allow_create:
             raise UnknownMerge(f"there is no merge {name!r} on this server, and publishers cannot make one here")
         return self.staging
@@ -84,7 +84,7 @@ class Registry:
         Raises UnknownMerge, UsageError, Draining, StoreFull.
         """
         if self.draining:
-            raise Draining(Draining.WORDS)
+            raise Draining(Draining.MESSAGE)
         hub = self.hubs.get(name)
         is_damaged = self._is_damaged(name)
         if hub is not None and not hub.is_alive:
@@ -101,7 +101,7 @@ class Registry:
     async def wait_for(self, name: str) -> Hub:
         """The merge, once it exists. Raises LimitExceeded, Draining."""
         if self.draining:
-            raise Draining(Draining.WORDS)
+            raise Draining(Draining.MESSAGE)
         try:
             return self.get(name)
         except UnknownMerge:
@@ -125,7 +125,7 @@ class Registry:
         for waiters in self._awaited.values():
             for waiter in waiters:
                 if not waiter.done():
-                    waiter.set_exception(Draining(Draining.WORDS))
+                    waiter.set_exception(Draining(Draining.MESSAGE))
         await asyncio.gather(*(hub.drain() for hub in self.hubs.values()))
 
     async def close(self) -> None:
