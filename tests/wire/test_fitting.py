@@ -84,8 +84,8 @@ def test_the_first_payload_that_does_not_decode_is_found(engine: str, given_elem
 @given(payloads())
 def test_the_core_is_sure_of_every_payload_that_decodes(payload: bytes) -> None:
     """A payload that the core leaves to the codec costs 100 times as much: no client may have many of them merged."""
-    from lmerge.wire.native_fitting import NativeFit
+    from lmerge.wire.native_fitting import NativePrecheck
 
     batch = Batch.of([Stable(1), Insert(payload, 1, 5)])
     is_row = misfit_by_definition([Insert(payload, 1, 5)]) is None
-    assert NativeFit(SCHEMA).first_doubt(batch, 0) == (None if is_row else 1)
+    assert NativePrecheck(SCHEMA).first_doubt(batch, 0) == (None if is_row else 1)

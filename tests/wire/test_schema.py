@@ -42,7 +42,7 @@ def test_rounding_to_no_digits_is_not_no_rounding() -> None:
     ({"a": "list"}, "column 'a': unknown type 'list'"),
     ({"a": "list<text>"}, "unknown type 'text'"),
     ({"a": "int(2)"}, "unknown type 'int(2)'"),
-    ({"a": 7}, "a type is a word or a mapping, not 7"),
+    ({"a": 7}, "a type is text or a mapping, not 7"),
     ({"a": "decimal(39)"}, "a scale of 39 is not between 0 and 38"),
     ({"a": "decimal(-1)"}, "a scale of -1"),
     ({"a": "float(16)"}, "rounding to 16 digits is beyond 15"),
