@@ -45,7 +45,7 @@ from lmerge.service.merge.stable_gate import Gate, is_gated
 from lmerge.service.merge.stalled_merge import Patience
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
-from lmerge.wire.rows import row_words
+from lmerge.wire.rows import row_formatter
 from lmerge.wire.shown import escaped_line
 
 NONE: Final = "none"
@@ -342,7 +342,7 @@ class Certifier:
 
 def words_of(divergence: Divergence, declared: pb.Schema | None) -> str:
     """The interval and the first events that differ, for people: the columns of rows that fit the schema."""
-    words = row_words(declared)
+    words = row_formatter(declared)
     told = [
         f"{escaped_line(words(d.event.payload))} [{show_time(d.event.vs)}, {show_time(d.event.ve)}): "
         f"{_has(d.present)}, {', '.join(d.absent) or 'nobody'} without it"
