@@ -180,7 +180,7 @@ class Watch:
     def say(self, name: str, element: Element) -> None:
         """One element a call: what a downgrade can still mend is known from the output before it."""
         was_joining = self.merge.status(name).state == "joining"
-        outcome = self._step(lambda: self.follow.say(name, element))
+        outcome = self._step(lambda: self.follow.publish(name, element))
         ended = [d.reason for d in outcome.detached if not (was_joining and d.violation and d.violation.property_name)]
         assert not ended or all(name in self._joining for name in (d.input for d in outcome.detached)), ended
 

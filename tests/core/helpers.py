@@ -52,4 +52,4 @@ def merge_of(inputs: int = 2, algorithm: str = "auto", policy: str = "lazy", *, 
 
 def said(follow: Follow, name: str, *elements: Element) -> list[Element]:
     """What the output says when an input says ``elements``."""
-    return list(follow.say(name, *elements).batch.elements())
+    return list(follow.publish(name, *elements).batch.elements())

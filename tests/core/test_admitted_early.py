@@ -28,8 +28,8 @@ def begun(algorithm: str, policy: str = "lazy", join_at: int = 39) -> Follow:
     follow.admit("late")
     for name in ("knows", "lags"):
         follow.attach(name, words)
-        follow.say(name, a("A", 26, 55))
-    follow.say("knows", f(27), m("A", 26, 55, 29))
+        follow.publish(name, a("A", 26, 55))
+    follow.publish("knows", f(27), m("A", 26, 55, 29))
     return follow
 
 
@@ -51,8 +51,8 @@ def test_who_knows_the_end_is_believed(algorithm: str) -> None:
 def test_of_witnesses_one_is_asked_that_it_does_not_refute(algorithm: str) -> None:
     """Also before its join_at, where the one with the largest stable point would be asked else."""
     follow = begun(algorithm)
-    follow.say("knows", f(28))
-    follow.say("lags", f(29))
+    follow.publish("knows", f(28))
+    follow.publish("lags", f(29))
     assert said(follow, "late", f(30)) == [m("A", 26, 55, 29), f(30)]
 
 
@@ -70,9 +70,9 @@ def test_what_is_due_later_ends_when_the_join_at_is_reached(algorithm: str, ve: 
     """Afterwards no end would be left for it that is not refuted."""
     follow = begun(algorithm)
     follow.detach("knows")
-    follow.say("lags", m("A", 26, 55, ve))
-    follow.say("lags", a("B", 26, ve), a("C", 40, 50))
-    follow.say("late", a("C", 40, 50), f(35))  # from here on A is due at 55
+    follow.publish("lags", m("A", 26, 55, ve))
+    follow.publish("lags", a("B", 26, ve), a("C", 40, 50))
+    follow.publish("late", a("C", 40, 50), f(35))  # from here on A is due at 55
     before = follow.merge.visits
     assert said(follow, "late", f(39)) == [m("A", 26, 55, 35), f(39)]
     assert algorithm == "r3-" or follow.merge.visits - before == 1
@@ -83,8 +83,8 @@ def test_what_is_due_later_ends_when_the_join_at_is_reached(algorithm: str, ve: 
 @BOTH
 def test_what_it_has_stays(algorithm: str) -> None:
     follow = begun(algorithm)
-    follow.say("late", a("A", 26, 39))
-    follow.say("lags", a("A2", 26, 60))
+    follow.publish("late", a("A", 26, 39))
+    follow.publish("lags", a("A2", 26, 60))
     assert said(follow, "late", f(39)) == [f(39)], "A2 was dropped, A is alive"
     assert said(follow, "late", f(58)) == [m("A", 26, 55, 39), f(58)]
 
@@ -92,10 +92,10 @@ def test_what_it_has_stays(algorithm: str) -> None:
 def test_of_several_equal_events_those_end_that_it_lacks() -> None:
     follow = begun("r4")
     for end in (50, 60, 65, 71):
-        follow.say("lags", a("B", 28, end))
+        follow.publish("lags", a("B", 28, end))
     for end in (60, 70):
-        follow.say("late", a("B", 28, end))
-    follow.say("lags", f(30))
+        follow.publish("late", a("B", 28, end))
+    follow.publish("lags", f(30))
     assert [e.ve for e in follow.output.live_events() if e.payload == b"B"] == [50, 60, 65, 71]
     follow.detach("lags")
     assert said(follow, "late", f(62)) == [
@@ -130,7 +130,7 @@ def test_a_switch_does_not_forget_it(is_started: bool) -> None:
     follow.attach("lags", WORDS["r3"])
     if not is_started:
         follow.attach("promises less", WORDS["r4"])
-    follow.say("lags", a("A", 26, 55), f(27))
+    follow.publish("lags", a("A", 26, 55), f(27))
     if is_started:
         assert follow.merge.algorithm == "r3"
         follow.attach("promises less", WORDS["r4"])
@@ -171,7 +171,7 @@ def play(algorithm: str, seed: int) -> None:
         name = random.choice([name for name, stream in streams.items() if stream])
         count = random.randint(1, 8)
         part, streams[name] = streams[name][:count], streams[name][count:]
-        assert not follow.say(name, *part).detached
+        assert not follow.publish(name, *part).detached
         chance = random.random()
         if chance < 0.05 and name in ("one", "two"):
             follow.detach(name)

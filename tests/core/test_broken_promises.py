@@ -100,7 +100,7 @@ def _session(
             follow.detach("1")
         if follow.merge.is_attached(str(at)):
             shown, stable = follow.events(), follow.merge.stable_point
-            assert not follow.say(str(at), streams[at][positions[at]]).detached
+            assert not follow.publish(str(at), streams[at][positions[at]]).detached
             if not is_indexed and follow.merge.algorithm in INDEXED:
                 is_indexed, lost = True, irreparable(expected, shown, stable)
         positions[at] += 1
@@ -124,10 +124,10 @@ def test_what_another_input_delivered_instead_is_emitted_by_the_downgrade_from_r
         follow = Follow(Merge(allow_downgrade=True), compatible=False)
         for name in "123":
             follow.attach(name, (*R0_WORDS, "ordered", word))
-        follow.say("1", a("A", 1, 9))
-        follow.say("2", a("B", 1, 9))
+        follow.publish("1", a("A", 1, 9))
+        follow.publish("2", a("B", 1, 9))
         follow.detach("2") if word == "key" else None
-        outcome = follow.say("1", a("C", 1, 9))
+        outcome = follow.publish("1", a("C", 1, 9))
         assert follow.merge.algorithm == after
         said = [e.payload for e in outcome.batch.elements() if isinstance(e, Insert)]
         assert said == ([b"C"] if word == "key" else [b"B", b"C"]), "that of an input that has left went with it"
@@ -138,7 +138,7 @@ def test_without_leave_to_downgrade_nothing_is_kept_of_what_was_delivered() -> N
         merge = Merge(allow_downgrade=allowed)
         follow = Follow(merge)
         follow.attach("1", R0_WORDS)
-        follow.say("1", a("A", 1, 9), a("B", 2, 3), f(4))
+        follow.publish("1", a("A", 1, 9), a("B", 2, 3), f(4))
         assert (b'"delivered":[[1,"QQ==",9]]' in merge.snapshot()) == allowed
         follow.attach("2", ("key",))
         assert merge.algorithm == "r3"

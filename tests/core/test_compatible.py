@@ -61,7 +61,7 @@ class Session:
         while any(streams.values()):
             name = random.choice([name for name in streams if streams[name]])
             part, streams[name] = streams[name][:4], streams[name][4:]
-            assert not self.follow.say(name, *part).detached
+            assert not self.follow.publish(name, *part).detached
             if name.startswith("late") and random.random() < 0.05 and comings < 3:
                 comings += 1
                 self.follow.detach(name)

@@ -29,7 +29,7 @@ def test_an_input_that_promises_no_key_is_not_held_to_one(runs: str, after: str)
     """The cases are no chain: R1 needs no key, R3 does, and a merge that runs it does not go back. R2 does without."""
     follow = Follow(Merge())
     follow.attach("1", WORDS[runs])
-    follow.say("1", a("A", 5, 8))
+    follow.publish("1", a("A", 5, 8))
     assert follow.merge.algorithm == runs
     follow.detach("1")
     outcome = follow.attach("2", R1_WORDS)
@@ -39,7 +39,7 @@ def test_an_input_that_promises_no_key_is_not_held_to_one(runs: str, after: str)
         "r2": "r2 runs, and nothing goes back to r1; copies are counted because key is not promised by '2'",
         "r4": "r3 runs, but key is not promised by '2', and nothing goes back to r1",
     }[after]
-    assert not follow.say("2", a("A", 5, 8), a("A", 5, 8), f(INF)).detached
+    assert not follow.publish("2", a("A", 5, 8), a("A", 5, 8), f(INF)).detached
     assert len(follow.events()) == 2
 
 
@@ -47,11 +47,11 @@ def test_an_input_that_promises_no_key_is_not_held_to_one(runs: str, after: str)
 def test_a_broken_key_is_believed_though_what_is_left_would_do_for_r1(runs: str, after: str) -> None:
     follow = Follow(Merge(allow_downgrade=True))
     follow.attach("1", WORDS[runs])
-    follow.say("1", a("A", 5, 8))
+    follow.publish("1", a("A", 5, 8))
     follow.attach("2", (*R1_WORDS, "key"))
     follow.detach("1")
     assert follow.merge.algorithm == runs
-    outcome = follow.say("2", a("A", 5, 8), a("A", 5, 8), f(INF))
+    outcome = follow.publish("2", a("A", 5, 8), a("A", 5, 8), f(INF))
     assert not outcome.detached
     assert [(switched.before, switched.after) for switched in outcome.switched] == [(runs, after)]
     assert len(follow.events()) == 2
@@ -77,18 +77,18 @@ def test_a_broken_property_is_believed_and_the_algorithm_changes(
     words: tuple[str, ...], before: str, offender: Element, after: str
 ) -> None:
     follow = two(words)
-    follow.say("1", a("A", 5, 8))
-    follow.say("2", a("A", 5, 8))
+    follow.publish("1", a("A", 5, 8))
+    follow.publish("2", a("A", 5, 8))
     assert follow.merge.algorithm == before
-    outcome = follow.say("1", offender)
+    outcome = follow.publish("1", offender)
     assert not outcome.detached
     (switched,) = outcome.switched
     assert (switched.before, switched.after) == (before, after)
     assert str(offender) in follow.merge.algorithm_reason
-    follow.say("2", offender)
+    follow.publish("2", offender)
     follow.restore()
     for name in ("1", "2"):
-        follow.say(name, f(INF))
+        follow.publish(name, f(INF))
     assert follow.merge.stable_point == INF
     tdb = follow.prefixes[0].tdb
     assert follow.events() == tdb.events(), "nothing lost, nothing twice"
@@ -178,8 +178,8 @@ def test_without_leave_the_input_ends_instead() -> None:
 
 def test_what_is_wrong_under_every_algorithm_ends_the_input_all_the_same() -> None:
     follow = two(R0_WORDS)
-    follow.say("1", f(10))
-    assert follow.say("1", a("A", 5, 8)).detached
+    follow.publish("1", f(10))
+    assert follow.publish("1", a("A", 5, 8)).detached
 
 
 def test_a_merge_without_live_events_refuses_a_weaker_input() -> None:
@@ -211,14 +211,14 @@ def test_an_input_that_promises_less_changes_a_running_merge_without_loss(first:
         for _ in range(random.randint(1, 25)):
             name = random.choice([name for name in streams if streams[name]] or ["-"])
             if name != "-":
-                follow.say(name, streams[name].pop(0))
+                follow.publish(name, streams[name].pop(0))
         before = follow.merge.algorithm
         streams["3"] = stream(then)
         follow.attach("3", WORDS[then])
         assert Case[follow.merge.algorithm.upper()] >= Case[before.upper()]
         while any(streams.values()):
             name = random.choice([name for name in streams if streams[name]])
-            assert not follow.say(name, streams[name].pop(0)).detached
+            assert not follow.publish(name, streams[name].pop(0)).detached
         assert follow.events() == events
 
 
@@ -227,27 +227,27 @@ def test_what_waits_to_join_is_kept_when_the_merge_switches(weaker: str) -> None
     """Under R0-R2 elements of a joining input wait; the algorithm after the switch must know them all the same."""
     follow = Follow(Merge())
     follow.attach("1", R0_WORDS)
-    follow.say("1", a("A", 5, 20))
+    follow.publish("1", a("A", 5, 20))
     follow.attach("2", R0_WORDS, join_at=5)
-    follow.say("2", a("A", 5, 20))
-    follow.say("2", a("B", 6, 20))
+    follow.publish("2", a("A", 5, 20))
+    follow.publish("2", a("B", 6, 20))
     assert follow.merge.inputs()[1].state == "joining"
     follow.attach("3", WORDS[weaker])
     assert follow.merge.algorithm == weaker
-    assert not follow.say("1", f(5)).detached
-    assert not follow.say("2", f(21)).detached, "what it said while joining is its own"
+    assert not follow.publish("1", f(5)).detached
+    assert not follow.publish("2", f(21)).detached, "what it said while joining is its own"
     assert [event.payload for event in follow.events()] == [b"A", b"B"]
 
 
 def test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_said() -> None:
     """R1 -> R2: the second input says the slot in another order, and breaks no key by it."""
     follow = two(("insert-only", "ordered", "deterministic-ties", "key"))
-    follow.say("1", a("A", 2, 9), a("B", 2, 9), a("C", 2, 9))
+    follow.publish("1", a("A", 2, 9), a("B", 2, 9), a("C", 2, 9))
     assert follow.merge.algorithm == "r1"
-    outcome = follow.say("2", a("C", 2, 9), a("A", 2, 9), a("B", 2, 9), f(INF))
+    outcome = follow.publish("2", a("C", 2, 9), a("A", 2, 9), a("B", 2, 9), f(INF))
     assert not outcome.detached
     assert [(switched.before, switched.after) for switched in outcome.switched] == [("r1", "r2")]
-    follow.say("1", f(INF))
+    follow.publish("1", f(INF))
     assert len(follow.events()) == 3
 
 
@@ -256,11 +256,11 @@ def test_final_only_keeps_what_was_promised_though_who_did_has_left() -> None:
     follow = Follow(Merge(policy="final-only"))
     for name in "12":
         follow.attach(name, WORDS["r3"])
-    follow.say("1", a("B", 2, 7), f(3), m("B", 2, 7, 4))
+    follow.publish("1", a("B", 2, 7), f(3), m("B", 2, 7, 4))
     follow.detach("1")
     follow.attach("3", ())
     assert follow.merge.algorithm == "r4"
-    follow.say("3", a("B", 2, 4), a("C", 5, 9), f(13))
+    follow.publish("3", a("B", 2, 4), a("C", 5, 9), f(13))
     assert follow.events() == [Event(2, b"B", 4), Event(5, b"C", 9)]
 
 
@@ -281,11 +281,11 @@ def test_an_input_that_broke_its_promise_while_it_waited_does_not_join_in_the_sa
         for parts in ([later], [[element] for element in later]):
             follow = Follow(Merge(allow_downgrade=True), compatible=False)
             follow.attach("1", words)
-            follow.say("1", Insert(b"A", 3, 50))
+            follow.publish("1", Insert(b"A", 3, 50))
             follow.attach("late", words, join_at=8)
-            follow.say("late", *waited)
+            follow.publish("late", *waited)
             assert follow.merge.status("late").state == "joining"
-            outcomes = [follow.say("1", *part) for part in parts]
+            outcomes = [follow.publish("1", *part) for part in parts]
             assert any(outcome.switched for outcome in outcomes)
             found.append((follow.events(), follow.merge.stable_point))
             is_broken = any(change.input == "late" for outcome in outcomes for change in outcome.detached)

@@ -233,7 +233,7 @@ def test_shards_mean_the_same_as_one(algorithm: str, words: tuple[str, ...], eng
         while any(streams):
             at = random.choice([at for at, stream in enumerate(streams) if stream])
             part, streams[at] = streams[at][:5], streams[at][5:]
-            assert not follow.say(str(at), *part).detached
+            assert not follow.publish(str(at), *part).detached
             if random.random() < 0.1:
                 before = follow.merge.snapshot()
                 follow.merge = Merge.restore(before, shards=random.choice((1, 2, 3)))

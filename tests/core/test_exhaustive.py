@@ -66,7 +66,7 @@ def play(
         if (at, positions[at]) == death:
             follow.detach(str(at))
         if follow.merge.is_attached(str(at)):
-            follow.say(str(at), streams[at][positions[at]])
+            follow.publish(str(at), streams[at][positions[at]])
         positions[at] += 1
     return follow
 

@@ -23,7 +23,7 @@ from lmerge.testing.workload import Workload, workload
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_law_1_a_joining_inputs_stable_does_not_move_the_output(algorithm: str) -> None:
     follow = merge_of(1, algorithm)
-    follow.say("1", a("short", 1, 5), a("long", 2, 30))
+    follow.publish("1", a("short", 1, 5), a("long", 2, 30))
     follow.attach("2", WORDS[algorithm], join_at=20)
     assert said(follow, "2", a("long", 2, 30), f(25)) == [], "short would have been removed"
     assert said(follow, "1", f(20)) == [f(20), f(25)], "joined: what it said before counts at once"
@@ -34,7 +34,7 @@ def test_law_1_a_joining_inputs_stable_does_not_move_the_output(algorithm: str) 
 def test_law_1_a_joining_inputs_insert_does_not_raise_max_vs(algorithm: str) -> None:
     """In R0-R2 an insert is progress as well: what a joining input says waits."""
     follow = merge_of(1, algorithm, words=WORDS[algorithm])
-    follow.say("1", a("A", 8, 9))
+    follow.publish("1", a("A", 8, 9))
     follow.attach("2", WORDS[algorithm], join_at=20)
     assert said(follow, "2", a("D", 20, 40), a("E", 25, 40)) == []
     assert said(follow, "1", a("B", 9, 12)) == [a("B", 9, 12)], "it would have been dropped below MaxVs"
@@ -87,8 +87,8 @@ def test_law_2_visits_are_bounded_by_changes_whatever_is_alive(algorithm: str) -
 def test_law_3_a_new_incarnation_starts_with_nothing_of_the_old_one() -> None:
     follow = merge_of()
     follow.compatible = False
-    follow.say("1", a("A", 2, 9))
-    follow.say("2", a("B", 3, 9))
+    follow.publish("1", a("A", 2, 9))
+    follow.publish("2", a("B", 3, 9))
     follow.merge.attach("1", ("key",), incarnation=7)
     follow._current["1"] = type(follow.output)("1")
     assert follow.merge.inputs()[1].inserts == 0
@@ -111,7 +111,7 @@ def test_law_3_elements_of_an_old_incarnation_are_refused_and_counted() -> None:
 
 def test_law_4_r1_after_a_replay_inside_a_slot_neither_doubles_nor_drops() -> None:
     follow = merge_of(words=R1_WORDS)
-    follow.say("1", a("x", 5, 9), a("y", 5, 9))
+    follow.publish("1", a("x", 5, 9), a("y", 5, 9))
     follow.detach("1")
     assert said(follow, "2", a("x", 5, 9)) == [], "the counter of 1 left with it; the output's has not"
     follow.attach("1", R1_WORDS)
@@ -122,7 +122,7 @@ def test_law_4_r1_after_a_replay_inside_a_slot_neither_doubles_nor_drops() -> No
 def test_law_4_a_replay_that_begins_in_the_middle_of_a_slot_is_aligned() -> None:
     follow = merge_of(1, words=R1_WORDS)
     follow.compatible = False
-    follow.say("1", a("x", 5, 9), a("y", 5, 9))
+    follow.publish("1", a("x", 5, 9), a("y", 5, 9))
     follow.detach("1")
     follow.attach("1", R1_WORDS)
     assert said(follow, "1", a("y", 5, 9), a("z", 5, 9)) == [a("z", 5, 9)]
@@ -139,7 +139,7 @@ def test_law_5_one_inputs_end_does_not_close_the_output(algorithm: str) -> None:
 
 def test_law_5_the_rest_agrees_when_the_one_that_had_not_ended_leaves() -> None:
     follow = merge_of()
-    follow.say("1", a("A", 1, 5), f(INF))
+    follow.publish("1", a("A", 1, 5), f(INF))
     assert list(follow.detach("2").batch.elements()) == [f(INF)]
 
 
@@ -154,8 +154,8 @@ def test_law_5_closing_is_a_policy(closing: str, closes_after: int) -> None:
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_law_6_an_input_that_breaks_its_promise_ends_and_the_output_is_untouched(algorithm: str) -> None:
     follow = merge_of(2, algorithm, words=WORDS[algorithm])
-    follow.say("1", a("A", 1, 5), f(3))
-    follow.say("2", a("B", 4, 9))
+    follow.publish("1", a("A", 1, 5), f(3))
+    follow.publish("2", a("B", 4, 9))
     before = list(follow.elements)
     outcome = follow.merge.apply("1", Batch.of([m("A", 1, 7, 9), a("C", 5, 6)]))
     assert outcome.batch.count == 0
@@ -213,7 +213,7 @@ def test_law_8_chattiness_of_complete_streams_is_bounded(algorithm: str) -> None
             follow.attach(name, WORDS[algorithm])
         while any(streams.values()):
             name = random.choice([name for name in streams if streams[name]])
-            follow.say(name, streams[name].pop(0))
+            follow.publish(name, streams[name].pop(0))
         inserts, adjusts, stables = chattiness(follow.elements)
         assert inserts <= total[0]
         assert inserts + adjusts <= total[0] + total[1]
@@ -223,10 +223,10 @@ def test_law_8_chattiness_of_complete_streams_is_bounded(algorithm: str) -> None
 def test_law_8_an_insert_that_only_one_input_says_costs_one_adjust_more_until_it_takes_it_back() -> None:
     """The bound is one of complete streams: of this prefix it does not hold for any merge that shows A at once."""
     follow = merge_of()
-    follow.say("1", a("A", 2, 9))
+    follow.publish("1", a("A", 2, 9))
     follow.compatible = False
     assert said(follow, "2", f(3)) == [m("A", 2, 9, 2), f(3)]
-    follow.say("1", m("A", 2, 9, 2))
+    follow.publish("1", m("A", 2, 9, 2))
     assert chattiness(follow.elements)[:2] == (1, 1)
 
 

@@ -191,7 +191,7 @@ def ruined(seed: int, policy: str, closing: str) -> bool:
     for name in random.sample("abcx", 4):
         follow.attach(name, random.choice((R3_WORDS, ())))
     part = present(random, events)[: random.randrange(20)]
-    follow.say("x", *[e for e in part if not isinstance(e, Stable)], Stable(FAR)) if random.random() < 0.5 else None
+    follow.publish("x", *[e for e in part if not isinstance(e, Stable)], Stable(FAR)) if random.random() < 0.5 else None
     has_run = any(s.name == "x" and s.stable_point == FAR for s in follow.merge.inputs())
     points = dict.fromkeys("abc", NEG_INF)
     dead = random.choice("abc-")
@@ -199,12 +199,12 @@ def ruined(seed: int, policy: str, closing: str) -> bool:
         low = min(points[name] for name in streams if streams[name])
         name = random.choice([n for n in streams if (streams[n] and points[n] - low <= LEAD // 2) or points[n] == low])
         now = streams[name].pop(0) if streams[name] else Stable(points[name])
-        follow.say(name, now)
+        follow.publish(name, now)
         if isinstance(now, Stable):
             points[name] = now.vc
         if not has_run and random.random() < 0.05:
             has_run = True
-            follow.say("x", Stable(FAR))
+            follow.publish("x", Stable(FAR))
         if name == dead and has_run and random.random() < 0.05:
             dead, streams[name] = "-", []
             follow.detach(name)
@@ -237,6 +237,6 @@ def test_shards_hold_alike(shards: int, engine: str) -> None:
     follow = Follow(Merge("r3", f"lazy+lead:{LEAD}", shards=shards))
     for name in "123":
         follow.attach(name, R3_WORDS)
-        follow.say(name, f(10))
-    assert list(follow.say("1", Insert(b"A", 11, 12), f(FAR)).batch.elements()) == [Insert(b"A", 11, 12)]
-    assert f(50) in follow.say("2", f(50)).batch.elements()
+        follow.publish(name, f(10))
+    assert list(follow.publish("1", Insert(b"A", 11, 12), f(FAR)).batch.elements()) == [Insert(b"A", 11, 12)]
+    assert f(50) in follow.publish("2", f(50)).batch.elements()

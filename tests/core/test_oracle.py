@@ -51,7 +51,7 @@ def run(seed: int, algorithm: str, policy: str, *, leaves: bool = True) -> None:
             name = random.choice([name for name in streams if streams[name]])
             count = random.randint(1, 4)
             part, streams[name] = streams[name][:count], streams[name][count:]
-            assert not follow.say(name, *part).detached
+            assert not follow.publish(name, *part).detached
     assert follow.events() == events
     assert follow.merge.stable_point == INF
 

@@ -40,15 +40,15 @@ def test_example_1_merged_in_every_interleaving_is_table_1(algorithm: str) -> No
         streams = {"1": list(PHY1), "2": list(PHY2)}
         for at in range(len(PHY1) + len(PHY2)):
             name = "1" if at in first else "2"
-            follow.say(name, streams[name].pop(0))
+            follow.publish(name, streams[name].pop(0))
         assert follow.events() == reconstitute(PHY1)
 
 
 def test_punctuation_f11_first_corrects_what_it_would_freeze() -> None:
     """I.B.2: a(A,6,7) and a(B,8,15) are out; f(11) may follow only their adjusts."""
     follow = merge_of()
-    follow.say("2", a("A", 6, 7), a("B", 8, 15))
-    follow.say("1", *PHY1[:3])
+    follow.publish("2", a("A", 6, 7), a("B", 8, 15))
+    follow.publish("1", *PHY1[:3])
     assert said(follow, "1", f(11)) == [m("A", 6, 7, 12), m("B", 8, 15, 10), f(11)]
 
 
@@ -97,8 +97,8 @@ def test_example_3_a_tdb_as_open_close_and_as_signed_tuples_and_back() -> None:
 def test_example_4_an_open_close_output_is_compatible_if_it_is_a_subset_of_the_inputs() -> None:
     """III.C, Example 4: O[j] is in the union of the inputs; a merge of two halves follows both."""
     follow = merge_of()
-    follow.say("1", *from_open_close(S5[:3]))
-    follow.say("2", *from_open_close(W6[:1]))
+    follow.publish("1", *from_open_close(S5[:3]))
+    follow.publish("2", *from_open_close(W6[:1]))
     assert follow.events() == reconstitute(from_open_close(S5[:3]))
 
 
@@ -250,7 +250,7 @@ def test_algorithm_r2_hashes_equal_vs() -> None:
 def test_algorithm_r3_line_6_a_late_insert_whose_node_has_gone_is_ignored() -> None:
     """IV.D line 6."""
     follow = merge_of()
-    follow.say("1", a("A", 2, 5), f(10))
+    follow.publish("1", a("A", 2, 5), f(10))
     assert said(follow, "2", a("A", 2, 5)) == []
     assert follow.merge.inputs()[1].late == 1
 
@@ -259,31 +259,31 @@ def test_algorithm_r3_violation_case_1_an_event_the_freezing_input_lacks_is_remo
     """IV.D, first kind of violation."""
     follow = merge_of()
     follow.compatible = False
-    follow.say("1", a("A", 2, 20))
+    follow.publish("1", a("A", 2, 20))
     assert said(follow, "2", f(3)) == [m("A", 2, 20, 2), f(3)]
 
 
 def test_algorithm_r3_violation_case_2_the_output_would_freeze_what_the_input_has_not() -> None:
     """IV.D, second kind."""
     follow = merge_of()
-    follow.say("1", a("A", 2, 7))
-    follow.say("2", a("A", 2, 12))
+    follow.publish("1", a("A", 2, 7))
+    follow.publish("2", a("A", 2, 12))
     assert said(follow, "2", f(8)) == [m("A", 2, 7, 12), f(8)]
 
 
 def test_algorithm_r3_violation_case_3_the_input_freezes_what_the_output_has_not() -> None:
     """IV.D, third kind."""
     follow = merge_of()
-    follow.say("1", a("A", 2, 12))
-    follow.say("2", a("A", 2, 7))
+    follow.publish("1", a("A", 2, 12))
+    follow.publish("2", a("A", 2, 7))
     assert said(follow, "2", f(8)) == [m("A", 2, 12, 7), f(8)]
 
 
 def test_algorithm_r3_an_open_difference_is_left_alone() -> None:
     """IV.D lines 22-23: neither end is below t, so nothing needs to be said."""
     follow = merge_of()
-    follow.say("1", a("A", 2, 12))
-    follow.say("2", a("A", 2, 15))
+    follow.publish("1", a("A", 2, 12))
+    follow.publish("2", a("A", 2, 15))
     assert said(follow, "2", f(8)) == [f(8)]
 
 
@@ -299,19 +299,19 @@ def test_algorithm_r4_adjust_output_count_when_a_vs_becomes_half_frozen() -> Non
     """IV.E, second invariant, both directions: events are cancelled, or inserted."""
     follow = merge_of(algorithm="r4", words=())
     follow.compatible = False
-    follow.say("1", a("A", 2, 9), a("A", 2, 12), a("A", 2, 15))
-    follow.say("2", a("A", 2, 9))
+    follow.publish("1", a("A", 2, 9), a("A", 2, 12), a("A", 2, 15))
+    follow.publish("2", a("A", 2, 9))
     assert said(follow, "2", f(3)) == [m("A", 2, 15, 2), m("A", 2, 12, 2), f(3)]
     held = merge_of(algorithm="r4", policy="half-frozen-only", words=())
-    held.say("1", a("A", 2, 9), a("A", 2, 12))
+    held.publish("1", a("A", 2, 9), a("A", 2, 12))
     assert said(held, "1", f(3)) == [a("A", 2, 9), a("A", 2, 12), f(3)]
 
 
 def test_algorithm_r4_adjust_output_when_an_end_becomes_fully_frozen() -> None:
     """IV.E, third invariant, cases (1) and (2)."""
     follow = merge_of(algorithm="r4", words=())
-    follow.say("1", a("A", 2, 7), a("A", 2, 30))
-    follow.say("2", a("A", 2, 20), a("A", 2, 8))
+    follow.publish("1", a("A", 2, 7), a("A", 2, 30))
+    follow.publish("2", a("A", 2, 20), a("A", 2, 8))
     assert said(follow, "2", f(10)) == [m("A", 2, 7, 8), f(10)]
     assert said(follow, "2", f(21)) == [m("A", 2, 30, 20), f(21)]
 
@@ -344,7 +344,7 @@ def test_v_a_half_frozen_only_never_removes() -> None:
 def test_v_a_leading_input_only() -> None:
     """V.A: an insert is shown only if the input with the largest stable point says it."""
     follow = merge_of(policy="leading-input-only")
-    follow.say("2", f(0))
+    follow.publish("2", f(0))
     assert said(follow, "1", a("A", 2, 9)) == []
     assert said(follow, "2", a("B", 2, 9), a("A", 2, 9)) == [a("B", 2, 9), a("A", 2, 9)]
 
@@ -361,9 +361,9 @@ def test_v_a_lag_saves_an_adjust() -> None:
     """III.D, V.A: "lagging a bit behind the maximum would avoid some adjust() elements"."""
     def run(policy: str) -> list[object]:
         follow = merge_of(policy=policy)
-        follow.say("1", a("A", 2, 8))
-        follow.say("2", a("A", 2, 9), f(9))
-        follow.say("2", m("A", 2, 9, 12), m("A", 2, 12, 9))
+        follow.publish("1", a("A", 2, 8))
+        follow.publish("2", a("A", 2, 9), f(9))
+        follow.publish("2", m("A", 2, 9, 12), m("A", 2, 12, 9))
         return follow.elements  # type: ignore[return-value]
 
     assert m("A", 2, 8, 9) in run("lazy")
@@ -374,7 +374,7 @@ def test_v_b_a_leaving_input_is_no_longer_considered() -> None:
     """V.B: what only it supported goes at the next stable."""
     follow = merge_of()
     follow.compatible = False
-    follow.say("1", a("A", 2, 9))
+    follow.publish("1", a("A", 2, 9))
     follow.detach("1")
     assert said(follow, "2", f(5)) == [m("A", 2, 9, 2), f(5)]
 
@@ -384,8 +384,8 @@ def test_v_b_a_joining_input_has_joined_when_max_stable_reaches_its_time() -> No
     follow = merge_of(1)
     follow.attach("2", ("key",), join_at=10)
     assert follow.merge.status("2").state == "joining"
-    assert follow.say("1", f(9)).joined == ()
-    assert follow.say("1", f(10)).joined == ("2",)
+    assert follow.publish("1", f(9)).joined == ()
+    assert follow.publish("1", f(10)).joined == ("2",)
     assert follow.merge.status("2").state == "joined"
 
 
@@ -403,7 +403,7 @@ def test_v_c_r1_keeps_an_element_that_the_other_missed_inside_a_slot() -> None:
     """V.C for R1: the listing's counters alone would drop y and double z."""
     follow = merge_of(words=R1_WORDS)
     follow.compatible = False
-    follow.say("1", a("x", 5, 9), a("z", 5, 9))
+    follow.publish("1", a("x", 5, 9), a("z", 5, 9))
     assert said(follow, "2", a("x", 5, 9), a("y", 5, 9), a("z", 5, 9)) == [a("y", 5, 9)]
 
 
@@ -412,12 +412,12 @@ def test_v_c_r3_and_r4_output_it_if_the_freezing_input_has_it(algorithm: str) ->
     """V.C: "as long as the stream that increases MaxStable beyond e.Vs produces element e"."""
     follow = merge_of(algorithm=algorithm)
     follow.compatible = False
-    follow.say("1", a("A", 2, 9))
-    follow.say("1", f(5))
-    follow.say("2", f(7))
+    follow.publish("1", a("A", 2, 9))
+    follow.publish("1", f(5))
+    follow.publish("2", f(7))
     assert follow.events() == [Event(2, b"A", 9)], "a half-frozen event stays, whoever lacks it later"
-    follow.say("2", f(INF))
-    follow.say("1", f(INF))
+    follow.publish("2", f(INF))
+    follow.publish("1", f(INF))
     assert follow.events() == [Event(2, b"A", 9)]
 
 
@@ -425,7 +425,7 @@ def test_theorem_1_as_printed_is_refuted_and_the_bound_that_holds_holds() -> Non
     """V.A, Theorem 1, and law 8: adjusts received count as well."""
     stream = [a("A", 0, 5), m("A", 0, 5, 20), f(6), m("A", 0, 20, 40), f(21)]
     follow = merge_of(1)
-    follow.say("1", *stream)
+    follow.publish("1", *stream)
     inserts, adjusts, stables = chattiness(follow.elements)
     assert inserts + adjusts == 3 > 1, "more than the one insert received"
     assert inserts <= 1

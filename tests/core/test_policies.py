@@ -95,7 +95,7 @@ class World:
         was_joined = name in self.joined()
         before = 0 if isinstance(element, Stable) else len(self.shown(element.vs, element.payload))
         self.take(name, element)
-        outcome = self.follow.say(name, element)
+        outcome = self.follow.publish(name, element)
         assert not outcome.detached
         assert merge.is_attached(name)
         if isinstance(element, Stable):

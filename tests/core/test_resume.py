@@ -93,7 +93,7 @@ def run(random: Random, algorithm: str, policy: str) -> None:
             name = random.choice(list(replicas))
             part = replicas[name].next(random.randint(1, 4))
             if follow.merge.is_attached(name):
-                assert not follow.say(name, *part).detached
+                assert not follow.publish(name, *part).detached
         follow.merge = resumed(follow.merge, follow.elements, random)
         follow.merge.check()
         if random.random() < 0.2:
@@ -105,11 +105,11 @@ def run(random: Random, algorithm: str, policy: str) -> None:
                 join_at = random.choice((stable_point, stable_point, max(NEG_INF, stable_point - random.randint(0, 9))))
                 follow.attach(name, words, join_at=join_at)
                 for element in replicas[name].again(join_at):
-                    assert not follow.say(name, element).detached, (restart, name)
+                    assert not follow.publish(name, element).detached, (restart, name)
     rest = {name: replica for name, replica in replicas.items() if follow.merge.is_attached(name)}
     while any(replica.position < len(replica.stream) for replica in rest.values()):
         name = random.choice(list(rest))
-        assert not follow.say(name, *rest[name].next(random.randint(1, 4))).detached
+        assert not follow.publish(name, *rest[name].next(random.randint(1, 4))).detached
     assert follow.events() == events
     assert follow.merge.stable_point == INF
 
