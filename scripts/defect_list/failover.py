@@ -11,7 +11,7 @@ SUBSCRIBER = "lmerge/client/subscribe/subscriber.py"
 FOLLOWER_TESTS = "tests/client/test_follower.py::"
 BLOCKING_TESTS = "tests/client/test_blocking.py::"
 MANY = "tests/client/test_many_servers.py::"
-NOTHING_LOST = MANY + "test_as_long_as_one_server_is_there_nothing_is_lost_and_nothing_told_twice"
+NOTHING_LOST = MANY + "test_as_long_as_one_server_is_there_nothing_is_lost_and_nothing_delivered_twice"
 
 DEFECTS = (
     Defect(
@@ -26,14 +26,14 @@ DEFECTS = (
         FOLLOWER,
         "self._withheld.take_frozen() if event.ve >= self._awaited]",
         "self._withheld.take_frozen()]",
-        FOLLOWER_TESTS + "test_a_reader_that_waited_for_its_token_is_told_what_was_frozen_on_the_way[python]",
+        FOLLOWER_TESTS + "test_a_reader_that_waited_for_its_token_receives_what_was_frozen_on_the_way[python]",
     ),
     Defect(
         "a resumed reader misses what was frozen while it waited",
         FOLLOWER,
         "builder.rows = _difference(self._held, frozen + self._withheld.live_events())",
         "builder.rows = _difference(self._held, self._withheld.live_events())",
-        FOLLOWER_TESTS + "test_a_reader_that_waited_for_its_token_is_told_what_was_frozen_on_the_way[python]",
+        FOLLOWER_TESTS + "test_a_reader_that_waited_for_its_token_receives_what_was_frozen_on_the_way[python]",
     ),
     Defect(
         "a token taken in the middle of a batch says more than was seen",
@@ -54,21 +54,21 @@ DEFECTS = (
         OUTBOX,
         "self.needs = self.joins_at = max(outbox.complete_from, outbox.skipped)",
         "self.needs = self.joins_at = outbox.skipped",
-        OUTBOX_TESTS + "test_a_connection_joins_at_the_lower_of_what_was_forgotten_by_whom[python]",
+        OUTBOX_TESTS + "test_a_connection_joins_at_the_lower_of_the_two_points_of_trimming[python]",
     ),
     Defect(
         "a lane without a connection is waited for",
         OUTBOX,
         "lanes = [lane for lane in self.lanes if lane.is_up] or self.lanes",
         "lanes = [min(self.lanes, key=lambda lane: lane.sent_bytes)] if self.lanes else []",
-        OUTBOX_TESTS + "test_a_lane_without_a_connection_keeps_nothing_and_holds_up_nobody[python]",
+        OUTBOX_TESTS + "test_a_lane_without_a_connection_keeps_nothing_and_delays_no_other[python]",
     ),
     Defect(
         "events are left out before the servers have been told",
         FORWARD,
         "            if until > self._skipped_to and self._skip is not None:",
         "            if until > self._skipped_to and self._skip is not None and self.count:",
-        "tests/client/test_feedback.py::test_what_ends_before_the_point_is_not_wanted_and_the_servers_are_told_first",
+        "tests/client/test_feedback.py::test_what_ends_before_the_point_is_not_needed_and_the_skip_is_sent_first",
     ),
     Defect(
         "a blocking reader looks at the merge that another thread is at",

@@ -202,7 +202,7 @@ DEFECTS = (
         ARROW,
         "return _python_payloads(codec, rows) if payloads is None else payloads",
         "return payloads or []",
-        TESTS + "test_types_that_the_native_core_does_not_know_are_pythons",
+        TESTS + "test_types_that_the_native_core_does_not_support_are_pythons",
     ),
     Defect(
         "a damaged batch is an empty table",
@@ -223,7 +223,7 @@ DEFECTS = (
         ARROW,
         "if selection.resolve(engine) == selection.PYTHON or not len(rows):",
         "if selection.resolve(engine) == selection.PYTHON:",
-        TESTS + "test_inserts_that_cannot_be_are_refused_in_the_same_words[empty]",
+        TESTS + "test_invalid_inserts_are_refused_with_the_same_message[empty]",
     ),
     Defect(
         "a local time of Spark is a moment",

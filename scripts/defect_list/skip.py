@@ -103,6 +103,6 @@ DEFECTS = (
         "a server that is still being called has nothing to say",
         "lmerge/client/publish/publisher.py",
         "if not all(link.was_tried for link in self.links):", "if not self.links:",
-        "tests/client/test_feedback.py::test_a_server_that_is_still_being_called_may_want_more",
+        "tests/client/test_feedback.py::test_a_server_that_is_still_being_called_may_need_more",
     ),
 )

@@ -87,14 +87,14 @@ DEFECTS = (
         LINK,
         "self.target in item.staged.holders",
         "bool(item.staged.holders)",
-        CLIENT_TESTS + "test_servers_that_do_not_hold_all_of_it_are_told_the_elements",
+        CLIENT_TESTS + "test_servers_that_do_not_hold_all_of_it_receive_the_elements",
     ),
     Defect(
         "a server that loses what was staged is believed every time",
         LINK,
         "            self._trust.broken()\n",
         "            self._trust.kept()\n",
-        CLIENT_TESTS + "test_a_server_that_loses_what_was_staged_again_and_again_is_told_more_and_more",
+        CLIENT_TESTS + "test_a_server_that_loses_what_was_staged_again_and_again_is_sent_more_and_more",
     ),
     Defect(
         "a lane that is told elements is dropped when another commits them",
@@ -108,6 +108,6 @@ DEFECTS = (
         "lmerge/client/publish/outbox.py",
         "return self.batches if self.stable is None else (*self.batches, self.stable)",
         "return self.batches",
-        CLIENT_TESTS + "test_staged_batches_and_their_stable_are_one_item_in_the_order_of_what_is_said",
+        CLIENT_TESTS + "test_staged_batches_and_their_stable_are_one_item_in_the_order_of_publishing",
     ),
 )

@@ -1,4 +1,4 @@
-"""A subscriber with a script instead of a server: every stream that a merge may say, from any token, at any pace.
+"""A subscriber with a script instead of a server: every stream that a merge may emit, from any token, at any pace.
 
 As a program it is a sink in a process of its own, to be killed: ``python scripted.py parquet|postgres TARGET SEED``.
 """
@@ -57,7 +57,7 @@ class Scripted:
 
 
 def resumed(elements: Sequence[Element], since: int, random: Random) -> list[Element]:
-    """What a server says to a reader that comes back: a snapshot of a time up to ``since`` and all that followed."""
+    """Return what a server sends to a reader that resumes: a snapshot of a time up to ``since``, then the rest."""
     starts = [at for at, e in enumerate(elements) if isinstance(e, Stable) and e.vc <= since]
     if not starts:
         return list(elements)
@@ -70,7 +70,7 @@ def resumed(elements: Sequence[Element], since: int, random: Random) -> list[Ele
 
 
 def world(seed: int, count: int = PROCESS_EVENTS) -> tuple[list[Event], list[list[Element]]]:
-    """A TDB with duplicates and the streams of several servers."""
+    """Return a TDB with duplicates and the streams of several servers."""
     random = Random(seed)
     events = reference(random, count, duplicates=True)
     return events, [present(random, events, Shape(spurious=0.2)) for _ in range(PROCESS_SERVERS)]
@@ -79,7 +79,7 @@ def world(seed: int, count: int = PROCESS_EVENTS) -> tuple[list[Event], list[lis
 def subscribing(
     servers: list[list[Element]], random: Random, before_batch: Callable[[int], object] | None = None
 ) -> Callable[[str | None], SinkSubscriber]:
-    """Subscribes to any of the servers."""
+    """Return a function that subscribes to any of the servers."""
 
     def subscribe(token: str | None) -> SinkSubscriber:
         since = NEG_INF if token is None else parse_token(token, MERGE)
@@ -88,8 +88,8 @@ def subscribing(
     return subscribe
 
 
-def tell(progress: SinkProgress) -> None:
-    """For the killer to count."""
+def print_progress(progress: SinkProgress) -> None:
+    """Print the progress, for the killer to count."""
     sys.stdout.write(f"{progress.token}\n")
     sys.stdout.flush()
 
@@ -101,11 +101,11 @@ def main(kind: str, target: str, seed: int) -> None:
     if kind == "postgres":
         from lmerge.client.sinks.postgres import PostgresSink
 
-        asyncio.run(PostgresSink(target, "flights", MERGE, on_progress=tell).run(subscribe))
+        asyncio.run(PostgresSink(target, "flights", MERGE, on_progress=print_progress).run(subscribe))
     else:
         from lmerge.client.sinks.parquet import ParquetSink
 
-        asyncio.run(ParquetSink(target, MERGE, file_events_max=100, on_progress=tell).run(subscribe))
+        asyncio.run(ParquetSink(target, MERGE, file_events_max=100, on_progress=print_progress).run(subscribe))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""LiveEvents against a naive twin, and the outbox that stands before it."""
+"""LiveEvents against a naive twin, and the outbox in front of it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NaiveLiveEvents:
 @given(st.integers(0, 2**32), st.booleans())
 def test_the_prelude_is_that_of_the_naive_twin_after_every_element(engine: str, seed: int, duplicates: bool) -> None:
     random = Random(seed)
-    live, naive, merge, heard = live_events("a"), NaiveLiveEvents(), 0, NEG_INF
+    live, naive, merge, acked = live_events("a"), NaiveLiveEvents(), 0, NEG_INF
     for row in Batch.of(present(random, reference(random, 15, duplicates=duplicates))).rows():
         live.apply_row(row)
         naive.apply_row(row)
@@ -58,12 +58,12 @@ def test_the_prelude_is_that_of_the_naive_twin_after_every_element(engine: str, 
             # Before or beyond this replica's stable point.
             merge = min(max(merge, row[1]) + random.randint(-9, 9), INF)
             live.trim(merge)
-            heard = max(heard, merge)
-        naive.trim(heard)
-        said, expected = list(live.prelude().elements()), naive.prelude()
+            acked = max(acked, merge)
+        naive.trim(acked)
+        actual, expected = list(live.prelude().elements()), naive.prelude()
         if duplicates:  # equal events have no identity: which of them an adjust meant may differ
-            said, expected = sorted(said, key=str), sorted(expected, key=str)
-        assert said == expected
+            actual, expected = sorted(actual, key=str), sorted(expected, key=str)
+        assert actual == expected
         assert len(live) == len(naive.events)
 
 
@@ -86,7 +86,7 @@ def test_an_event_that_ends_at_the_merges_stable_point_is_kept(engine: str) -> N
 
 
 def test_a_replica_behind_the_merge_keeps_what_it_may_still_adjust(engine: str) -> None:
-    """The merge is at 10 through others; to this replica the end 5 is a first guess."""
+    """The merge is at 10 through others; for this replica the end 5 is preliminary."""
     live = live_events("a")
     live.apply_row((INSERT, 1, 5, 0, b"x"))
     live.trim(10)
@@ -140,7 +140,7 @@ def elements_of(taken: Taken | None) -> list[Element]:
 
 
 def connected(outbox: Outbox) -> Lane:
-    """A lane with a connection that has said the prelude."""
+    """Return a lane with a connection that has sent the prelude."""
     lane = outbox.lane()
     lane.join_at()
     assert lane.restart() is not None
@@ -172,7 +172,7 @@ def test_a_restart_drops_what_waits_because_the_prelude_has_it(engine: str) -> N
     assert outbox.waiting_bytes == 0
 
 
-def test_of_a_batch_with_a_violation_what_stands_before_it_is_said(engine: str) -> None:
+def test_the_elements_before_a_violation_in_a_batch_are_published(engine: str) -> None:
     outbox = Outbox("a")
     lane = connected(outbox)
     with pytest.raises(InputViolation) as caught:
@@ -181,7 +181,7 @@ def test_of_a_batch_with_a_violation_what_stands_before_it_is_said(engine: str) 
     assert elements_of(lane.take()) == [Insert(b"x", 1, 5)]
 
 
-@pytest.mark.parametrize(("batch", "words"), [
+@pytest.mark.parametrize(("batch", "message"), [
     (Batch(b"\0", [1, 2], [5], [0], [b"x"]), "column vs has 2 elements where kinds has 1"),
     (Batch(b"\0", [1], [5], [0], []), "column payloads has 0 elements"),
     (Batch(b"\7", [1], [5], [0], [b"x"]), "unknown kind 7"),
@@ -189,9 +189,9 @@ def test_of_a_batch_with_a_violation_what_stands_before_it_is_said(engine: str) 
     (Batch(b"\0", [1], [2**63], [0], [b"x"]), "column ve is not one of 64-bit times"),
     (Batch(b"\0", [1], [5], [0], ["x"]), "not one of bytes"),  # type: ignore[list-item]
 ])
-def test_a_batch_that_cannot_be_sent_is_refused_whole(batch: Batch, words: str, engine: str) -> None:
+def test_a_batch_that_cannot_be_sent_is_refused_whole(batch: Batch, message: str, engine: str) -> None:
     outbox = Outbox("a")
-    with pytest.raises(InvalidBatch, match=words):
+    with pytest.raises(InvalidBatch, match=message):
         outbox.put_batch(batch)
     assert connected(outbox).take() is None
     assert outbox.published == 0
@@ -204,7 +204,7 @@ def test_a_payload_above_the_limit_is_refused_by_element_and_size(engine: str) -
     assert outbox.published == 0
 
 
-def test_a_live_table_and_live_events_agree_on_what_a_stream_may_say(engine: str) -> None:
+def test_a_live_table_and_live_events_agree_on_what_is_legal(engine: str) -> None:
     """Every element that the server's own definition refuses is refused here, and no other."""
     random = Random(7)
     for _ in range(300):

@@ -1,5 +1,5 @@
-"""Outbox: one live table and a lane for each server. Nothing is lost or said twice, whatever happens to connections,
-and nobody waits for a server that is behind.
+"""Outbox: one live table and a lane for each server. Nothing is lost or sent twice, whatever happens to connections,
+and no lane waits for a server that is behind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lmerge.errors import UsageError
 KILO = b"x" * (1000 - ROW_BYTES)
 
 
-def said(*payloads: bytes, bytes_max: int) -> Outbox:
+def outbox_with(*payloads: bytes, bytes_max: int) -> Outbox:
     outbox = Outbox("a", bytes_max=bytes_max)
     for at, payload in enumerate(payloads):
         outbox.put_row((INSERT, at, at + 10, 0, payload))
@@ -23,7 +23,7 @@ def said(*payloads: bytes, bytes_max: int) -> Outbox:
 
 
 def connect(lane: Lane, stable_point: int = NEG_INF) -> list[Element]:
-    """A connection is accepted; its prelude, which has then been sent."""
+    """Accept a connection; return its prelude, which has then been sent."""
     lane.join_at()
     prelude = lane.restart()
     assert prelude is not None
@@ -51,7 +51,7 @@ def test_what_waits_is_counted_until_it_is_taken(engine: str) -> None:
 
 
 def test_an_attempt_to_connect_makes_no_room_until_the_prelude_has_been_sent(engine: str) -> None:
-    outbox = said(b"x" * 100, b"x" * 100, bytes_max=200)
+    outbox = outbox_with(b"x" * 100, b"x" * 100, bytes_max=200)
     lane = outbox.lane()
     for _ in range(3):
         lane.join_at()
@@ -62,12 +62,12 @@ def test_an_attempt_to_connect_makes_no_room_until_the_prelude_has_been_sent(eng
         lane.down()
         assert outbox.is_full
     connect(lane)
-    assert lane.take() is None, "the prelude has said it"
+    assert lane.take() is None, "the prelude holds it"
     assert outbox.waiting_bytes == 0
 
 
-def test_what_is_said_after_a_restart_waits_behind_the_prelude(engine: str) -> None:
-    outbox = said(b"first", bytes_max=200)
+def test_what_is_published_after_a_restart_waits_behind_the_prelude(engine: str) -> None:
+    outbox = outbox_with(b"first", bytes_max=200)
     lane = outbox.lane()
     prelude = connect(lane)
     outbox.put_row((INSERT, 1, 11, 0, b"second"))
@@ -91,7 +91,7 @@ def test_every_lane_gets_everything_in_order_and_the_batches_are_the_same_object
     assert all(left is right for other in items[1:] for left, right in zip(items[0], other, strict=True))
 
 
-def test_a_lane_without_a_connection_keeps_nothing_and_holds_up_nobody(engine: str) -> None:
+def test_a_lane_without_a_connection_keeps_nothing_and_delays_no_other(engine: str) -> None:
     outbox = Outbox("a", bytes_max=2000)
     here, gone = outbox.lane(), outbox.lane()
     connect(here)
@@ -106,7 +106,7 @@ def test_a_lane_without_a_connection_keeps_nothing_and_holds_up_nobody(engine: s
 
 
 def test_without_any_connection_the_buffer_fills(engine: str) -> None:
-    outbox = said(*[KILO] * 2, bytes_max=2000)
+    outbox = outbox_with(*[KILO] * 2, bytes_max=2000)
     outbox.lane()
     outbox.lane()
     assert outbox.is_full
@@ -160,11 +160,11 @@ def test_a_lane_is_not_dropped_while_it_sends_a_prelude_that_is_larger_than_the_
     assert late.was_dropped
 
 
-# What is kept, and for whom.
+# What is kept, and for which server.
 
 
 def freeze(outbox: Outbox, at: int) -> None:
-    """An event that ends at ``at``, frozen by the publisher."""
+    """Put an event that ends at ``at``, frozen by the publisher."""
     outbox.put_batch(Batch.of([Insert(b"e", at - 1, at), Stable(at + 1)]))
 
 
@@ -278,7 +278,7 @@ def test_while_a_server_takes_its_time_to_accept_nothing_is_forgotten_that_it_wa
     assert slow.restart() is not None
 
 
-def test_a_connection_joins_at_the_lower_of_what_was_forgotten_by_whom(engine: str) -> None:
+def test_a_connection_joins_at_the_lower_of_the_two_points_of_trimming(engine: str) -> None:
     """Trimmed up to 10 by the servers, up to 4 by the publisher: the table is complete from 4."""
     outbox = Outbox("a")
     lane = outbox.lane()

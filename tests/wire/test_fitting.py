@@ -1,4 +1,4 @@
-"""Which payload of a batch is no row: the native core with the codec behind it finds what the codec alone finds."""
+"""The first payload of a batch that is no row: the native core with the codec behind it finds what the codec finds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ODD = st.sampled_from([
 
 @st.composite
 def payloads(draw: st.DrawFn) -> bytes:
-    """A row, one with a value in another's place, or one damaged in a byte, cut off or followed by bytes."""
+    """Draw a row, one with a value in another's place, or one damaged in a byte, cut off or followed by bytes."""
     row = list(ROW)
     if draw(st.booleans()):
         row[draw(st.integers(0, len(row) - 1))] = draw(ODD)
