@@ -1,7 +1,7 @@
 """A core Batch to and from a wire Batch: columns to columns, no object per element.
 
 Called by the service (decoding what publishers send, encoding what subscribers receive) and by the client (the
-reverse). ``decode_batch`` checks everything: after it, the columns have one length, kinds are known, payload ends are
+reverse). ``decode_batch`` checks everything: after it, the columns have one length, kinds are valid, payload ends are
 in order, and what must be empty or zero is. What the elements *mean* is checked by the core.
 
 Every column is converted in one call (``memoryview.cast``, ``array``, ``bytes.translate``). Checks that could need a

@@ -24,7 +24,7 @@ DEFECTS = (
     Defect(
         "a resumed reader is told what had been frozen before its token",
         FOLLOWER,
-        "self._withheld.take_frozen() if event.ve >= self._awaited]",
+        "self._withheld.take_frozen() if event.ve >= self._withheld_until]",
         "self._withheld.take_frozen()]",
         FOLLOWER_TESTS + "test_a_reader_that_waited_for_its_token_receives_what_was_frozen_on_the_way[python]",
     ),

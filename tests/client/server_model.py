@@ -178,7 +178,7 @@ class ModelReplica:
         self.on_the_way[server.name] = list(prelude.items)  # type: ignore[arg-type]
 
     def lose(self, server: ModelServer) -> None:
-        self.lanes[server.name].down()
+        self.lanes[server.name].disconnected()
         self.on_the_way[server.name] = None
         server.detach(self.name)
 

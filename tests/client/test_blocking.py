@@ -189,7 +189,7 @@ def test_questions_to_a_server_are_answered(world: ThreadedWorld) -> None:
     assert [summary.merge for summary in list_merges(world.target)] == [MERGE]
     assert describe_server(world.target).limits.payload_bytes == 2**20
     with pytest.raises(UnknownMerge):
-        describe_merge(world.target, "nobody")
+        describe_merge(world.target, "missing")
     world.run(world.world.server.stop(0.0))
     with pytest.raises(ServerGone, match=world.target):
         list_merges(world.target)

@@ -59,7 +59,7 @@ def test_an_attempt_to_connect_makes_no_room_until_the_prelude_has_been_sent(eng
         assert prelude is not None
         assert (len(elements_of(prelude)), prelude.published) == (2, 2)
         assert outbox.is_full
-        lane.down()
+        lane.disconnected()
         assert outbox.is_full
     connect(lane)
     assert lane.take() is None, "the prelude holds it"
@@ -190,7 +190,7 @@ def test_a_server_that_is_away_is_waited_for_and_joins_where_it_was(engine: str)
     outbox.put_batch(Batch.of([Stable(3)]))
     here.note_stable(3)
     away.note_stable(3)
-    away.down()
+    away.disconnected()
     for at in range(5, 95, 2):
         freeze(outbox, at)
         here.note_stable(at + 1)
@@ -203,7 +203,7 @@ def test_a_server_that_is_away_too_long_joins_where_the_others_are(engine: str) 
     here, away = outbox.lane(), outbox.lane()
     connect(here)
     connect(away)
-    away.down()
+    away.disconnected()
     longest = 0
     for at in range(5, 195, 2):
         freeze(outbox, at)
@@ -222,7 +222,7 @@ def test_what_the_others_need_does_not_count_against_a_server_that_is_away(engin
     outbox.put_batch(Batch.of([Stable(3)]))
     here.note_stable(3)
     away.note_stable(3)
-    away.down()
+    away.disconnected()
     for at in range(10, 500):
         outbox.put_batch(Batch.of([Insert(b"open", at, INF)]))
         here.note_stable(4)
@@ -243,7 +243,7 @@ def test_an_ack_looks_at_no_event_that_waits(other: str) -> None:
     for lane in lanes:
         connect(lane)
     if other == "away":
-        lanes[1].down()
+        lanes[1].disconnected()
     rows, batches = 64, 50
     for number in range(batches):
         start = number * rows
@@ -285,7 +285,7 @@ def test_a_connection_joins_at_the_lower_of_the_two_points_of_trimming(engine: s
     connect(lane)
     outbox.put_batch(Batch.of([Insert(b"x", 1, 5), Stable(4)]))
     lane.note_stable(10)
-    lane.down()
+    lane.disconnected()
     assert lane.join_at() == 4
     assert connect(lane) == [Insert(b"x", 1, 5), Stable(4)]
 

@@ -246,7 +246,7 @@ async def test_what_stands_before_the_callers_mistake_is_sent_at_once() -> None:
     async with World() as world, world.publisher() as publisher:
         reading = await Reading(aside(world)).begun()
         with pytest.raises(InputViolation) as caught:
-            await publisher.publish(Batch.of([Insert(b"fine", 1, 9), Insert(b"wrong", 5, 4), Insert(b"unsaid", 6, 9)]))
+            await publisher.publish(Batch.of([Insert(b"fine", 1, 9), Insert(b"wrong", 5, 4), Insert(b"unsent", 6, 9)]))
         assert caught.value.index == 1
         await reading.until_events(("fine", 1, 9))
         await reading.stop()

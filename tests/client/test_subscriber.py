@@ -200,8 +200,8 @@ async def described(world: World) -> object:
 
 async def test_an_unknown_merge_is_an_error_or_waited_for() -> None:
     async with World() as world:
-        with pytest.raises(UnknownMerge, match="'nobody'"):
-            async for _ in AsyncSubscriber(world.target, "nobody", wait_for_merge=False):
+        with pytest.raises(UnknownMerge, match="'missing'"):
+            async for _ in AsyncSubscriber(world.target, "missing", wait_for_merge=False):
                 pass
         reading = Reading(AsyncSubscriber(world.target, "later"))
         async with AsyncPublisher(world.target, "later", "a") as publisher:

@@ -173,7 +173,7 @@ def test_waiting_ends_with_what_ended_the_view(world: ThreadedWorld) -> None:
     seen.close()
     with pytest.raises(Unavailable, match="was closed at -inf, before 5"):
         seen.wait_until(5)
-    with View("nobody", world.target, wait_for_merge=False) as missing:
+    with View("missing", world.target, wait_for_merge=False) as missing:
         with pytest.raises(UnknownMerge):
             missing.wait_until(5)
         with pytest.raises(UnknownMerge):

@@ -98,7 +98,7 @@ class Security:
         else:
             channel = grpc.insecure_channel(target)
         with channel:
-            yield grpc.intercept_channel(channel, _Shows(metadata)) if metadata else channel
+            yield grpc.intercept_channel(channel, _AddsMetadata(metadata)) if metadata else channel
 
     def open_channel(self, target: str) -> Any:
         """Return a plain channel of ``grpc.aio`` with the certificates that the files hold now, without the token."""
@@ -108,9 +108,9 @@ class Security:
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Return credentials from the files as they are now. Raises UsageError."""
-        ca = _read("CA", self.ca) if self.ca is not None else _system_ca()
-        cert = None if self.cert is None else _read("certificate", self.cert)
-        key = None if self.key is None else _read("key", self.key)
+        ca = _read_file("CA", self.ca) if self.ca is not None else _system_ca()
+        cert = None if self.cert is None else _read_file("certificate", self.cert)
+        key = None if self.key is None else _read_file("key", self.key)
         if self.cert is not None and self.key is not None:
             load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.cert, self.key)  # gRPC would only fail to connect
         return grpc.ssl_channel_credentials(ca, key, cert)
@@ -135,7 +135,7 @@ class TokenSource:
         if self._file is not None:
             self._token = _token_of(self._file)
         elif self._token is not None:
-            self._token = _checked(self._token, "the token")
+            self._token = _valid_token(self._token, "the token")
         if self._token is None or security.is_encrypted or security.insecure or is_loopback(host_of(target)):
             return
         raise UsageError(
@@ -209,7 +209,7 @@ class SecureChannel:
         return self._channels[-1]
 
 
-class _Shows(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
+class _AddsMetadata(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
     """Adds metadata, such as the token, to the calls of a blocking channel."""
 
     def __init__(self, metadata: tuple[tuple[str, str], ...]) -> None:
@@ -234,7 +234,7 @@ def _system_ca() -> bytes | None:
     return None
 
 
-def _read(what: str, path: str) -> bytes:
+def _read_file(what: str, path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as problem:
@@ -247,10 +247,10 @@ def _token_of(path: str) -> str:
             text = file.read(TOKEN_BYTES_MAX + 1)
     except OSError as problem:
         raise UsageError(f"token file {path!r} cannot be read: {problem.strerror}") from None
-    return _checked(text.decode("ascii", "replace"), f"token file {path!r}")
+    return _valid_token(text.decode("ascii", "replace"), f"token file {path!r}")
 
 
-def _checked(text: str, what: str) -> str:
+def _valid_token(text: str, what: str) -> str:
     """Return the token as a header can hold it. Raises UsageError, whose message does not contain the token."""
     token = text.strip()
     if not token or len(token) > TOKEN_BYTES_MAX or not all("!" <= letter <= "~" for letter in token):

@@ -149,8 +149,8 @@ class PublisherLink:
         self._owner = owner
         self._limits = BATCH_LIMITS
         self._wake = asyncio.Event()  # there may be something to send
-        self._again = asyncio.Event()  # the connection must start again
-        self._at_once = False
+        self._start_again = asyncio.Event()  # the connection must start again
+        self._reconnects_at_once = False
         self._in_flight: deque[tuple[int, int]] = deque()  # (sequence, published)
         self._sequence = 0
         self._committed = 0  # the last sequence that was a commit, until it is acked
@@ -161,7 +161,7 @@ class PublisherLink:
         """Wake the writer: there may be something to send, or to do."""
         self._wake.set()
         if self.lane.was_dropped:
-            self._again.set()
+            self._start_again.set()
 
     async def run(self) -> None:
         """Connect, and connect again, until the publisher has left. Raises a LmergeError that is final."""
@@ -170,7 +170,7 @@ class PublisherLink:
             while True:
                 error = await self._session(channel)
                 was_connected, self.was_tried = self.is_connected, True
-                self._lost()
+                self._connection_lost()
                 if error is None:
                     return
                 if was_connected:
@@ -178,10 +178,10 @@ class PublisherLink:
                 if self._owner.gives_up():
                     raise error
                 self.incarnation += 1
-                if not self._at_once:
+                if not self._reconnects_at_once:
                     await asyncio.sleep(backoff.next_s())
 
-    def _lost(self) -> None:
+    def _connection_lost(self) -> None:
         if self.is_connected:
             self.away_since_s = asyncio.get_running_loop().time()
         self.is_connected = self.joined = False
@@ -189,35 +189,35 @@ class PublisherLink:
         if self._committed:
             self._trust.broken()
             self._committed = 0
-        self.lane.down()
+        self.lane.disconnected()
         self._owner.moved()
         self._owner.interest_changed()
 
     async def _session(self, channel: Any) -> LmergeError | None:
         """Run one connection until it is lost (returns the error) or left (None). Raises a final LmergeError."""
-        self._again.clear()
-        self._at_once = False
+        self._start_again.clear()
+        self._reconnects_at_once = False
         call = streams.publish(channel)
         try:
             prelude = await self._attach(call)
             if prelude is None:
-                return self._gone("it took too long to accept")
-            await self._talk(call, prelude)
+                return self._server_gone("it took too long to accept")
+            await self._exchange(call, prelude)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the status holds the reason
         finally:
             call.cancel()
-        if self._again.is_set():
-            return self._gone("the connection starts again")
+        if self._start_again.is_set():
+            return self._server_gone("the connection starts again")
         code, details = await call.code(), await call.details()
         if code is grpc.StatusCode.OK and self._owner.is_closing:
             return None
         error = error_of(code, details, self.target, attached=self.is_connected)
         if code is grpc.StatusCode.OK or is_retryable(code, was_let_in=self.is_connected):
-            return error if isinstance(error, ServerGone) else self._gone("the server ended the stream")
+            return error if isinstance(error, ServerGone) else self._server_gone("the server ended the stream")
         raise naming(error, self.target)
 
-    def _gone(self, why: str) -> ServerGone:
+    def _server_gone(self, why: str) -> ServerGone:
         return ServerGone(f"{self._identity}, server {self.target}: {why}")
 
     async def _attach(self, call: Any) -> Taken | None:
@@ -246,18 +246,18 @@ class PublisherLink:
             return None
         self.algorithm, self.algorithm_reason = accepted.algorithm, accepted.algorithm_reason
         self.joined = accepted.joined
-        self._keep_to(accepted.limits)
+        self._apply_limits(accepted.limits)
         lane.note_stable(accepted.stable_point)
         self.sessions += 1
         self.is_connected = self.was_tried = True
         self._owner.moved()
         return prelude
 
-    async def _talk(self, call: Any, prelude: Taken) -> None:
+    async def _exchange(self, call: Any, prelude: Taken) -> None:
         """Write and read until either ends or the connection must start again. Raises the error that ended it."""
         reader = asyncio.ensure_future(self._read(call))
         writer = asyncio.ensure_future(self._write(call, prelude))
-        again = asyncio.ensure_future(self._again.wait())
+        again = asyncio.ensure_future(self._start_again.wait())
         try:
             await asyncio.wait((reader, writer, again), return_when=asyncio.FIRST_COMPLETED)
             if writer.done() and not isinstance(writer.exception(), LmergeError):
@@ -309,7 +309,7 @@ class PublisherLink:
         """Yield the messages for ``items``, in order."""
         batches: list[AnyBatch] = []
         for item in items:
-            if isinstance(item, StagedBatches) and not self._is_there(item):
+            if isinstance(item, StagedBatches) and not self._is_committed_there(item):
                 batches += item.all_batches
             elif isinstance(item, Skip | StagedBatches):
                 yield from groups(batches, self._limits)
@@ -319,7 +319,7 @@ class PublisherLink:
                 batches.append(item)
         yield from groups(batches, self._limits)
 
-    def _is_there(self, item: StagedBatches) -> bool:
+    def _is_committed_there(self, item: StagedBatches) -> bool:
         """Return whether the server is asked to commit what was staged, instead of receiving it."""
         return self._may_commit and self.target in item.staged.holders and self._trust.may_commit()
 
@@ -361,12 +361,12 @@ class PublisherLink:
             elif kind == "change_role":
                 self.role = OBSERVE if response.change_role.role == pb.ROLE_OBSERVE else ACTIVE
                 self._owner.role_is(self.role)
-                self._at_once = True
-                self._again.set()
+                self._reconnects_at_once = True
+                self._start_again.set()
             elif kind == "detached":
                 raise naming(violation_of(self._identity.replica, response.detached), self.target)
 
-    def _keep_to(self, limits: pb.Limits) -> None:
+    def _apply_limits(self, limits: pb.Limits) -> None:
         """Keep to the server's limits, where it has declared them."""
         mine = BATCH_LIMITS
         self._limits = BatchLimits(

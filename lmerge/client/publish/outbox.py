@@ -172,7 +172,7 @@ class Lane:
         """Of all published bytes, those that are not in the queue of this connection: handed out, or in its prelude."""
         return max(self._sent_bytes, self._prelude_bytes)
 
-    def down(self) -> None:
+    def disconnected(self) -> None:
         """Note that the connection is lost: nothing is kept for it."""
         with self._outbox.lock:
             self.is_up = False
@@ -299,8 +299,8 @@ class Outbox:
         Raises what ``put_row`` raises: InvalidBatch and LimitExceeded before any element has been published;
         InputViolation when the elements before the offender have been; its index counts within its batch.
         """
-        owned = [self._sound(batch) for batch in batches]
-        last = [] if stable is None else [self._sound(Batch(bytes([STABLE]), [stable], [0], [0], [b""]))]
+        owned = [self._checked_batch(batch) for batch in batches]
+        last = [] if stable is None else [self._checked_batch(Batch(bytes([STABLE]), [stable], [0], [0], [b""]))]
         with self.lock:
             self.close_rows()
             applied: list[AnyBatch] = []
@@ -355,7 +355,7 @@ class Outbox:
             builder.rows, self._rows = self._rows, []
             self._enqueue(self.live.own(builder.build()))
 
-    def _sound(self, batch: AnyBatch) -> AnyBatch:
+    def _checked_batch(self, batch: AnyBatch) -> AnyBatch:
         """Return the batch in the live table's form. Raises InvalidBatch, LimitExceeded."""
         if isinstance(batch, Batch):
             _check_columns(batch)

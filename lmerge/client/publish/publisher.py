@@ -73,7 +73,7 @@ class AsyncPublisher:
         self.join_at = join_at
         self.outbox = Outbox(replica, bytes_max=buffer_bytes_max, behind_events_max=behind_events_max)
         if seed is not None:
-            self._sow(seed)
+            self._publish_seed(seed)
         self.links: list[PublisherLink] = []
         self._first_incarnation = incarnation if incarnation is not None else clock.wall_us()
         self._on_fast_forward = on_fast_forward
@@ -97,8 +97,8 @@ class AsyncPublisher:
         """
         self.start()
         if self._has_started:
-            await self._until(lambda: any(link.is_connected for link in self.links))
-            await self._until(lambda: all(link.was_tried for link in self.links), GRACE_S)
+            await self._wait_until(lambda: any(link.is_connected for link in self.links))
+            await self._wait_until(lambda: all(link.was_tried for link in self.links), GRACE_S)
         return self
 
     def start(self) -> None:
@@ -118,7 +118,7 @@ class AsyncPublisher:
         for link in self.links:
             self._spawn(link.run(), f"publisher {self.replica} to {link.target}", link)
         if self._heartbeat is not None:
-            self._spawn(self._beat(self._heartbeat), f"heartbeat of {self.replica}", None)
+            self._spawn(self._run_heartbeat(self._heartbeat), f"heartbeat of {self.replica}", None)
 
     async def insert(self, payload: Any, vs: int, ve: int = INF) -> None:
         """Publish insert(payload, vs, ve). ``payload``: bytes, text, or a row if there is a schema."""
@@ -167,7 +167,7 @@ class AsyncPublisher:
         self._raise_failure()
         published = self.outbox.published
         self.nudge()
-        await self._until(lambda: self._is_merged(published))
+        await self._wait_until(lambda: self._is_merged(published))
 
     async def close(self) -> None:
         """Send everything, leave, and wait until it is merged, as ``flush`` does. Raises what ended the publisher."""
@@ -244,12 +244,12 @@ class AsyncPublisher:
         """Wait until there is room. Raises what ended the publisher."""
         self._raise_failure()
         if self._closing:
-            raise UsageError(f"{self._who()} is closed")
+            raise UsageError(f"{self._description()} is closed")
         if self.encoder.is_pending:
-            raise UsageError(f"{self._who()} infers its schema: the first element must be a row")
+            raise UsageError(f"{self._description()} infers its schema: the first element must be a row")
         self.start()
         if self.outbox.is_full:
-            await self._until(lambda: self.outbox.has_room)
+            await self._wait_until(lambda: self.outbox.has_room)
 
     def nudge(self) -> None:
         """Wake the links: there may be something to send."""
@@ -305,7 +305,7 @@ class AsyncPublisher:
             await work
         except asyncio.CancelledError:
             if self._failure is None and not self._closing:
-                self._failure = UsageError(f"{self._who()} was cancelled")
+                self._failure = UsageError(f"{self._description()} was cancelled")
             raise
         except Exception as error:
             if self._failure is None:
@@ -332,16 +332,16 @@ class AsyncPublisher:
                 link.is_connected or (recent and link.away_since_s > closed_s - GRACE_S) for link in rest
             )
 
-        if not await self._reaches(done, CLOSE_S):
+        if not await self._wait_for(done, CLOSE_S):
             await self._cancel()
-            raise ServerGone(f"{self._who()} could not leave {self.target} within {CLOSE_S:.0f} s")
+            raise ServerGone(f"{self._description()} could not leave {self.target} within {CLOSE_S:.0f} s")
 
     async def _cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _beat(self, heartbeat: Callable[[], int | None]) -> None:
+    async def _run_heartbeat(self, heartbeat: Callable[[], int | None]) -> None:
         """Publish a stable when the stream had none for a while, so that an idle source delays no merge."""
         last = self.outbox.stable_point
         while True:
@@ -360,9 +360,9 @@ class AsyncPublisher:
         self.outbox.put_row(row)
         self.nudge()
 
-    def _sow(self, seed: AnyBatch) -> None:
+    def _publish_seed(self, seed: AnyBatch) -> None:
         if not seed.count or seed.kinds[-1] != STABLE or ADJUST in seed.kinds or STABLE in seed.kinds[:-1]:
-            raise InvalidBatch(f"{self._who()} cannot begin: a seed is inserts and then one stable")
+            raise InvalidBatch(f"{self._description()} cannot begin: a seed is inserts and then one stable")
         self.outbox.seed(seed)
 
     def _is_merged(self, published: int) -> bool:
@@ -370,21 +370,21 @@ class AsyncPublisher:
         connected = [link.lane.acked >= published for link in self.links if link.is_connected]
         return any(merged) and all(connected)
 
-    async def _until(self, reached: Callable[[], bool], timeout_s: float | None = None) -> None:
+    async def _wait_until(self, reached: Callable[[], bool], timeout_s: float | None = None) -> None:
         """Wait for ``reached``, or for ``timeout_s``. Raises what ended the publisher before."""
 
         def over() -> bool:
             return reached() or self._failure is not None or not self._has_started or self._is_over()
 
-        await self._reaches(over, timeout_s)
+        await self._wait_for(over, timeout_s)
         if not reached() and (timeout_s is None or self._failure is not None):
             self._raise_failure()
-            raise UsageError(f"{self._who()} is closed")
+            raise UsageError(f"{self._description()} is closed")
 
     def _is_over(self) -> bool:
         return all(task.done() for task in self._tasks)
 
-    async def _reaches(self, reached: Callable[[], bool], timeout_s: float | None) -> bool:
+    async def _wait_for(self, reached: Callable[[], bool], timeout_s: float | None) -> bool:
         """Wait for ``reached``; return False if it did not come in time."""
         loop = asyncio.get_running_loop()
         end_s = None if timeout_s is None else loop.time() + timeout_s
@@ -405,7 +405,7 @@ class AsyncPublisher:
         if self._failure is not None:
             raise self._failure
 
-    def _who(self) -> str:
+    def _description(self) -> str:
         return f"publisher {self.replica!r} of merge {self.merge!r}"
 
 

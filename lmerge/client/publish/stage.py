@@ -85,7 +85,7 @@ class Stager:
         if a payload is too large; and UsageError if the files of ``security`` cannot be used. The message names the
         server.
         """
-        if _of_parent:
+        if _parent_lines:
             self.refusals = dict.fromkeys(self.targets, "this process was forked from one that had staged already")
             return []
         return run_blocking(self._stage(key, messages, timeout_s), background_loop())
@@ -112,7 +112,7 @@ class Stager:
             return f"the server at {target} has not answered lately"
         call = line.open(timeout_s)
         try:
-            await asyncio.wait_for(_opened(call, opening), min(ANSWER_S, timeout_s))
+            await asyncio.wait_for(_open_part(call, opening), min(ANSWER_S, timeout_s))
             for message in messages:
                 await call.write(message)
             await call.done_writing()
@@ -152,7 +152,7 @@ class _Line:
         self._misses = 0
 
 
-async def _opened(call: Any, opening: bytes) -> None:
+async def _open_part(call: Any, opening: bytes) -> None:
     """Return when the server takes what follows, or has ended the call."""
     await call.write(opening)
     if _TAKES not in [(str(name), value) for name, value in await call.initial_metadata() or ()]:
@@ -176,7 +176,7 @@ async def _refusal(call: Any, line: _Line, target: str) -> str:
 # By connector and server, the one used last at the end. Belongs to the background loop.
 _lines: dict[tuple[Connector, str], _Line] = {}
 # Lines of the process that this one was forked from. They are kept: closing them would end calls of the parent.
-_of_parent: list[_Line] = []
+_parent_lines: list[_Line] = []
 
 
 async def _line_to(connector: Connector, target: str) -> _Line:
@@ -192,7 +192,7 @@ async def _line_to(connector: Connector, target: str) -> _Line:
 
 
 def _leave_to_parent() -> None:
-    _of_parent.extend(_lines.values())
+    _parent_lines.extend(_lines.values())
     _lines.clear()
 
 

@@ -117,14 +117,14 @@ class ParquetSink:
             self._from = delivery.stable_point  # a new sink began here and never received what had ended before
         now = asyncio.get_running_loop().time()
         if file is None or not file.events:
-            file = self._file = self._fresh(file, schema, now)
+            file = self._file = self._new_file(file, schema, now)
         file.add(delivery)
         if len(file.held) >= GROUP_EVENTS_MAX:
             await asyncio.get_running_loop().run_in_executor(None, file.flush)
         if file.events and self._is_full(file, now):
             await self._complete()
 
-    def _fresh(self, empty: _File | None, schema: Schema | None, now: float) -> _File:
+    def _new_file(self, empty: _File | None, schema: Schema | None, now: float) -> _File:
         """Return a file without events; it takes over the end and the gaps of an empty one before it."""
         fresh = _File(self.folder, self.merge, self._from, schema, now)
         if empty is not None:

@@ -119,9 +119,9 @@ class PgTable:
                 raise UsageError(f"table {self.name} follows merge {merge!r}, according to {PROGRESS_TABLE}, and not "
                                  f"{self.merge!r}")
             rows: list[tuple[Key, int]] = []
-            found = await self._found()
+            found = await self._existing_columns()
             if found:
-                self._demand(table_columns(None)[:-1], found)
+                self._require_columns(table_columns(None)[:-1], found)
                 cursor = await self._execute("SELECT vs, event_key, ordinal, ve FROM {table} WHERE NOT is_final")
                 rows = [((vs, bytes(digest), ordinal), ve) for vs, digest, ordinal, ve in await cursor.fetchall()]
         self._epoch = epoch
@@ -168,7 +168,7 @@ class PgTable:
         composed = import_psycopg().sql.SQL(statement).format(**self._names)
         return await self._connection.execute(composed, values)
 
-    async def _found(self) -> list[tuple[str, str]]:
+    async def _existing_columns(self) -> list[tuple[str, str]]:
         """Return names and types of the table's columns; none if it is not there."""
         quoted = self._names["table"].as_string(self._connection)
         cursor = await self._connection.execute(_COLUMNS, [quoted])
@@ -176,17 +176,17 @@ class PgTable:
 
     async def _prepare(self, schema: Schema | None) -> None:
         """Make the table, or check that it has this schema. Within the transaction: both or neither."""
-        found = await self._found()
+        found = await self._existing_columns()
         is_opaque = (PAYLOAD_COLUMN in found) if found else schema is None
         columns = table_columns(None if is_opaque else schema)
         if found:
-            self._demand(columns, found)
+            self._require_columns(columns, found)
         else:
             await self._create(columns)
         self._codec = None if is_opaque or schema is None else RowCodec(schema)
         self._columns = columns
 
-    def _demand(self, columns: list[SqlColumn], found: list[tuple[str, str]]) -> None:
+    def _require_columns(self, columns: list[SqlColumn], found: list[tuple[str, str]]) -> None:
         missing = [column for column in columns if (column.name, column.type) not in found]
         if missing:
             has = ", ".join(f"{name} {kind}" for name, kind in found)

@@ -125,7 +125,7 @@ class PostgresSink:
             self.progress.token, rows = await self.table.take_over()
             self._leftovers = Leftovers(rows, parse_token(self.progress.token, self.merge))
 
-        await self._insistently(take_over)
+        await self._retry(take_over)
         return parse_token(self.progress.token, self.merge)
 
     async def _read(self, subscriber: SinkSubscriber, envelope: Upserts) -> None:
@@ -166,7 +166,7 @@ class PostgresSink:
         async def write() -> None:
             await self.table.write(token, subscriber.schema, upserts, deleted, ended, len(pending.gaps))
 
-        await self._insistently(write)
+        await self._retry(write)
         progress = self.progress
         progress.token = token
         progress.written += len(upserts) + len(ended)
@@ -175,7 +175,7 @@ class PostgresSink:
         progress.gaps += pending.gaps
         self._on_progress(progress)
 
-    async def _insistently(self, attempt: Callable[[], Any]) -> None:
+    async def _retry(self, attempt: Callable[[], Any]) -> None:
         """Try until the database is there. A commit without an answer is tried again: it changes nothing then."""
         loop = asyncio.get_running_loop()
         backoff, lost_s = Backoff(), loop.time()

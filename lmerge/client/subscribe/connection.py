@@ -42,9 +42,9 @@ class SourceLinkOwner(Protocol):
     def lacks_schema(self) -> bool: ...
     def notify(self) -> None:
         """Called when there may be something for the reader, or a source must be asked again."""
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until the reader has taken enough."""
-    def judge(self, source: SourceLink, problem: grpc.aio.AioRpcError | None) -> None:
+    def connection_ended(self, source: SourceLink, problem: grpc.aio.AioRpcError | None) -> None:
         """Called when a connection has ended. Raises what ends the subscriber."""
 
 
@@ -60,15 +60,15 @@ class SourceLink:
         self._follower = follower
         self._connector = connector
         self._owner = owner
-        self._again = False
-        self._silence_broke: Exception | None = None
+        self._must_ask_again = False
+        self._silence_error: Exception | None = None
         self._call: Any = None
         self._asked_schema = False
         self._read = frames_of(follower.engine).read_subscribe
 
     def ask_again(self) -> None:
         """Drop the present subscription and begin where the reader is now."""
-        self._again = True
+        self._must_ask_again = True
         if self._call is not None:
             self._call.cancel()
 
@@ -78,11 +78,11 @@ class SourceLink:
         follower = self._follower
         async with self._connector.channel(self.target) as channel:
             while self._owner.is_open and not follower.is_complete:
-                await self._owner.room()  # after a cut for slow reading: wait until the reader has taken batches
+                await self._owner.wait_for_room()  # after a cut for slow reading this waits for the reader
                 problem = await self._session(channel)
                 if follower.is_complete or follower.sources[self.target].state == BROKEN:
                     return
-                if self._again:
+                if self._must_ask_again:
                     continue
                 if self.has_answered:
                     backoff.reset()
@@ -91,44 +91,44 @@ class SourceLink:
                 else:
                     follower.failed(self.target)
                 self._owner.notify()
-                self._owner.judge(self, problem)
+                self._owner.connection_ended(self, problem)
                 self.has_answered = False
                 await asyncio.sleep(backoff.next_s())
 
     async def _session(self, channel: Any) -> grpc.aio.AioRpcError | None:
         """Run one subscription until it ends; return the status with which it ended, if any."""
-        self.has_answered = self._asked_schema = self._again = False
+        self.has_answered = self._asked_schema = self._must_ask_again = False
         begin = self._follower.final_to
         self._follower.asked(self.target, begin)
         self._call = call = streams.subscribe(channel, self._owner.request(begin))
-        timer = asyncio.get_running_loop().call_later(ANSWER_S, self._is_silent)
+        timer = asyncio.get_running_loop().call_later(ANSWER_S, self._on_silence)
         try:
             async for data in call:
                 timer.cancel()
                 if not await self._take(data, channel):
                     return None
-                if self._again or self._follower.is_complete:
+                if self._must_ask_again or self._follower.is_complete:
                     return None
-                await self._owner.room()
+                await self._owner.wait_for_room()
         except grpc.aio.AioRpcError as broken:
             return broken
         except asyncio.CancelledError:
-            if self._silence_broke is not None:
-                raise self._silence_broke from None
-            if not self._again or not self._owner.is_open:
+            if self._silence_error is not None:
+                raise self._silence_error from None
+            if not self._must_ask_again or not self._owner.is_open:
                 raise
         finally:
             timer.cancel()
             call.cancel()
         return None
 
-    def _is_silent(self) -> None:
+    def _on_silence(self) -> None:
         if not self._owner.is_open or self.has_answered:
             return
         try:
             self._follower.failed(self.target)
         except Exception as error:  # a gap that is not accepted: raised where the connection is waited for
-            self._silence_broke = error
+            self._silence_error = error
             self._call.cancel()
         self._owner.notify()
 

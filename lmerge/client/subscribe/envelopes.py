@@ -15,7 +15,7 @@ have the same keys, and a row that is not delivered again was removed meanwhile.
 
 Keys: (Vs, payload) is not always one, so equal ones are numbered, the event that ends last being 0. Counted from that
 end a number survives a restart: what is frozen has the largest numbers, and once an event of a key is frozen no other
-can join or leave it. Counted from the other end, a reader that resumes could not tell where to begin.
+can join or leave it. Counted from the other end, a reader that resumes would not have the number to begin with.
 
 At stable(+inf) everything is final, including events that never end.
 """

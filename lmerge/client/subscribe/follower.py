@@ -111,7 +111,7 @@ class Follower:
         self._on_gap = on_gap
         self._merge: Merge | None = None
         self._since: int | None = None  # events that end before never mattered; None: nothing has come
-        self._awaited = NEG_INF  # nothing is delivered before the merge's stable point is here
+        self._withheld_until = NEG_INF  # nothing is delivered before the merge's stable point is here
         self._withheld: Tdb | None = None  # what will be delivered then
         self._held: list[Event] = []  # the part of it that the reader has already
         if resume_point is not None:
@@ -179,10 +179,10 @@ class Follower:
             if self._merge is None:
                 self.reader.deliver(batch)
                 return
-            self._absorb(self._merge.apply(name, batch))
+            self._take_outcome(self._merge.apply(name, batch))
         elif source.state in (CONNECTING, JOINING):
             source.keep(batch)
-        self._consider()
+        self._join_ready_sources()
 
     def end(self, name: str) -> None:
         """Note that the source's snapshot is complete."""
@@ -190,17 +190,17 @@ class Follower:
         if source.in_snapshot:
             source.in_snapshot = False
             source.state = JOINING
-            self._consider()
+            self._join_ready_sources()
 
     def lost(self, name: str) -> None:
         """Note that the source's connection, which had delivered something, has ended. It is tried again at once."""
-        self._gone(name, CONNECTING)
+        self._source_gone(name, CONNECTING)
 
     def failed(self, name: str) -> None:
         """Note that an attempt to connect has delivered nothing so far: the server counts as away."""
-        self._gone(name, AWAY)
+        self._source_gone(name, AWAY)
 
-    def _gone(self, name: str, state: str) -> None:
+    def _source_gone(self, name: str, state: str) -> None:
         source = self.sources[name]
         if self._merge is None and state == CONNECTING:
             self._begin_merge()
@@ -210,8 +210,8 @@ class Follower:
         if was_joined and self._merge is not None and self._merge.is_attached(name):
             self._emit(self._merge.detach(name).batch)
         if self._withheld is not None and not self._has_joined_source():
-            self._await()
-        self._consider()
+            self._withhold()
+        self._join_ready_sources()
 
     def to_ask_again(self) -> list[str]:
         """Return the sources that must be asked again from ``final_to``: those that may hold more than they have sent
@@ -227,7 +227,7 @@ class Follower:
 
     # Joining.
 
-    def _consider(self) -> None:
+    def _join_ready_sources(self) -> None:
         """Let sources join that can; if none can, and none will, accept a gap."""
         while True:
             final_to = self.final_to
@@ -243,7 +243,7 @@ class Follower:
                 gap = SubscriptionGap(final_to, first.complete_from)
                 if self._on_gap is not None:
                     self._on_gap(gap)
-                self._remember(gap)
+                self._record_gap(gap)
                 self._join(first, gap)
             else:
                 return
@@ -280,7 +280,7 @@ class Follower:
         self._emit(merge.admit(source.name).batch)
         for batch in kept:
             if source.state == JOINED and batch.count:
-                self._absorb(merge.apply(source.name, batch))
+                self._take_outcome(merge.apply(source.name, batch))
 
     def _begin_merge(self) -> None:
         """Begin the local merge at the first break: what the reader has received is what that merge has emitted."""
@@ -328,11 +328,11 @@ class Follower:
             held.enter(vs, payload, ve)
         for batch in batches:
             held.apply_batch(batch)
-        self._awaited, self._held = self.since, held.live_events()
-        self._await()
+        self._withheld_until, self._held = self.since, held.live_events()
+        self._withhold()
 
-    def _await(self) -> None:
-        """Deliver nothing before the stable point reaches ``_awaited``: the reader does not need what ended before."""
+    def _withhold(self) -> None:
+        """Deliver nothing before the stable point reaches ``_withheld_until``: the reader needs nothing before it."""
         self._withheld = Tdb("resumed")
         self._merge = Merge("r4", self.policy, "any", engine=self.engine)
 
@@ -355,14 +355,14 @@ class Follower:
                 rows.append((INSERT, vs, end, 0, payload))
         return rows[::-1]
 
-    def _remember(self, gap: SubscriptionGap) -> None:
+    def _record_gap(self, gap: SubscriptionGap) -> None:
         self.gaps.append(gap)
         if len(self.gaps) > GAPS_MAX:
             self.gaps[:2] = [SubscriptionGap(self.gaps[0].start, self.gaps[1].end)]
 
     # Delivery.
 
-    def _absorb(self, outcome: Outcome) -> None:
+    def _take_outcome(self, outcome: Outcome) -> None:
         self._emit(outcome.batch)
         for gone in outcome.detached:
             if gone.violation is not None:
@@ -379,8 +379,8 @@ class Follower:
             self.reader.deliver(batch)
             return
         self._withheld.apply_batch(batch)
-        frozen = [event for event in self._withheld.take_frozen() if event.ve >= self._awaited]
-        if self._withheld.stable_point < self._awaited:
+        frozen = [event for event in self._withheld.take_frozen() if event.ve >= self._withheld_until]
+        if self._withheld.stable_point < self._withheld_until:
             return
         builder = BatchBuilder()
         builder.rows = _difference(self._held, frozen + self._withheld.live_events())

@@ -63,12 +63,12 @@ class Reader:
         """
         with self._lock:
             self._seen = self._batch.count
-            self._settle()
+            self._apply_seen()
             if not self.waiting:
                 return None
             batch = self.waiting.popleft()
             self._batch, self._applied, self._seen = batch, 0, batch.count if at_once else 0
-            self._settle()
+            self._apply_seen()
             return batch
 
     def see(self, count: int) -> None:
@@ -79,25 +79,25 @@ class Reader:
     def stable_point(self) -> int:
         """The last stable that the reader has seen."""
         with self._lock:
-            self._settle()
+            self._apply_seen()
             return self.table.stable_point
 
     def seen(self) -> LiveTdb:
         """Return the table, with all that the reader has seen."""
         with self._lock:
-            self._settle()
+            self._apply_seen()
             return self.table
 
     def position(self) -> tuple[int, list[Event]]:
         """Return the stable point that the reader has seen, and the events that are live there."""
         with self._lock:
-            self._settle()
+            self._apply_seen()
             return self.table.stable_point, self.table.live_events()
 
     def copied(self) -> Tdb:
         """Return a copy of the table, with all that the reader has seen."""
         with self._lock:
-            self._settle()
+            self._apply_seen()
             copied = Tdb("subscription", keep_frozen=False, stable_point=self.table.stable_point)
             for vs, payload, ve in self.table.live_events():
                 copied.enter(vs, payload, ve)
@@ -106,9 +106,9 @@ class Reader:
     def everything(self) -> tuple[list[Event], int, list[AnyBatch]]:
         """Return the live events of the table, its stable point, and the delivered batches that are not in it."""
         with self._lock:
-            return self.table.live_events(), self.table.stable_point, self._rest()
+            return self.table.live_events(), self.table.stable_point, self._unapplied()
 
-    def _settle(self) -> None:
+    def _apply_seen(self) -> None:
         if self._applied < self._seen:
             is_whole = self._applied == 0 and self._seen == self._batch.count
             self.table.apply_batch(self._batch if is_whole else slice_batch(self._batch, self._applied, self._seen))
@@ -116,7 +116,7 @@ class Reader:
         if self._applied == self._batch.count:
             self._batch, self._applied, self._seen = EMPTY, 0, 0
 
-    def _rest(self) -> list[AnyBatch]:
+    def _unapplied(self) -> list[AnyBatch]:
         left = self._applied < self._batch.count
         return [*([slice_batch(self._batch, self._applied, self._batch.count)] if left else []), *self.waiting]
 

@@ -274,15 +274,15 @@ class AsyncSubscriber(AsyncEnvelopes):
             self.links[self.targets.index(name)].ask_again()
         self._on_more()
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         waiting = self.follower.reader.waiting
         while len(waiting) >= self._read_ahead_batches:
             self._room.clear()
             await self._room.wait()
 
-    def judge(self, source: SourceLink, problem: grpc.aio.AioRpcError | None) -> None:
+    def connection_ended(self, source: SourceLink, problem: grpc.aio.AioRpcError | None) -> None:
         if problem is not None:
-            self._judge_status(source, problem)
+            self._handle_status(source, problem)
         others = [link for link in self.links if link.refusal is None and not self._is_away(link)]
         if source.refusal is not None and not others:
             raise source.refusal
@@ -331,7 +331,7 @@ class AsyncSubscriber(AsyncEnvelopes):
 
     # The ends of connections.
 
-    def _judge_status(self, source: SourceLink, problem: grpc.aio.AioRpcError) -> None:
+    def _handle_status(self, source: SourceLink, problem: grpc.aio.AioRpcError) -> None:
         """Count a cut-off, or note why the server does not serve, or raise."""
         code, details = problem.code(), problem.details()
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED and source.has_answered:
