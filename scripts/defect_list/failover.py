@@ -22,7 +22,7 @@ DEFECTS = (
         NOTHING_LOST + "[python-2]",
     ),
     Defect(
-        "a resumed reader is told what had been frozen before its token",
+        "a resumed reader receives what had been frozen before its token",
         FOLLOWER,
         "self._withheld.take_frozen() if event.ve >= self._withheld_until]",
         "self._withheld.take_frozen()]",
@@ -36,7 +36,7 @@ DEFECTS = (
         FOLLOWER_TESTS + "test_a_reader_that_waited_for_its_token_receives_what_was_frozen_on_the_way[python]",
     ),
     Defect(
-        "a token taken in the middle of a batch says more than was seen",
+        "a token taken in the middle of a batch covers more than was seen",
         READER,
         "self._batch, self._applied, self._seen = batch, 0, batch.count if at_once else 0",
         "self._batch, self._applied, self._seen = batch, 0, batch.count",
@@ -50,7 +50,7 @@ DEFECTS = (
         OUTBOX_TESTS + "test_a_server_that_is_away_is_waited_for_and_joins_where_it_was[python]",
     ),
     Defect(
-        "a connection says that it joins before what the table still has",
+        "a connection joins at a time before what the table still has",
         OUTBOX,
         "self.needs = self.joins_at = max(outbox.complete_from, outbox.skipped)",
         "self.needs = self.joins_at = outbox.skipped",
@@ -64,7 +64,7 @@ DEFECTS = (
         OUTBOX_TESTS + "test_a_lane_without_a_connection_keeps_nothing_and_delays_no_other[python]",
     ),
     Defect(
-        "events are left out before the servers have been told",
+        "events are left out before the skip is sent",
         FORWARD,
         "            if until > self._skipped_to and self._skip is not None:",
         "            if until > self._skipped_to and self._skip is not None and self.count:",
@@ -85,7 +85,7 @@ DEFECTS = (
         BLOCKING_TESTS + "test_what_came_with_the_end_is_read_although_the_reader_had_just_found_nothing",
     ),
     Defect(
-        "an older server that was restarted empty is believed at once",
+        "an older server that was restarted empty joins at once",
         FOLLOWER,
         "            complete_from = INF if is_empty else stable_point",
         "            complete_from = stable_point",

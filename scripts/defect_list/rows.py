@@ -58,7 +58,7 @@ DEFECTS = (
         "round::it_is_what_writing_the_digits_and_reading_them_gives",
     ),
     Defect(
-        "a decimal loses digits without a word",
+        "a decimal loses digits silently",
         SOURCE + "decimal.rs",
         "(value % power == 0).then(|| value / power)?",
         "value / power",

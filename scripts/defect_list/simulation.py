@@ -57,7 +57,7 @@ DEFECTS = (
         SEEDS_20,
     ),
     Defect(
-        "simulated: a new connection does not say the live events again",
+        "simulated: a new connection does not publish the live events again",
         "lmerge/client/publish/outbox.py",
         "            return Taken([prelude], outbox.published)\n",
         "            return Taken([], outbox.published)\n",
@@ -106,7 +106,7 @@ DEFECTS = (
         DOUBT,
     ),
     Defect(
-        "simulated: a doubt covers what nobody has decided",
+        "simulated: a doubt covers what is not decided",
         "lmerge/testing/sim/verdict.py",
         "            self.ends_at = max(self.ends_at, stable_point)\n",
         "            self.ends_at = max(self.ends_at, stable_point + 1)\n",

@@ -100,7 +100,7 @@ DEFECTS = (
         "tests/service/test_lifecycle.py::test_an_input_that_comes_behind_a_merge_which_stands_still_is_told",
     ),
     Defect(
-        "a server that is still being called has nothing to say",
+        "a server that is still being called needs nothing",
         "lmerge/client/publish/publisher.py",
         "if not all(link.was_tried for link in self.links):", "if not self.links:",
         "tests/client/test_feedback.py::test_a_server_that_is_still_being_called_may_need_more",
