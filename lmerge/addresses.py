@@ -15,7 +15,7 @@ from lmerge.errors import UsageError
 from lmerge.loopback import host_of
 
 PORT_MAX: Final = 65_535
-# As long as a host name may be, with its port; a longer one is no address.
+# The length of the longest host name with its port; a longer text is no address.
 _LENGTH_MAX: Final = 300
 
 # Schemes without a port; of the others the last part is HOST:PORT.

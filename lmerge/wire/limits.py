@@ -14,8 +14,8 @@ MESSAGE_BYTES: Final = 4 * 2**20
 # A payload is one row, not a document; a quarter of a message, so that a batch always makes progress.
 PAYLOAD_BYTES: Final = 2**20
 
-# At 100-byte payloads a batch of this size already fills a message; smaller payloads must not buy the merge
-# turns so long that other publishers wait for them (65,536 elements take the Python core about 0.2 s).
+# At 100-byte payloads a batch of this size already fills a message. With smaller payloads a larger batch would make
+# the merge's turns so long that other publishers wait (65,536 elements take the Python core about 0.2 s).
 BATCH_ELEMENTS: Final = 65_536
 
 # What the fields and the tags around the columns of a batch can need beyond the columns themselves.

@@ -55,7 +55,7 @@ def problem_of(name: str) -> str | None:
     """Return what is wrong with ``name``, to stand behind "the name of a merge"; None: nothing."""
     if not name:
         return "must not be empty"
-    # First: a surrogate, which has no bytes, is not printable either.
+    # Checked first: a surrogate, which has no bytes, is not printable either.
     if not name.isprintable():
         return "must be printable, without control, format or unassigned characters"
     size = len(name.encode())

@@ -35,12 +35,12 @@ TYPES: Final = (*SIMPLE_TYPES, "list", "struct")
 
 # More columns than real tables have; a hostile schema stays small.
 COLUMNS_MAX: Final = 2000
-# With those inside other columns, elements of lists among them: as many again in lists, and some structs. Each of them
-# costs memory and time wherever a codec is made.
+# The limit with nested columns, such as elements of lists: enough for every column to be a list, and for some structs.
+# Each column costs memory and time wherever a codec is made.
 COLUMNS_TOTAL_MAX: Final = 5 * COLUMNS_MAX
-# A schema travels in the first message of every subscription, and must leave room in it; as many columns of 100 bytes.
+# A schema travels in the first message of every subscription, and must leave room in it: 10,000 columns of 100 bytes.
 SCHEMA_BYTES_MAX: Final = 2**20
-# Deeper rows are documents; also keeps recursion shallow.
+# Deeper rows are documents; the limit also keeps recursion shallow.
 DEPTH_MAX: Final = 16
 # As in SQL engines and Arrow's decimal128.
 DECIMAL_DIGITS_MAX: Final = 38

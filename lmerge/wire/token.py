@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.errors import UsageError
 
-# Of a reset: seconds since 1970, unless an administrator gives another one.
+# The epoch of a reset is the time in seconds since 1970, unless an administrator gives another number.
 EPOCH_MAX: Final = 2**63 - 1
 # Trailing metadata: a token is refused, or a subscription ended, for its epoch and not for its time.
 ERROR_KEY: Final = "lmerge-error"

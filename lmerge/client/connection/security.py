@@ -201,7 +201,7 @@ class SecureChannel:
         """Return the channel with the present certificates. A call in progress keeps its own channel."""
         stamps = self._security.stamps()
         if stamps != self._stamps:
-            with suppress(UsageError):  # only one of two files is replaced yet
+            with suppress(UsageError):  # only one of two files is replaced yet: the old pair stays
                 self._channels.append(self._security.open_channel(self._target))
                 self._stamps = stamps
                 if len(self._channels) > _CHANNELS_MAX:

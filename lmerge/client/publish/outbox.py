@@ -376,7 +376,7 @@ class Outbox:
         away = [lane for lane in self.lanes if not lane.is_up and lane.counts]
         present = min((lane.needs for lane in self.lanes if lane.is_up), default=NEG_INF)
         self.live.trim(min([present, *(lane.needs for lane in away)]))
-        # ``len`` puts every batch that waits into the index, event by event: never where all servers are there.
+        # ``len`` indexes every waiting batch, event by event: it is not called while all servers are there.
         if not any(lane.needs < present for lane in away):
             self._count_at = self.live.at_most + self.behind_events_max
         elif self.live.at_most > self._count_at:

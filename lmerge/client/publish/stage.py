@@ -175,7 +175,7 @@ async def _refusal(call: Any, line: _Line, target: str) -> str:
 
 # By connector and server, the one used last at the end. Belongs to the background loop.
 _lines: dict[tuple[Connector, str], _Line] = {}
-# Lines of the process that this one was forked from. They are kept: closing them would end calls of the parent.
+# Lines of the process that this one was forked from. They are kept: closing them would act on the parent's connections.
 _parent_lines: list[_Line] = []
 
 

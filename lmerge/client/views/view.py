@@ -76,7 +76,7 @@ class AsyncView:
         """Return DuckDB's answer, as a ``pyarrow.Table``. Raises UsageError if DuckDB refuses the query."""
         duckdb = import_duckdb()
         table = self.arrow()
-        connection = duckdb.connect(config={"python_enable_replacements": "false"})  # no variables as tables
+        connection = duckdb.connect(config={"python_enable_replacements": "false"})  # variables of Python are no tables
         try:
             for name in dict.fromkeys((self.merge, "events")):
                 connection.register(name, table)
