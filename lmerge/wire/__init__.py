@@ -1,4 +1,4 @@
-"""The conversion between protobuf messages and the core's columns: the only package that imports both.
+"""The conversion between protobuf messages and the core's columns.
 
 * ``lmerge.wire.generated``: code generated from proto/lmerge/v1/lmerge.proto by scripts/generate_wire.py::
 

@@ -3,8 +3,8 @@
     security = lmerge.Security(ca="ca.pem", token_file="a.token")
     with lmerge.Publisher("merge.example:7171", "flights", "a", security=security) as publisher: ...
 
-``Security`` is a connector (``streams``): its channels behave like gRPC's. The token file and the certificate files are
-read again for every call, so both can be renewed without a restart.
+``Security`` is a connector (``streams``): its channels behave like gRPC's. The token file is read again for every call,
+and the certificate files when they have changed, so both can be renewed without a restart.
 """
 
 from __future__ import annotations
