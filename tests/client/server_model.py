@@ -35,7 +35,7 @@ class End(NamedTuple):
     pass
 
 
-class Segment:
+class JournalSegment:
     """The specification of a journal: what was live at ``complete_from``, and all that was emitted since."""
 
     def __init__(self, complete_from: int, live: AnyBatch) -> None:
@@ -60,14 +60,14 @@ class ModelServer:
     def fresh(self) -> None:
         self.merge = Merge("r4", self.policy)
         self.complete_from = NEG_INF
-        self.segments: list[Segment] = []
+        self.segments: list[JournalSegment] = []
         self.subscription: list[Any] | None = None  # what is on its way to the reader
         self.relies_on = NEG_INF
         self.is_anew = False  # its replicas must attach again
         self.new_segment()
 
     def new_segment(self) -> None:
-        self.segments.append(Segment(max(self.merge.stable_point, self.complete_from), self.merge.live_events()))
+        self.segments.append(JournalSegment(max(self.merge.stable_point, self.complete_from), self.merge.live_events()))
         del self.segments[: -self.segments_max]
 
     def attach(self, replica: str, join_at: int) -> None:

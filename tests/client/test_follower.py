@@ -37,7 +37,7 @@ class Service:
         return Batch.of(elements)
 
 
-class Reader:
+class FollowingReader:
     """Follows one service of an older version, and keeps what it received as a stream, which must be legal."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Reader:
 
 
 def test_without_a_break_the_reader_receives_what_the_server_sends() -> None:
-    service, reader = Service(), Reader()
+    service, reader = Service(), FollowingReader()
     service.emit(Insert(b"before", 1, 9))
     assert reader.subscribe(service) is None
     batch = service.emit(Insert(b"a", 2, INF), Adjust(b"a", 2, INF, 5), Stable(4))
@@ -83,7 +83,7 @@ def test_without_a_break_the_reader_receives_what_the_server_sends() -> None:
 
 
 def test_a_snapshot_that_repeats_the_state_delivers_nothing() -> None:
-    service, reader = Service(), Reader()
+    service, reader = Service(), FollowingReader()
     reader.subscribe(service)
     reader.take(service.emit(Insert(b"a", 2, INF), Insert(b"a", 2, INF), Insert(b"b", 3, 9), Stable(4)))
     received = reader.received.events()
@@ -92,7 +92,7 @@ def test_a_snapshot_that_repeats_the_state_delivers_nothing() -> None:
 
 
 def test_changes_during_a_break_are_delivered_as_changes() -> None:
-    service, reader = Service(), Reader()
+    service, reader = Service(), FollowingReader()
     reader.subscribe(service)
     reader.take(service.emit(Insert(b"a", 2, 20), Insert(b"gone", 6, 9), Stable(4)))
     service.emit(Adjust(b"a", 2, 20, 30), Insert(b"new", 5, 8), Adjust(b"gone", 6, 9, 6))
@@ -102,7 +102,7 @@ def test_changes_during_a_break_are_delivered_as_changes() -> None:
 
 
 def test_a_gap_is_reported_with_its_interval() -> None:
-    service, reader = Service(), Reader()
+    service, reader = Service(), FollowingReader()
     reader.subscribe(service)
     reader.take(service.emit(Insert(b"a", 2, 20), Stable(4)))
     service.emit(Insert(b"unseen", 5, 6), Stable(10))
@@ -111,14 +111,14 @@ def test_a_gap_is_reported_with_its_interval() -> None:
 
 
 def test_a_break_before_the_first_stable_can_be_a_gap_too() -> None:
-    service, reader = Service(), Reader()
+    service, reader = Service(), FollowingReader()
     reader.subscribe(service)
     service.emit(Insert(b"unseen", 5, 6), Stable(10))
     assert reader.subscribe(service) == SubscriptionGap(NEG_INF, 10)
 
 
 def test_beyond_the_limit_the_oldest_gaps_become_one_that_covers_them() -> None:
-    service, reader = Service(), Reader()
+    service, reader = Service(), FollowingReader()
     reader.subscribe(service)
     missed = []
     for at in range(0, 3 * GAPS_MAX, 3):
@@ -135,7 +135,7 @@ def test_beyond_the_limit_the_oldest_gaps_become_one_that_covers_them() -> None:
 
 
 def test_a_first_snapshot_that_was_cut_short_leaves_a_gap_only_beyond_it() -> None:
-    service, reader = Service(), Reader()
+    service, reader = Service(), FollowingReader()
     service.emit(Insert(b"a", 2, 20), Stable(4))
     reader.begin(4)
     assert reader.subscribe(service) is None
@@ -143,7 +143,7 @@ def test_a_first_snapshot_that_was_cut_short_leaves_a_gap_only_beyond_it() -> No
 
 
 def test_events_frozen_in_a_gap_keep_their_end_where_it_can_be_right_and_are_ended_where_not() -> None:
-    service, reader = Service(), Reader()
+    service, reader = Service(), FollowingReader()
     reader.subscribe(service)
     received = [Insert(b"as delivered", 6, 8), Insert(b"open", 2, INF), Insert(b"open later", 7, INF)]
     reader.take(service.emit(*received, Stable(5)))
@@ -154,7 +154,7 @@ def test_events_frozen_in_a_gap_keep_their_end_where_it_can_be_right_and_are_end
 
 
 def test_a_server_that_starts_again_from_nothing_contradicts_nothing() -> None:
-    service, reader = Service(), Reader()
+    service, reader = Service(), FollowingReader()
     reader.subscribe(service)
     reader.take(service.emit(Insert(b"a", 2, 20), Insert(b"b", 6, 9), Stable(5)))
     fresh = Service()
@@ -171,7 +171,7 @@ def test_any_breaks_lead_to_the_servers_events_but_for_the_gaps(
 ) -> None:
     random = Random(seed)
     stream = present(random, reference(random, 12, duplicates=duplicates))
-    service, reader = Service(), Reader()
+    service, reader = Service(), FollowingReader()
     reader.subscribe(service)
     for is_connected, count in [*steps, (True, len(stream))]:
         batch = service.emit(*stream[:count])
@@ -197,7 +197,7 @@ def test_an_older_server_that_was_restarted_empty_joins_at_its_first_stable(
     first: int, gaps: list[SubscriptionGap]
 ) -> None:
     """It does not declare from where it is complete; what it lacks until then must not be taken for removed."""
-    service, reader = Service(), Reader()
+    service, reader = Service(), FollowingReader()
     reader.subscribe(service)
     reader.take(service.emit(Insert(b"A", 1, 20), Insert(b"B", 2, 30), Stable(5)))
     empty = Service()

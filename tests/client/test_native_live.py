@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("native_engine")
 WAITING_ELEMENTS_MAX = 2**18  # native/core/src/tdb.rs
 
 
-class Twins:
+class LiveEventTwins:
     """Live events on both engines; both get the same elements."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ def test_the_prelude_is_the_same_after_every_batch_and_every_ack(duplicates: boo
         Shape(revision=0.0, spurious=0.0, stable=0.0, closes=False),
     )
     for seed in range(40):
-        random, twins = Random(f"{seed} {duplicates}"), Twins()
+        random, twins = Random(f"{seed} {duplicates}"), LiveEventTwins()
         events = reference(random, random.choice((30, 300)), duplicates=duplicates)
         stream = present(random, events, random.choice(shapes))
         while stream:
@@ -92,7 +92,7 @@ def test_the_prelude_is_the_same_after_every_batch_and_every_ack(duplicates: boo
 def test_an_illegal_element_is_refused_with_the_same_message_and_index() -> None:
     codes = set()
     for seed in range(200):
-        random, twins = Random(seed), Twins()
+        random, twins = Random(seed), LiveEventTwins()
         for _ in range(8):
             elements: list[Element] = []
             stable = max(twins.python.stable, -2)
@@ -122,36 +122,36 @@ def test_an_illegal_element_is_refused_with_the_same_message_and_index() -> None
     assert codes == every | {None}
 
 
-def step_stable(twins: Twins) -> None:
+def step_stable(twins: LiveEventTwins) -> None:
     assert twins.apply(Stable(7)) is None
 
 
-def step_trim(twins: Twins) -> None:
+def step_trim(twins: LiveEventTwins) -> None:
     twins.trim(6)
 
 
-def step_trim_beyond(twins: Twins) -> None:
+def step_trim_beyond(twins: LiveEventTwins) -> None:
     twins.trim(50)
 
 
-def step_trim_back(twins: Twins) -> None:
+def step_trim_back(twins: LiveEventTwins) -> None:
     twins.trim(3)
 
 
-def step_adjust(twins: Twins) -> None:
+def step_adjust(twins: LiveEventTwins) -> None:
     assert twins.apply(Adjust(b"3", 0, 60, 61)) is None
 
 
-def step_more(twins: Twins) -> None:
+def step_more(twins: LiveEventTwins) -> None:
     assert twins.apply(*(Insert(b"%d" % at, 8, 8 + at % 60) for at in range(64))) is None
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_trims_stables_and_adjusts_may_come_in_any_order(seed: int) -> None:
-    random, twins = Random(seed), Twins()
+    random, twins = Random(seed), LiveEventTwins()
     assert twins.apply(*(Insert(b"%d" % at, 0, at % 9) for at in range(64)), Insert(b"3", 0, 60)) is None
     assert twins.apply(*(Insert(b"%d" % at, 1, 100 - at) for at in range(64))) is None
-    steps: list[Callable[[Twins], None]] = [
+    steps: list[Callable[[LiveEventTwins], None]] = [
         step_stable, step_trim, step_trim_beyond, step_trim_back, step_adjust, step_more
     ]
     random.shuffle(steps)
@@ -168,7 +168,7 @@ def test_trims_stables_and_adjusts_may_come_in_any_order(seed: int) -> None:
 
 def test_events_come_back_in_the_order_in_which_they_were_inserted() -> None:
     """Batches that wait, batches that are indexed at once, and single elements, in turn."""
-    twins, random = Twins(), Random(2)
+    twins, random = LiveEventTwins(), Random(2)
     for vs in range(40):
         count = random.choice((1, 3, 32, 50))
         payloads = [random.randbytes(2) for _ in range(count)]
@@ -179,7 +179,7 @@ def test_events_come_back_in_the_order_in_which_they_were_inserted() -> None:
 
 
 def test_beyond_all_that_may_wait_the_prelude_is_the_same() -> None:
-    twins, each = Twins(), 2**14
+    twins, each = LiveEventTwins(), 2**14
     for at in range(WAITING_ELEMENTS_MAX // each + 3):
         batch = [Insert(b"%d" % i, at, at + 2 if i % 2 else 10_000) for i in range(each)]
         assert twins.apply(*batch, Stable(at)) is None
@@ -189,7 +189,7 @@ def test_beyond_all_that_may_wait_the_prelude_is_the_same() -> None:
 
 
 def test_memory_returns_when_both_sides_have_frozen_a_burst() -> None:
-    twins = Twins()
+    twins = LiveEventTwins()
     tdb = twins.native._tdb  # type: ignore[union-attr]
     for vs in range(100):
         twins.native.apply_batch(Batch.of([*(Insert(b"%100d" % at, vs, vs + 50) for at in range(1000)), Stable(vs)]))

@@ -27,7 +27,7 @@ PROPERTIES = {
 POLICIES = ("lazy", "eager", "half-frozen-only", "final-only", "quorum:2", "leading-input-only")
 
 
-class Replica:
+class ReconnectingReplica:
     """One replica: its stream, and its publisher's live events."""
 
     def __init__(self, name: str, stream: list[Element]) -> None:
@@ -37,7 +37,7 @@ class Replica:
         self.has_attached = False
 
 
-class World:
+class ReconnectWorld:
     """A merge and its output, checked after every step."""
 
     def __init__(self, algorithm: str, policy: str) -> None:
@@ -51,7 +51,7 @@ class World:
         live = [Event(e.vs, e.payload, e.ve) for e in self.merge.live_events().elements() if isinstance(e, Insert)]
         assert live == self.output.live_events()
 
-    def attach(self, replica: Replica) -> None:
+    def attach(self, replica: ReconnectingReplica) -> None:
         """Attach as the publisher does: join at the merge's stable point as last acked, then send the live events."""
         join_at = replica.live.trimmed if replica.live.trimmed > NEG_INF else None
         self.absorb(self.merge.attach(replica.name, self.properties, join_at=join_at))
@@ -73,9 +73,9 @@ def run(seed: int, algorithm: str) -> None:
     random = Random(f"{seed} {algorithm}")
     duplicates = algorithm in ("r1", "r4") and random.random() < 0.6
     events = reference(random, random.randint(5, 40), duplicates=duplicates, strict=algorithm == "r0")
-    world = World(algorithm, random.choice(POLICIES) if algorithm in ("r3", "r4") else "lazy")
+    world = ReconnectWorld(algorithm, random.choice(POLICIES) if algorithm in ("r3", "r4") else "lazy")
     parts = streams(random, algorithm, events, random.randint(2, 3))
-    replicas = [Replica(str(at), stream) for at, stream in enumerate(parts)]
+    replicas = [ReconnectingReplica(str(at), stream) for at, stream in enumerate(parts)]
     for replica in replicas:
         world.attach(replica)
     while any(replica.stream for replica in replicas):
@@ -122,7 +122,7 @@ def test_inputs_that_contradict_each_other_never_make_the_output_break_its_own_p
     """Each replica presents another table; some join late. The output follows one of them, and is always legal."""
     for seed in range(40):
         random = Random(f"{seed} {algorithm} contradiction")
-        world = World(algorithm, random.choice(POLICIES) if algorithm in ("r3", "r4") else "lazy")
+        world = ReconnectWorld(algorithm, random.choice(POLICIES) if algorithm in ("r3", "r4") else "lazy")
         rest: dict[str, list[Element]] = {}
         for name in ("a", "b", "c"):
             events = reference(random, 25, duplicates=algorithm == "r4", strict=algorithm == "r0", payloads=2)

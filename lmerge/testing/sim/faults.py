@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lmerge.testing.sim.disk import Disk
 from lmerge.testing.sim.families import HOSTILE, KINDS, WRONG
-from lmerge.testing.sim.hostile import Hostile
+from lmerge.testing.sim.hostile import HostileClient
 from lmerge.testing.sim.machines import DRAIN_S
 from lmerge.testing.sim.processes import PAUSED, RUNNING, SimulatedProcess
 from lmerge.testing.sim.replicas import BadReplica
@@ -15,8 +15,8 @@ from lmerge.testing.sim.scenario import PlannedFault
 from lmerge.testing.sim.wrong import WrongReplica
 
 if TYPE_CHECKING:
-    from lmerge.testing.sim.machines import Machine
-    from lmerge.testing.sim.world import World
+    from lmerge.testing.sim.machines import SimulatedMachine
+    from lmerge.testing.sim.world import SimulatedWorld
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Faults:
     """Applies the faults of its scenario to a world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedWorld) -> None:
         self.world = world
         self._hits: dict[str, Callable[[PlannedFault], None]] = {
             "kill-replica": lambda fault: self._kill(self.world.replicas, fault),
@@ -57,7 +57,7 @@ class Faults:
     def _hit(self, fault: PlannedFault) -> None:
         self._hits[fault.kind](fault)
 
-    def _kill(self, machines: Sequence[Machine], fault: PlannedFault) -> None:
+    def _kill(self, machines: Sequence[SimulatedMachine], fault: PlannedFault) -> None:
         machine = _pick(machines, fault)
         machine.troubled(fault.lasts_s)
         machine.kill(silently=False, back_after_s=fault.lasts_s)
@@ -124,7 +124,7 @@ class Faults:
         machine.skew_us = machine.process.skew_us = skew
         world.loop.after(fault.lasts_s, self._clock_right, machine)
 
-    def _clock_right(self, machine: Machine) -> None:
+    def _clock_right(self, machine: SimulatedMachine) -> None:
         self.world.trace.note(machine.host, "wall clock is right")
         machine.skew_us = machine.process.skew_us = 0
 
@@ -154,7 +154,7 @@ class Faults:
         bad.start()
 
     def _hostile(self, fault: PlannedFault) -> None:
-        hostile = Hostile(self.world, len(self.world.bad), fault.kind, fault.lasts_s)
+        hostile = HostileClient(self.world, len(self.world.bad), fault.kind, fault.lasts_s)
         self.world.bad.append(hostile)
         hostile.start()
 
@@ -163,7 +163,7 @@ class Faults:
         self.world.wrong.append(wrong)
         wrong.start()
 
-    def _all(self) -> list[Machine]:
+    def _all(self) -> list[SimulatedMachine]:
         world = self.world
         return [*world.servers, *world.replicas, *world.subscribers]
 

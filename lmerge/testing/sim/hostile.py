@@ -19,7 +19,7 @@ from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable
 from lmerge.core.inputs import INCARNATION_MAX
 from lmerge.testing.generate import ordered, present
 from lmerge.testing.sim.calls import Channel
-from lmerge.testing.sim.machines import MERGE, Machine
+from lmerge.testing.sim.machines import MERGE, SimulatedMachine
 from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.testing.sim.scenario import PROMISES
 from lmerge.wire.frames import PYTHON_FRAMES
@@ -27,7 +27,7 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.schema import COLUMNS_MAX
 
 if TYPE_CHECKING:
-    from lmerge.testing.sim.world import World
+    from lmerge.testing.sim.world import SimulatedWorld
 
 UINT64_MAX: Final = 2**64 - 1
 INCARNATIONS: Final = (1, 2, 2**31, INCARNATION_MAX, INCARNATION_MAX + 1, UINT64_MAX)
@@ -38,10 +38,10 @@ GONE: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 FAILURES: Final = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 
 
-class Hostile(Machine):
+class HostileClient(SimulatedMachine):
     """One hostile process. ``kind``: one of ``families.KINDS``; it is there for ``lasts_s`` at most."""
 
-    def __init__(self, world: World, number: int, kind: str, lasts_s: float) -> None:
+    def __init__(self, world: SimulatedWorld, number: int, kind: str, lasts_s: float) -> None:
         self.kind = kind
         self.lasts_s = lasts_s
         super().__init__(world, f"hostile{number}")

@@ -20,7 +20,7 @@ from lmerge.testing.sim.verdict import Contradiction
 from lmerge.testing.sim.watch import MergeWatch, WatchedMerge, WatchedSettings
 
 if TYPE_CHECKING:
-    from lmerge.testing.sim.world import World
+    from lmerge.testing.sim.world import SimulatedWorld
 
 MERGE: Final = "flights"
 # The end of a trouble is noticed within an attempt to connect and the pause before it.
@@ -28,10 +28,10 @@ NOTICED_S: Final = 8.0
 DRAIN_S: Final = 5.0
 
 
-class Machine:
+class SimulatedMachine:
     """A host with a process, which is started again after it has died."""
 
-    def __init__(self, world: World, host: str) -> None:
+    def __init__(self, world: SimulatedWorld, host: str) -> None:
         self.world = world
         self.host = host
         self.random = Random(f"{world.scenario.seed} {host}")
@@ -104,10 +104,10 @@ class Machine:
         raise NotImplementedError
 
 
-class ServerMachine(Machine):
+class ServerMachine(SimulatedMachine):
     """A server that is started again with an empty memory, and with its store if it is durable."""
 
-    def __init__(self, world: World, host: str, *, durable: bool) -> None:
+    def __init__(self, world: SimulatedWorld, host: str, *, durable: bool) -> None:
         self.disk: Disk | None = Disk(world.folder / host, world.network.random) if durable else None
         self.server: ServerProcess | None = None
         self.watches: list[MergeWatch] = []
@@ -177,7 +177,7 @@ class ServerMachine(Machine):
             found += [f"{self.process}: a merge failed: {crash!r}" for crash in self.server.crashes]
         return found
 
-    def can_serve(self, start: int, reader: Machine) -> bool:
+    def can_serve(self, start: int, reader: SimulatedMachine) -> bool:
         """Return whether a reader that has everything before ``start`` could have received here what comes next: both
         machines have been without trouble for so long that they must have connected.
         """

@@ -14,7 +14,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.errors import InputViolation, OutOfRange
 from lmerge.testing.sim.calls import Channel
-from lmerge.testing.sim.machines import MERGE, Machine, ServerMachine
+from lmerge.testing.sim.machines import MERGE, ServerMachine, SimulatedMachine
 from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.testing.sim.verdict import Checked, Contradiction
 from lmerge.wire.codec import decode_batch
@@ -23,17 +23,17 @@ from lmerge.wire.limits import UNLIMITED
 from lmerge.wire.token import format_token, parse_token
 
 if TYPE_CHECKING:
-    from lmerge.testing.sim.world import World
+    from lmerge.testing.sim.world import SimulatedWorld
 
 
-class SubscriberMachine(Machine):
+class SubscriberMachine(SimulatedMachine):
     """A subscriber that stores now and then how far it has read, and resumes there when it is started again.
 
     It stores a token, with which it receives again what was live, or a checkpoint of the client library, with which its
     stream goes on as if it had never stopped.
     """
 
-    def __init__(self, world: World, host: str) -> None:
+    def __init__(self, world: SimulatedWorld, host: str) -> None:
         self.stream: Checked = Checked(f"the stream of {host}", world.reference, doubt=world.doubt)
         self.is_complete = False
         self.gaps = 0
@@ -100,12 +100,12 @@ class SubscriberMachine(Machine):
                 self.world.fail(f"{self.process}: a gap from {show_time(start)} on, and {server.process} can serve it")
 
 
-class Witness(Machine):
+class Witness(SimulatedMachine):
     """Reads one server without the client's library, and checks snapshots, tokens and deltas against the wire document.
     It asks for everything, after a break for what it does not have yet, and now and then from an earlier time.
     """
 
-    def __init__(self, world: World, server: ServerMachine) -> None:
+    def __init__(self, world: SimulatedWorld, server: ServerMachine) -> None:
         self.server = server
         self.shown = NEG_INF  # the server's largest stable point, over all lives of a durable one
         self._era = (0, 0)

@@ -17,22 +17,22 @@ from lmerge.core.inputs import ACTIVE
 from lmerge.errors import LmergeError, StaleIncarnation
 from lmerge.testing.generate import joining, ordered, present
 from lmerge.testing.sim.calls import Channel
-from lmerge.testing.sim.machines import MERGE, Machine
+from lmerge.testing.sim.machines import MERGE, SimulatedMachine
 from lmerge.testing.sim.processes import PAUSED, RUNNING, SimulatedProcess
 from lmerge.testing.sim.scenario import PROMISES
 from lmerge.wire.frames import PYTHON_FRAMES
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 if TYPE_CHECKING:
-    from lmerge.testing.sim.world import World
+    from lmerge.testing.sim.world import SimulatedWorld
 
 Key = tuple[int, bytes]
 
 
-class ReplicaMachine(Machine):
+class ReplicaMachine(SimulatedMachine):
     """One replica. It stays when it has published everything, like a query that waits for more."""
 
-    def __init__(self, world: World, replica: str, role: str = ACTIVE) -> None:
+    def __init__(self, world: SimulatedWorld, replica: str, role: str = ACTIVE) -> None:
         self.replica = replica
         self.role = role
         self.publisher: AsyncPublisher | None = None
@@ -154,7 +154,7 @@ class ReplicaMachine(Machine):
 class Producer:
     """Leaves out what servers do not need any more (V.D): whole events, of which nothing has been published."""
 
-    def __init__(self, world: World, forward: FastForward) -> None:
+    def __init__(self, world: SimulatedWorld, forward: FastForward) -> None:
         self.left_out = 0
         self._forward = forward
         self._published: set[Key] = set()
@@ -181,10 +181,10 @@ class Producer:
         return False
 
 
-class BadReplica(Machine):
+class BadReplica(SimulatedMachine):
     """Publishes a part of the reference without a client library, and then an illegal element."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: SimulatedWorld, number: int) -> None:
         super().__init__(world, f"bad{number}")
 
     async def _main(self, process: SimulatedProcess) -> None:

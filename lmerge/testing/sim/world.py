@@ -16,7 +16,7 @@ from lmerge.testing.sim.environment import simulated
 from lmerge.testing.sim.families import BOUNDED, PLAIN, PREVENTING, in_family
 from lmerge.testing.sim.faults import Faults
 from lmerge.testing.sim.loop import Deadlock, RunsForever, VirtualLoop
-from lmerge.testing.sim.machines import Machine, ServerMachine
+from lmerge.testing.sim.machines import ServerMachine, SimulatedMachine
 from lmerge.testing.sim.network import Network
 from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.testing.sim.readers import SubscriberMachine, Witness
@@ -58,7 +58,7 @@ class Result:
         ))
 
 
-class World:
+class SimulatedWorld:
     """The machines, the network and the clock of a run."""
 
     def __init__(self, plan: Scenario, folder: Path, echo: Callable[[str], object] | None = None) -> None:
@@ -81,7 +81,7 @@ class World:
         self.replicas += [ReplicaMachine(self, f"o{n}", OBSERVE) for n in range(plan.observers)]
         self.subscribers = [SubscriberMachine(self, f"reader{n}") for n in range(plan.subscribers)]
         self.witnesses = [Witness(self, server) for server in self.servers]
-        self.bad: list[Machine] = []
+        self.bad: list[SimulatedMachine] = []
         self.wrong: list[WrongReplica] = []
 
     @property
@@ -126,7 +126,7 @@ class World:
 
     async def _run(self) -> None:
         self.trace.note("world", str(self.scenario))
-        machines: list[Machine] = [*self.servers, *self.replicas, *self.subscribers, *self.witnesses]
+        machines: list[SimulatedMachine] = [*self.servers, *self.replicas, *self.subscribers, *self.witnesses]
         for machine in machines:
             self.loop.after(machine.random.uniform(0.0, 0.2), machine.start)
         Faults(self).schedule()
@@ -175,4 +175,4 @@ def run(
 ) -> Result:
     """Run the scenario of a seed. ``kinds``: of faults of the family; None: all of them."""
     with TemporaryDirectory(prefix="lmerge-sim-", dir=MEMORY_FOLDER) as folder:
-        return World(in_family(scenario(seed), family, kinds), Path(folder), echo).run()
+        return SimulatedWorld(in_family(scenario(seed), family, kinds), Path(folder), echo).run()

@@ -23,7 +23,7 @@ from lmerge.core.elements import INF, NEG_INF, Element, Event, Stable
 from lmerge.errors import LmergeError, PermissionDenied
 from lmerge.loopback import host_of
 from lmerge.testing.generate import present
-from lmerge.testing.sim.machines import MERGE, Machine
+from lmerge.testing.sim.machines import MERGE, SimulatedMachine
 from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.testing.sim.scenario import PROMISES
 from lmerge.testing.sim.verdict import TrackedTdb
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lmerge.client.publish.link import PublisherLink
     from lmerge.service.merge.hub import Hub
     from lmerge.testing.sim.machines import ServerMachine
-    from lmerge.testing.sim.world import World
+    from lmerge.testing.sim.world import SimulatedWorld
 
 FAR: Final = 10**12
 # The output that it has caused is emitted, written and read within this time.
@@ -43,10 +43,10 @@ ARRIVED_S: Final = 10.0
 EXPELLING: Final = ("quarantine", "majority")
 
 
-class WrongReplica(Machine):
+class WrongReplica(SimulatedMachine):
     """A replica whose table is wrong. ``kind``: how it differs; it leaves after ``lasts_s``."""
 
-    def __init__(self, world: World, kind: str, lasts_s: float) -> None:
+    def __init__(self, world: SimulatedWorld, kind: str, lasts_s: float) -> None:
         self.kind = kind
         self.lasts_s = lasts_s
         self._came_s: float | None = None
