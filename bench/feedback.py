@@ -122,7 +122,7 @@ def plan(target: str, which: int, asked: Query, told: Connection) -> None:
         builder = BatchBuilder()
         for at in range(asked.count):
             vs = at * STEP
-            if forward.wants(vs + LIFE):
+            if forward.needs(vs + LIFE):
                 x = asked.x(at)
                 if asked.selects(at, x, which):
                     builder.insert(b"%d" % x, vs, vs + LIFE)

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The client's classes, loaded when first used: whoever needs only the core does not wait for gRPC."""
+    """Load the client's classes when they are first used: a program that needs only the core does not load gRPC."""
     if name == "view":
         from lmerge.client.views.view import view
 

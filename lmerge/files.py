@@ -1,7 +1,7 @@
-"""Files that are their owner's alone: what servers and commands write holds payloads, names and secrets.
+"""Files that only their owner may read: what servers and commands write holds payloads, names and secrets.
 
-Modes are given when a file is made, so that there is no moment in which others could open it; the umask can take
-rights away and cannot add any. A file or folder that is there already keeps the mode that somebody gave it.
+The mode is set when a file is made, so there is no moment in which others could open it; the umask can take
+rights away and cannot add any. A file or folder that exists already keeps its mode.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
-# For what holds no secret and is made for other programs, such as the ports of a server.
+# For files that hold no secret and are made for other programs, such as the ports of a server.
 PUBLIC_FILE: Final = 0o644
 
 
@@ -33,7 +33,7 @@ def make_file(path: Path) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path``, which may be a device, and is made for its owner only. Raises OSError."""
+    """Write ``data`` to ``path``, which may be a device. A new file is made for its owner only. Raises OSError."""
     with open(opened(path), "wb") as file:
         file.write(data)
 

@@ -1,4 +1,4 @@
-"""What is installed is whole: the wheel's contents, the entry points, the arrows between packages."""
+"""The installation is whole: the wheel's contents, the entry points, the imports between packages."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_the_arrows_between_packages_hold() -> None:
     assert result.returncode == 0, result.stdout
 
 
-# Where there is no Rust; so that every machine tests it.
+# A setting without Rust, so that every machine tests it.
 NO_NATIVE = "import sys; sys.modules['lmerge._native'] = None\n"
 
 
 def loaded_by(module: str, *, without_native: bool = False) -> tuple[set[str], set[str]]:
-    """Top-level packages outside the standard library that are loaded with ``module`` and all modules below it, and the
-    modules that cannot be loaded because there is no native core.
+    """Return the top-level packages outside the standard library that are loaded with ``module`` and all modules below
+    it, and the modules that cannot be loaded because there is no native core.
     """
     loaded, _, missing = printed(
         (NO_NATIVE if without_native else "") +
@@ -43,7 +43,7 @@ def loaded_by(module: str, *, without_native: bool = False) -> tuple[set[str], s
         f"for found in pkgutil.walk_packages(getattr(package, '__path__', []), {module + '.'!r}):\n"
         "    try:\n"
         "        importlib.import_module(found.name)\n"
-        "    except ImportError as problem:\n"  # `from lmerge import _native` names lmerge, and the rest in words
+        "    except ImportError as problem:\n"  # `from lmerge import _native` names lmerge, and the rest as text
         "        if '_native' not in str(problem):\n"
         "            raise\n"
         "        missing.add(found.name)\n"
@@ -112,7 +112,7 @@ def test_ci_runs_the_readmes_test_command() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The names in a wheel of the project's files, built where there is no Rust: what every machine can build."""
+    """Build a wheel of the project's files where there is no Rust, as every machine can; return the names in it."""
     folder = tmp_path_factory.mktemp("wheel")
     kept = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],

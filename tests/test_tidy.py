@@ -1,6 +1,6 @@
 """The tidy test: habits of the project that a machine can check.
 
-What a check finds is computed by a function of the text; that it finds it is shown on a bad example at the end.
+Each check is a function of a text; a bad example at the end shows that it finds what it looks for.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from lmerge.service.settings import Settings
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib  # pytest itself needs it there
+    import tomli as tomllib  # pytest requires it there
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
-POLL_S_MAX = 0.005  # how long a loop that looks at a condition may look away
+POLL_S_MAX = 0.005  # the longest sleep in a loop that checks a condition
 PORT_MAX = 65_535
 METRIC_UNITS = (
     "elements", "inputs", "subscribers", "turns", "seconds", "events", "losses", "time", "bytes", "bool", "info",
@@ -50,7 +50,7 @@ TESTS = [path for path in SOURCES if path.is_relative_to(ROOT / "tests")]
 
 
 def kept() -> list[str]:
-    """Every file that git keeps or would keep."""
+    """Return every file that git keeps or would keep."""
     listed = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -69,7 +69,7 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-# What the checks look for.
+# The functions of the checks.
 
 
 def long_functions(text: str) -> list[str]:
@@ -89,8 +89,8 @@ def undocumented(text: str) -> list[str]:
 
 
 def left_for_later(text: str) -> list[str]:
-    words = "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3))
-    return re.findall(rf"\b(?:{words})\b", text)
+    marks = "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3))
+    return re.findall(rf"\b(?:{marks})\b", text)
 
 
 def prints(text: str) -> list[str]:
@@ -101,7 +101,7 @@ def prints(text: str) -> list[str]:
 
 
 def sleeps(text: str) -> list[str]:
-    """Every sleep, called or handed on, but for no time at all, or for a moment in a loop that looks at a condition."""
+    """Return every sleep, called or passed on, except of no time at all, or of a moment in a loop with a condition."""
     tree = ast.parse(text)
     names = {
         alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
@@ -124,7 +124,7 @@ def sleeps(text: str) -> list[str]:
 
 
 def fixed_ports(text: str) -> list[str]:
-    """Ports other than 0: in ``host:port``, after a host, after ``--port``, and as an argument ``port=``.
+    """Return ports other than 0: in ``host:port``, after a host, after ``--port``, and as an argument ``port=``.
 
     A number above 65535 is no port.
     """
@@ -137,9 +137,9 @@ def fixed_ports(text: str) -> list[str]:
         if isinstance(node, ast.keyword) and node.arg in ("port", "http_port") and _is_port(node.value):
             found.append(f"line {node.value.lineno}: {node.arg}")
         for before, after in _neighbours(node):
-            word = before.value if isinstance(before, ast.Constant) else None
-            if isinstance(word, str) and re.fullmatch(rf"{host}|::1?|--port|--http-port", word) and _is_port(after):
-                found.append(f"line {after.lineno}: {word}")
+            name = before.value if isinstance(before, ast.Constant) else None
+            if isinstance(name, str) and re.fullmatch(rf"{host}|::1?|--port|--http-port", name) and _is_port(after):
+                found.append(f"line {after.lineno}: {name}")
     return found
 
 
@@ -153,12 +153,12 @@ def _is_port(node: ast.expr) -> bool:
 
 
 def machine_paths(text: str) -> list[str]:
-    """Places of one machine."""
+    """Return the places of one machine."""
     return re.findall(r"(?<![\w.~$}/-])/(?:work|root|(?:home|Users)/\w+)\b", text)
 
 
 def listed(pyproject: str) -> set[str]:
-    """The dependencies of the project, of its extras and of its build."""
+    """Return the dependencies of the project, of its extras and of its build."""
     table = tomllib.loads(pyproject)
     project = table["project"]
     requirements = [*table["build-system"]["requires"], *project["dependencies"]]
@@ -169,7 +169,7 @@ def listed(pyproject: str) -> set[str]:
 
 
 def crates(cargo: str) -> set[str]:
-    """The crates that a Cargo.toml asks for, but those of the project itself."""
+    """Return the crates that a Cargo.toml requires, without those of the project itself."""
     table = tomllib.loads(cargo)
     tables = [table, table.get("workspace", {}), *table.get("target", {}).values()]
     kinds = ("dependencies", "dev-dependencies", "build-dependencies")
@@ -180,21 +180,21 @@ def crates(cargo: str) -> set[str]:
 
 
 def explained(architecture: str) -> set[str]:
-    """The names in the first column of the table of dependencies."""
+    """Return the names in the first column of the table of dependencies."""
     section = architecture.partition("\n## Dependencies\n")[2].partition("\n## ")[0]
     cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
     return {name.strip(" `") for cell in cells for name in re.split(r"[,;]", re.sub(r"\([^)]*\)", "", cell))}
 
 
 def lost(text: str, folder: str, files: list[str], made: list[str]) -> list[str]:
-    """Links and file names in a document of ``folder`` that lead nowhere. ``made``: patterns of files not kept."""
-    known = {*files, *(str(parent) for name in files for parent in Path(name).parents)}
+    """Return links and file names in a document of ``folder`` that lead nowhere. ``made``: patterns of other files."""
+    existing = {*files, *(str(parent) for name in files for parent in Path(name).parents)}
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"https?:|mailto:", link)]
     gone = []
     for link in links:
         path, _, anchor = link.partition("#")
         target = normpath(f"{folder}/{path}") if path else None
-        if target is not None and target not in known:
+        if target is not None and target not in existing:
             gone.append(link)
         elif anchor:
             page = text if target is None else (ROOT / target).read_text()
@@ -204,19 +204,19 @@ def lost(text: str, folder: str, files: list[str], made: list[str]) -> list[str]
         is_path = name.split("/")[0] in (*FOLDERS, "proto", "docs", "native") and "/" in name
         if is_path or re.search(r"\w\.(?:py|pyi|md|toml|proto|rs|json|svg)$", name):
             name = name.rstrip("/")
-            if not any(fnmatch(path, name) or fnmatch(path, f"*/{name}") for path in (*known, *made)):
+            if not any(fnmatch(path, name) or fnmatch(path, f"*/{name}") for path in (*existing, *made)):
                 gone.append(name)
     return gone
 
 
 def anchors(page: str) -> set[str]:
-    """Of the headings of a page, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ +(.*?) *$", page, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def drawn(tree: str) -> dict[str, str | None]:
-    """The classes of a drawn tree, each with its parent."""
+    """Return the classes of a drawn tree, each with its parent."""
     found: dict[str, str | None] = {}
     path: list[str] = []
     for line in tree.splitlines():
@@ -229,7 +229,7 @@ def drawn(tree: str) -> dict[str, str | None]:
 
 
 def misnamed(families: Iterable[Metric]) -> list[str]:
-    """Metrics that are not ``lmerge_<noun>_<unit>``; counters get ``_total`` behind it from the library."""
+    """Return metrics that are not ``lmerge_<noun>_<unit>``; the library adds ``_total`` to counters."""
     return [f.name for f in families if not re.fullmatch(rf"lmerge(?:_[a-z]+)*_(?:{'|'.join(METRIC_UNITS)})", f.name)]
 
 
@@ -250,7 +250,7 @@ def test_files_and_functions_are_short(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=named)
-def test_every_module_says_what_it_is(path: Path) -> None:
+def test_every_module_has_a_docstring(path: Path) -> None:
     assert not path.read_text().strip() or ast.get_docstring(ast.parse(path.read_text()))
 
 
@@ -334,7 +334,7 @@ def test_metrics_are_named_lmerge_noun_unit() -> None:
     assert misnamed(families) == []
 
 
-# That each check finds what it looks for.
+# Each check finds what it looks for.
 
 
 @pytest.mark.parametrize(("code", "count"), [
@@ -420,7 +420,7 @@ def test_a_link_that_leads_nowhere_is_found() -> None:
 
 
 def test_an_error_that_is_not_in_its_place_in_the_tree_is_found() -> None:
-    tree = "A tree of Names.\n\n    Root\n    ├── One      with a Name in its words\n    │   └── Two\n    └── Three\n"
+    tree = "A tree of Names.\n\n    Root\n    ├── One      with a Name in its text\n    │   └── Two\n    └── Three\n"
     assert drawn(tree) == {"Root": None, "One": "Root", "Two": "One", "Three": "Root"}
 
 

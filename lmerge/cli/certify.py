@@ -35,7 +35,7 @@ def certify(
 
     from lmerge.client import describe_merge
     from lmerge.client.admin import certify_merge
-    from lmerge.wire.rows import row_words
+    from lmerge.wire.rows import row_formatter
 
     found = certify_merge(server, merge, security=security)
     if as_json:
@@ -45,7 +45,7 @@ def certify(
         terminal.json_lines(f"{text}\n")
     else:
         described = describe_merge(server, merge, security=security)
-        show(merge, found, row_words(described.schema if described.HasField("schema") else None))
+        show(merge, found, row_formatter(described.schema if described.HasField("schema") else None))
     if found.divergent:
         raise typer.Exit(1)
 

@@ -20,7 +20,7 @@ from lmerge.wire.token import format_token
 
 if TYPE_CHECKING:
     from lmerge.client import SubscriptionGap
-    from lmerge.client.sinks import Progress, Subscribe
+    from lmerge.client.sinks import SinkProgress, Subscribe
 
 app = typer.Typer(no_args_is_help=True, help="Write the merged stream to files or to a table, exactly once.")
 INTERRUPTED = 130
@@ -48,7 +48,7 @@ Every = Annotated[
 class Sink(Protocol):
     """What the commands run."""
 
-    async def run(self, subscribe: Subscribe) -> Progress: ...
+    async def run(self, subscribe: Subscribe) -> SinkProgress: ...
     def stop(self) -> None: ...
 
 
@@ -81,7 +81,7 @@ def parquet(
     """
     from lmerge.client.sinks.parquet import ParquetSink
 
-    def make(on_progress: Callable[[Progress], None]) -> Sink:
+    def make(on_progress: Callable[[SinkProgress], None]) -> Sink:
         return ParquetSink(
             folder, merge, file_events_max=file_events, file_bytes_max=file_bytes, roll_interval=roll_interval,
             roll_s=roll_seconds, on_progress=on_progress,
@@ -117,7 +117,7 @@ def postgres(
     """
     from lmerge.client.sinks.postgres import PostgresSink
 
-    def make(on_progress: Callable[[Progress], None]) -> Sink:
+    def make(on_progress: Callable[[SinkProgress], None]) -> Sink:
         return PostgresSink(dsn, table, merge, give_up_after_s=give_up_after, on_progress=on_progress)
 
     run(make, server, merge, progress, from_start, name=name, if_too_old=if_too_old.value,
@@ -125,7 +125,7 @@ def postgres(
 
 
 def run(
-    make: Callable[[Callable[[Progress], None]], Sink], server: str, merge: str, every_s: float, from_start: bool,
+    make: Callable[[Callable[[SinkProgress], None]], Sink], server: str, merge: str, every_s: float, from_start: bool,
     **options: Any,
 ) -> None:
     """Run a sink until the stream is complete, or a signal ends it after its present step."""
@@ -139,7 +139,7 @@ def run(
         terminal.error(f"following {merge!r} from {token or 'now'}")
         return AsyncSubscriber(server, merge, resume=token, on_gap=watch.gap, **options)
 
-    async def main() -> tuple[Progress, int | None]:
+    async def main() -> tuple[SinkProgress, int | None]:
         sink = make(watch.told)
         caught: list[int] = []
         loop = asyncio.get_running_loop()
@@ -167,7 +167,7 @@ class Watch:
         self._every_s = every_s
         self._told_s = monotonic()
 
-    def told(self, progress: Progress) -> None:
+    def told(self, progress: SinkProgress) -> None:
         """A step is done."""
         if self._every_s and monotonic() - self._told_s >= self._every_s:
             self._told_s = monotonic()
@@ -178,7 +178,7 @@ class Watch:
         terminal.error(f"gap: events frozen from {show_time(gap.start)} to {show_time(gap.end)} may be missing")
 
 
-def in_words(progress: Progress) -> str:
+def in_words(progress: SinkProgress) -> str:
     """What a sink has done."""
     deleted = f", {progress.deleted:,} deleted" if progress.deleted else ""
     return f"{progress.token}: {progress.written:,} written{deleted} in {progress.steps:,} steps"

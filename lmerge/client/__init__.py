@@ -1,4 +1,4 @@
-"""The client library: publish a replica's stream, subscribe to a merged one, ask a server.
+"""The client library: publish a replica's stream, subscribe to a merged one, query a server.
 
 ``Publisher`` and ``Subscriber`` block; ``AsyncPublisher`` and ``AsyncSubscriber`` are for asyncio.
 """

@@ -2,7 +2,7 @@
 
 The blocking publisher puts elements into the outbox from the caller's thread, so an element costs no thread switch; the
 loop is only woken. A process that forks must open its publishers and subscribers after the fork; those from before it
-say so. At the end of the process whatever was not closed is dropped, as if the process had been killed.
+raise UsageError. At the end of the process whatever was not closed is dropped, as if the process had been killed.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from lmerge.errors import UsageError
 
 T = TypeVar("T")
 
-# Batches that wait for a slow reader in its own process; then the server's queue fills, and in the end cuts it off.
+# Batches that wait for a slow reader in its own process. Beyond, the server's queue fills, and at last cuts it off.
 READ_AHEAD_BATCHES: Final = 64
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
 
-# What the end of a process waits for the background thread: it only has to cancel.
+# How long the end of a process waits for the background thread, which only has to cancel its tasks.
 EXIT_S: Final = 2.0
 
 
 def background_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of this process's background thread."""
+    """Return the event loop of this process's background thread, which is started if need be."""
     global _loop, _thread
     with _lock:
         if _loop is None:
@@ -50,7 +50,7 @@ def background_loop() -> asyncio.AbstractEventLoop:
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """The background thread: until ``_stop``; then nothing is left that could complain."""
+    """Run the background thread's loop until ``_stop``, then cancel all tasks, so that none complains at exit."""
     asyncio.set_event_loop(loop)
     loop.run_forever()
     tasks = asyncio.all_tasks(loop)
@@ -61,14 +61,14 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _stop() -> None:
-    """At exit: end the background thread while the interpreter can still do so."""
+    """End the background thread at exit, while the interpreter can still do so."""
     if _loop is not None and _thread is not None and _thread.is_alive():
         _loop.call_soon_threadsafe(_loop.stop)
         _thread.join(EXIT_S)
 
 
 def _forget() -> None:
-    """After a fork: the thread is the parent's."""
+    """Forget the thread after a fork: it runs in the parent only."""
     global _loop, _thread, _lock
     _loop = _thread = None
     _lock = threading.Lock()
@@ -79,7 +79,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def run_blocking(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """The coroutine's result, from a thread without a loop. Ctrl-C cancels it. Raises UsageError after a fork."""
+    """Run the coroutine from a thread without a loop; return its result. Ctrl-C cancels it. UsageError after a fork."""
     future = None
     try:
         _check_loop(loop)
@@ -124,21 +124,21 @@ class Publisher:
         return self
 
     def insert(self, payload: Any, vs: int, ve: int = INF) -> None:
-        """Say insert(payload, vs, ve). ``payload``: bytes, text, or a row if there is a schema."""
+        """Publish insert(payload, vs, ve). ``payload``: bytes, text, or a row if there is a schema."""
         self._put((INSERT, vs, ve, 0, self._async.encoder.encode(payload)))
 
     def adjust(self, payload: Any, vs: int, vold: int, ve: int) -> None:
-        """Say adjust(payload, vs, vold, ve); ``ve == vs`` removes the event."""
+        """Publish adjust(payload, vs, vold, ve); ``ve == vs`` removes the event."""
         self._put((ADJUST, vs, ve, vold, self._async.encoder.encode(payload)))
 
     def stable(self, vc: int) -> None:
-        """Say stable(vc)."""
+        """Publish stable(vc)."""
         self._put((STABLE, vc, 0, 0, b""))
 
     def publish(
         self, batch: AnyBatch | Sequence[AnyBatch], staged: Staged | None = None, *, stable: int | None = None
     ) -> None:
-        """Say a whole batch, or several and a stable as one; see ``AsyncPublisher.publish``."""
+        """Publish a whole batch, or several and a stable as one; see ``AsyncPublisher.publish``."""
         self._ready()
         try:
             self._outbox.put_batches(batches_of(batch), stable, staged)
@@ -146,21 +146,21 @@ class Publisher:
             self._nudge()
 
     def publish_rows(self, rows: Any, *, vs: str, ve: str | None = None) -> None:
-        """Say one insert per row; see ``AsyncPublisher.publish_rows``."""
+        """Publish one insert per row; see ``AsyncPublisher.publish_rows``."""
         self.publish(self._async.encoder.inserts(rows, vs, ve))
 
     def skip(self, until: int) -> None:
-        """Say that events which end before ``until`` are left out from here on; see ``AsyncPublisher.skip``."""
+        """Leave out events that end before ``until`` from here on; see ``AsyncPublisher.skip``."""
         self._ready()
         self._async.skip_now(until)
         self._nudge()
 
     def flush(self) -> None:
-        """Wait until every server that is connected has merged everything said so far, and one has at least."""
+        """Wait until one server, and every connected server, has merged everything published so far."""
         run_blocking(self._async.flush(), self._loop)
 
     def close(self) -> None:
-        """Say everything, leave, and wait until it is merged."""
+        """Send everything, leave, and wait until it is merged."""
         run_blocking(self._async.close(), self._loop)
 
     def abort(self) -> None:
@@ -189,7 +189,7 @@ class Publisher:
 
     @property
     def merge_stable_point(self) -> int:
-        """How far all servers that count have come, as last heard."""
+        """The stable point that all servers that count have acked."""
         return self._async.merge_stable_point
 
     def __enter__(self) -> Publisher:
@@ -213,7 +213,7 @@ class Publisher:
             run_blocking(self._async.ready(), self._loop)
 
     def _nudge(self) -> None:
-        """Wake the loop, once for however many elements come before it looks."""
+        """Wake the loop, once for all elements that come before it runs."""
         if not self._nudged:
             self._nudged = True
             self._loop.call_soon_threadsafe(self._wake)
@@ -240,7 +240,7 @@ class Subscriber(Envelopes):
         self._closed = False
 
     def batches(self) -> Iterator[AnyBatch]:
-        """The stream in batches, until it is complete or the subscriber is closed."""
+        """Iterate over the stream in batches, until it is complete or the subscriber is closed."""
         return self._read(at_once=True)
 
     def __iter__(self) -> Iterator[Element]:
@@ -250,7 +250,7 @@ class Subscriber(Envelopes):
                 yield element
 
     def rows(self) -> Iterator[RowChange]:
-        """The stream with payloads decoded by the declared schema."""
+        """Iterate over the stream with payloads decoded by the declared schema."""
         for batch in self._read(at_once=False):
             for seen, change in enumerate(self._async.decoded(batch), 1):
                 self._async.follower.reader.see(seen)
@@ -276,21 +276,21 @@ class Subscriber(Envelopes):
 
     @property
     def epoch(self) -> int | None:
-        """Of the merge, once it is known; see ``AsyncSubscriber``."""
+        """The epoch of the merge, None until it is known; see ``AsyncSubscriber``."""
         return self._async.epoch
 
     @property
     def token(self) -> str:
-        """Where a reader that keeps its own live events can go on; see ``AsyncSubscriber``."""
+        """The token from which a reader that keeps its own live events can resume; see ``AsyncSubscriber``."""
         return self._async.token
 
     def checkpoint(self) -> bytes:
-        """Where any reader can go on; see ``AsyncSubscriber``."""
+        """Return the bytes from which any reader can resume; see ``AsyncSubscriber``."""
         return self._async.checkpoint()
 
     @property
     def sources(self) -> list[SourceStatus]:
-        """The servers, and what each is good for at this moment."""
+        """The servers and their present states."""
 
         async def ask() -> list[SourceStatus]:
             return self._async.sources

@@ -22,7 +22,7 @@ from lmerge.wire.names import check_name, cut_name
 class Relay:
     """Reads ``merge`` at ``sources`` and publishes it as ``replica`` into ``to_merge`` at ``targets``.
 
-    ``options`` go to the publisher: its promises, such as ``properties=["key"]``, which nobody can derive from here.
+    ``options`` go to the publisher: its promises, such as ``properties=["key"]``, which the relay cannot derive.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Relay:
         self._options = {"give_up_after_s": give_up_after_s, "security": security, **options}
 
     async def run(self) -> None:
-        """Until the stream is complete and merged below. Raises what ended the subscriber or the publisher."""
+        """Run until the stream is complete and merged below. Raises what ended the subscriber or the publisher."""
         try:
             async for batch in self.subscriber.batches():
                 if self.publisher is None:

@@ -1,7 +1,7 @@
-"""Messages that carry batches, for an engine: from the bytes of gRPC to its kind of batch, and back.
+"""Messages that carry batches: from the bytes of gRPC to an engine's kind of batch, and back.
 
-Service and client read and write these messages as bytes, so that on the native engine a batch is never taken apart:
-``NativeFrames`` (``native_frames``) reads columns where they lie in the message, and writes each byte once.
+Service and client read and write these messages as bytes, so that the native engine never copies a batch element by
+element: ``NativeFrames`` (``native_frames``) reads columns in place in the message, and writes each byte once.
 ``PythonFrames`` does the same through protobuf's objects. All other messages are protobuf's in any case.
 """
 
@@ -18,7 +18,7 @@ from lmerge.wire.limits import ELEMENT_BYTES, MESSAGE_OVERHEAD_BYTES, BatchLimit
 
 
 class Received(Protocol):
-    """A batch that came; ``decode`` looks at its columns. Raises InvalidBatch and LimitExceeded."""
+    """A batch that was received. ``decode`` checks its columns and raises InvalidBatch and LimitExceeded."""
 
     @property
     def sequence(self) -> int: ...
@@ -26,20 +26,20 @@ class Received(Protocol):
 
 
 class Frames(Protocol):
-    """How an engine's batches stand in messages. The batches given to ``encode_*`` become one."""
+    """Reads and writes an engine's batches in messages. The batches given to ``encode_*`` become one."""
 
     def read_publish(self, data: bytes) -> Received | pb.PublishRequest:
-        """A publisher's message. Raises protobuf's DecodeError."""
+        """Read a publisher's message. Raises protobuf's DecodeError."""
 
     def read_subscribe(self, data: bytes) -> Received | pb.SubscribeResponse:
-        """A server's message to a subscriber. Raises protobuf's DecodeError."""
+        """Read a server's message to a subscriber. Raises protobuf's DecodeError."""
 
     def encode_publish(self, sequence: int, batches: Sequence[AnyBatch]) -> bytes: ...
     def encode_subscribe(self, batches: Sequence[AnyBatch]) -> bytes: ...
 
 
 def frames_of(engine: str) -> Frames:
-    """The frames of ``python`` or ``native``."""
+    """Return the frames of ``python`` or ``native``."""
     if engine != NATIVE:
         return PYTHON_FRAMES
     from lmerge.wire.native_frames import NATIVE_FRAMES
@@ -48,8 +48,8 @@ def frames_of(engine: str) -> Frames:
 
 
 def groups(batches: Sequence[AnyBatch], limits: BatchLimits) -> Iterator[list[AnyBatch]]:
-    """``batches`` in groups, in order, each of which fits into a message as one batch; one that alone does not is
-    split. Raises LimitExceeded if a single payload is above its limit.
+    """Yield ``batches`` in groups, in order, each of which fits into a message as one batch; a batch that alone does
+    not fit is split. Raises LimitExceeded if a single payload is above its limit.
     """
     room = limits.message_bytes - MESSAGE_OVERHEAD_BYTES
     group: list[AnyBatch] = []
@@ -81,7 +81,7 @@ class ReceivedLists(NamedTuple):
 
 
 class PythonFrames:
-    """Through protobuf."""
+    """Frames that are read and written through protobuf."""
 
     def read_publish(self, data: bytes) -> Received | pb.PublishRequest:
         request = pb.PublishRequest.FromString(data)

@@ -1,7 +1,7 @@
 """Messages that carry batches, on the native core: their columns are its columns, byte for byte.
 
-The checks are those of ``codec.decode_batch``, in the same words, made by the core in one pass without an object per
-element. Importing this module imports the compiled core: ``frames.frames_of`` does, for those who ask for it.
+The core makes the checks of ``codec.decode_batch``, with the same messages, in one pass without an object per element.
+Importing this module imports the compiled core: ``frames.frames_of`` does so when the native engine is selected.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class ReceivedColumns(NamedTuple):
 
 
 class NativeFrames:
-    """Through the core. Batches of Python's lists are taken as well, as a snapshot of an empty merge is one.
+    """Frames that the core reads and writes. Batches of Python's lists are accepted as well: the snapshot of an empty
+    merge is one.
 
-    The core reads only what is written as it and protobuf write it; protobuf judges all the rest, batches among it.
+    The core reads only the encodings that it and protobuf write. Protobuf reads all others, including batches.
     """
 
     def read_publish(self, data: bytes) -> Received | pb.PublishRequest:

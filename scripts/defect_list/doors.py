@@ -142,7 +142,7 @@ DEFECTS = (
         "lmerge/wire/names.py",
         "    if name != name.strip():\n",
         "    if False:\n",
-        f"{NAMES}::test_the_rule_is_what_it_says",
+        f"{NAMES}::test_the_rule_is_as_documented",
     ),
     Defect(
         "a publisher of the library has a rule of its own",

@@ -58,7 +58,7 @@ DEFECTS = (
         "round::it_is_what_writing_the_digits_and_reading_them_gives",
     ),
     Defect(
-        "a decimal loses digits without a word",
+        "a decimal loses digits silently",
         SOURCE + "decimal.rs",
         "(value % power == 0).then(|| value / power)?",
         "value / power",
@@ -202,7 +202,7 @@ DEFECTS = (
         ARROW,
         "return _python_payloads(codec, rows) if payloads is None else payloads",
         "return payloads or []",
-        TESTS + "test_types_that_the_native_core_does_not_know_are_pythons",
+        TESTS + "test_types_that_the_native_core_does_not_support_are_pythons",
     ),
     Defect(
         "a damaged batch is an empty table",
@@ -221,9 +221,9 @@ DEFECTS = (
     Defect(
         "the names of a table without rows are not checked",
         ARROW,
-        "if engines.resolve(engine) == engines.PYTHON or not len(rows):",
-        "if engines.resolve(engine) == engines.PYTHON:",
-        TESTS + "test_inserts_that_cannot_be_are_refused_in_the_same_words[empty]",
+        "if selection.resolve(engine) == selection.PYTHON or not len(rows):",
+        "if selection.resolve(engine) == selection.PYTHON:",
+        TESTS + "test_invalid_inserts_are_refused_with_the_same_message[empty]",
     ),
     Defect(
         "a local time of Spark is a moment",

@@ -57,10 +57,10 @@ DEFECTS = (
         SEEDS_20,
     ),
     Defect(
-        "simulated: a new connection does not say the live events again",
+        "simulated: a new connection does not publish the live events again",
         "lmerge/client/publish/outbox.py",
-        "            return Taken([prelude], outbox.said)\n",
-        "            return Taken([], outbox.said)\n",
+        "            return Taken([prelude], outbox.published)\n",
+        "            return Taken([], outbox.published)\n",
         SEEDS_0,
     ),
     Defect(
@@ -106,7 +106,7 @@ DEFECTS = (
         DOUBT,
     ),
     Defect(
-        "simulated: a doubt covers what nobody has decided",
+        "simulated: a doubt covers what is not decided",
         "lmerge/testing/sim/verdict.py",
         "            self.ends_at = max(self.ends_at, stable_point)\n",
         "            self.ends_at = max(self.ends_at, stable_point + 1)\n",
@@ -129,7 +129,7 @@ DEFECTS = (
     Defect(
         "simulated: a server is judged by what it has not acked",
         "lmerge/testing/sim/wrong.py",
-        "    return link.is_connected and link.lane.acked >= publisher.outbox.said\n",
+        "    return link.is_connected and link.lane.acked >= publisher.outbox.published\n",
         "    return True\n",
         KEPT_WRONG,
     ),

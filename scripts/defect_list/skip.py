@@ -88,7 +88,7 @@ DEFECTS = (
     ),
     Defect(
         "a skip that a server has asked for breaks the connection to it",
-        "lmerge/client/publish/link.py", "self.lane.heard(max(self.lane.needs, self.wants_from))", "pass",
+        "lmerge/client/publish/link.py", "self.lane.note_stable(max(self.lane.needs, self.needed_from))", "pass",
         "tests/client/test_feedback.py::test_a_skip_that_a_server_has_asked_for_needs_no_other_connection",
     ),
     Defect(
@@ -100,9 +100,9 @@ DEFECTS = (
         "tests/service/test_lifecycle.py::test_an_input_that_attaches_behind_a_stalled_merge_gets_feedback",
     ),
     Defect(
-        "a server that is still being called has nothing to say",
+        "a server that is still being called needs nothing",
         "lmerge/client/publish/publisher.py",
         "if not all(link.was_tried for link in self.links):", "if not self.links:",
-        "tests/client/test_feedback.py::test_a_server_that_is_still_being_called_may_want_more",
+        "tests/client/test_feedback.py::test_a_server_that_is_still_being_called_may_need_more",
     ),
 )

@@ -239,7 +239,8 @@ DEFECTS = (
     ),
     Defect(
         "a late row is shown as its bytes",
-        ELEMENTS, "row_words(None if self.plan.schema is None else self.plan.schema.to_message())", "row_words(None)",
+        ELEMENTS, "row_formatter(None if self.plan.schema is None else self.plan.schema.to_message())",
+        "row_formatter(None)",
         "tests/spark/test_elements.py::test_a_late_row_is_shown_by_its_columns",
     ),
     Defect(

@@ -22,9 +22,9 @@ from lmerge.cli.status import merge_view, merges_table
 from lmerge.core.session import format_row
 from lmerge.service.log import JsonFormatter
 from lmerge.wire.generated import lmerge_pb2 as pb
-from lmerge.wire.rows import RowCodec, row_words
+from lmerge.wire.rows import RowCodec, row_formatter
 from lmerge.wire.schema import Schema, parse_schema
-from lmerge.wire.shown import STATUS_BYTES_MAX, escaped, escaped_json, escaped_line, status_words
+from lmerge.wire.shown import STATUS_BYTES_MAX, escaped, escaped_json, escaped_line, status_text
 
 FOLDER = Path(lmerge.cli.__file__).parent
 # Names as a server may have them that is older than the rule, or is not ours: anything that protobuf carries.
@@ -65,7 +65,7 @@ def test_escaped_json_is_the_same_value(value: Any) -> None:
 
 @given(st.text(max_size=6000))
 def test_the_words_of_a_status_fit_into_what_clients_take(text: str) -> None:
-    words = status_words(text)
+    words = status_text(text)
     must_be_harmless(words)
     assert len(quote(words, safe=" !\"#$&'()*+,/:;<=>?@[\\]^`{|}")) <= STATUS_BYTES_MAX  # as gRPC sends it
 
@@ -89,7 +89,7 @@ def test_no_view_of_a_merge_lets_a_control_character_through(names: list[str], p
         must_be_harmless(text)
         out = io.StringIO()
         patch.setattr("sys.stdout", out)
-        certify.show(names[0], found, row_words(None))
+        certify.show(names[0], found, row_formatter(None))
         terminal.line(names[0])
         must_be_harmless(re.sub("\x1b\\[[0-9;]*m", "", out.getvalue()) if not any(names) else out.getvalue())
 
@@ -127,12 +127,12 @@ def test_an_answer_is_escaped_for_a_terminal(output: Output, monkeypatch: pytest
 def test_rows_are_shown_as_rows_where_there_is_a_schema() -> None:
     schema = parse_schema({"carrier": "string", "delay": "int?"})
     payload = RowCodec(schema).encode({"carrier": "UA", "delay": 7})
-    words = row_words(schema.to_message())
+    words = row_formatter(schema.to_message())
     assert words(payload) == "carrier=UA, delay=7"
     assert words(b"UA") == "UA"  # no row of this schema: as it is
-    assert row_words(None)(b"\xff") == "b'\\xff'"
-    assert row_words(pb.Schema())(b"UA") == "UA"
-    assert len(row_words(schema.to_message())(RowCodec(schema).encode({"carrier": "x" * 999}))) < 250
+    assert row_formatter(None)(b"\xff") == "b'\\xff'"
+    assert row_formatter(pb.Schema())(b"UA") == "UA"
+    assert len(row_formatter(schema.to_message())(RowCodec(schema).encode({"carrier": "x" * 999}))) < 250
     assert isinstance(schema, Schema)
 
 

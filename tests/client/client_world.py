@@ -1,4 +1,4 @@
-"""Words for the tests of the client: a real server that can be restarted on its port, and a link that can be cut."""
+"""Helpers for the tests of the client: a real server that can be restarted on its port, and a link that can be cut."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class World:
         settings.setdefault("policy", "eager")  # adjusts are shown at once, so tests can wait for them
         settings.setdefault("merges", (MERGE,))  # subscribers can come first
         self.settings = settings
-        self.link = Link()
+        self.link = CuttableLink()
 
     async def __aenter__(self) -> World:
         await self.start()
@@ -45,7 +45,7 @@ class World:
         self.link.port_to = self.server.port
 
     async def restart(self) -> None:
-        """The same address, and nothing remembered."""
+        """Start a server at the same address, with an empty memory."""
         port = self.server.port
         await self.server.stop(0.0)
         await self.start(port)
@@ -56,7 +56,7 @@ class World:
         return f"127.0.0.1:{self.server.port}"
 
     def publisher(self, replica: str = "a", **options: Any) -> AsyncPublisher:
-        """Through the link."""
+        """The address of the server through the link."""
         return AsyncPublisher(self.link.target, MERGE, replica, **options)
 
     def subscriber(self, **options: Any) -> AsyncSubscriber:
@@ -64,7 +64,7 @@ class World:
         return AsyncSubscriber(self.link.target, MERGE, **options)
 
 
-class Link:
+class CuttableLink:
     """A TCP proxy. ``cut`` breaks its connections; new ones are refused until ``mend``. ``hush``: its present
     connections stay open and carry nothing any more, as if the machine at the other end had lost its power.
     """
@@ -102,7 +102,7 @@ class Link:
         self._is_cut = False
 
     def stall(self) -> None:
-        """Nothing is taken from either side any more, as if the far process were stopped."""
+        """Take nothing from either side any more, as if the far process were stopped."""
         self._goes_on.clear()
 
     def go_on(self) -> None:
@@ -112,7 +112,7 @@ class Link:
         self._hushed |= self._writers
 
     def _accept(self) -> None:
-        """Accepts by hand: a connection has a task that ``stop`` knows from the moment it is there."""
+        """Accept connections directly: each gets a task at once, which ``stop`` can cancel."""
         accepted, _ = self._listener.accept()
         self.connections += 1
         if self._is_cut:
@@ -122,10 +122,10 @@ class Link:
         task = asyncio.create_task(self._carry(accepted))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: accepted.close())  # also of one that never began
+        task.add_done_callback(lambda _: accepted.close())  # also if the task never began
 
     async def _carry(self, accepted: socket.socket) -> None:
-        """Both directions of a connection, until one of them ends."""
+        """Carry both directions of a connection, until one of them ends."""
         opened: list[asyncio.StreamWriter] = []
         try:
             reader, writer = await asyncio.open_connection(sock=accepted)
@@ -158,17 +158,17 @@ class Link:
 
 async def until(claim: Callable[[], Any]) -> None:
     """Return once ``claim`` holds."""
-    while not claim():  # noqa: ASYNC110  # a claim about anything has no event of its own
+    while not claim():  # noqa: ASYNC110  # a claim may be about anything, so there is no event to wait for
         await asyncio.sleep(0.001)
 
 
 class Reading:
-    """A subscriber that is read in a task; what it has been told, checked as a stream of its own."""
+    """A subscriber that is read in a task; what it has received is checked as a stream of its own."""
 
     def __init__(self, subscriber: AsyncSubscriber) -> None:
         self.subscriber = subscriber
         self.elements: list[Element] = []
-        self.tdb = Tdb("told")
+        self.tdb = Tdb("received")
         self.task = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
@@ -177,7 +177,7 @@ class Reading:
             self.elements += batch.elements()
 
     async def until(self, claim: Callable[[Tdb], Any]) -> None:
-        """Return once ``claim`` holds of what was told; raises what ended the reading."""
+        """Return once ``claim`` holds of what was received; raises what ended the reading."""
         while not claim(self.tdb):
             if self.task.done():
                 self.task.result()
@@ -189,8 +189,8 @@ class Reading:
             events, key=lambda e: (e[1], e[0], e[2])))
 
     async def begun(self) -> Reading:
-        """Return once the snapshot has come: all that happens from here on will be told."""
-        await until(lambda: self.subscriber.follower.known_to is not None)
+        """Return once the snapshot has come: all that happens from here on will be delivered."""
+        await until(lambda: self.subscriber.follower.final_to is not None)
         return self
 
     async def stop(self) -> None:
@@ -198,7 +198,7 @@ class Reading:
         await self.task
 
 
-async def say(publisher: AsyncPublisher, stream: list[Element], random: Random) -> None:
+async def publish_all(publisher: AsyncPublisher, stream: list[Element], random: Random) -> None:
     """Publish a stream in pieces, and close."""
     while stream:
         count = random.randint(1, 9)
@@ -249,7 +249,7 @@ def threaded_world(**settings: Any) -> Iterator[ThreadedWorld]:
 
 
 class Cluster:
-    """Servers that know nothing of each other: ``async with Cluster(2) as cluster``. A killed one loses what it has."""
+    """Servers that do not communicate: ``async with Cluster(2) as cluster``. A killed one loses its memory."""
 
     def __init__(self, count: int, **settings: Any) -> None:
         self.worlds = [World(**settings) for _ in range(count)]
@@ -265,11 +265,11 @@ class Cluster:
 
     @property
     def targets(self) -> str:
-        """Through the links."""
+        """The addresses through the links."""
         return ",".join(world.link.target for world in self.worlds)
 
     async def kill(self, at: int) -> None:
-        """Connections break first, as when a process is killed: nobody is told anything."""
+        """Break the connections first, as when a process is killed: no peer receives a status."""
         self.worlds[at].link.cut()
         await self.worlds[at].server.stop(0.0)
 

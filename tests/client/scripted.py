@@ -1,4 +1,4 @@
-"""A subscriber with a script instead of a server: every stream that a merge may say, from any token, at any pace.
+"""A subscriber with a script instead of a server: every stream that a merge may emit, from any token, at any pace.
 
 As a program it is a sink in a process of its own, to be killed: ``python scripted.py parquet|postgres TARGET SEED``.
 """
@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from random import Random
 
-from lmerge.client.sinks import Progress, Source
+from lmerge.client.sinks import SinkProgress, SinkSubscriber
 from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Event, Insert, Stable
@@ -57,7 +57,7 @@ class Scripted:
 
 
 def resumed(elements: Sequence[Element], since: int, random: Random) -> list[Element]:
-    """What a server says to a reader that comes back: a snapshot of a time up to ``since`` and all that followed."""
+    """Return what a server sends to a reader that resumes: a snapshot of a time up to ``since``, then the rest."""
     starts = [at for at, e in enumerate(elements) if isinstance(e, Stable) and e.vc <= since]
     if not starts:
         return list(elements)
@@ -70,7 +70,7 @@ def resumed(elements: Sequence[Element], since: int, random: Random) -> list[Ele
 
 
 def world(seed: int, count: int = PROCESS_EVENTS) -> tuple[list[Event], list[list[Element]]]:
-    """A TDB with duplicates and the streams of several servers."""
+    """Return a TDB with duplicates and the streams of several servers."""
     random = Random(seed)
     events = reference(random, count, duplicates=True)
     return events, [present(random, events, Shape(spurious=0.2)) for _ in range(PROCESS_SERVERS)]
@@ -78,18 +78,18 @@ def world(seed: int, count: int = PROCESS_EVENTS) -> tuple[list[Event], list[lis
 
 def subscribing(
     servers: list[list[Element]], random: Random, before_batch: Callable[[int], object] | None = None
-) -> Callable[[str | None], Source]:
-    """Subscribes to any of the servers."""
+) -> Callable[[str | None], SinkSubscriber]:
+    """Return a function that subscribes to any of the servers."""
 
-    def subscribe(token: str | None) -> Source:
+    def subscribe(token: str | None) -> SinkSubscriber:
         since = NEG_INF if token is None else parse_token(token, MERGE)
         return Scripted(resumed(random.choice(servers), since, random), random=random, before_batch=before_batch)
 
     return subscribe
 
 
-def tell(progress: Progress) -> None:
-    """For the killer to count."""
+def print_progress(progress: SinkProgress) -> None:
+    """Print the progress, for the killer to count."""
     sys.stdout.write(f"{progress.token}\n")
     sys.stdout.flush()
 
@@ -101,11 +101,11 @@ def main(kind: str, target: str, seed: int) -> None:
     if kind == "postgres":
         from lmerge.client.sinks.postgres import PostgresSink
 
-        asyncio.run(PostgresSink(target, "flights", MERGE, on_progress=tell).run(subscribe))
+        asyncio.run(PostgresSink(target, "flights", MERGE, on_progress=print_progress).run(subscribe))
     else:
         from lmerge.client.sinks.parquet import ParquetSink
 
-        asyncio.run(ParquetSink(target, MERGE, file_events_max=100, on_progress=tell).run(subscribe))
+        asyncio.run(ParquetSink(target, MERGE, file_events_max=100, on_progress=print_progress).run(subscribe))
 
 
 if __name__ == "__main__":

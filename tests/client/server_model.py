@@ -1,5 +1,5 @@
 """Servers, replicas and a reader without any network, for seeds: real merges, outboxes and followers, and a small model
-of what a server does between them (its journal, its restarts).
+of a server's other parts (its journal, its restarts).
 
     model = Model(random, events, servers=2)
     while model.step(): ...
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from lmerge.client.publish.outbox import Outbox
 from lmerge.client.subscribe.checkpoint import dump, load
 from lmerge.client.subscribe.follower import JOINED, Follower
-from lmerge.client.subscribe.reader import Known
+from lmerge.client.subscribe.reader import ResumePoint
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import NEG_INF, Element, Event
 from lmerge.core.merge import Merge
@@ -35,24 +35,24 @@ class End(NamedTuple):
     pass
 
 
-class Segment:
-    """SPEC of a journal: what was live at ``complete_from``, and all that was said since."""
+class JournalSegment:
+    """The specification of a journal: what was live at ``complete_from``, and all that was emitted since."""
 
     def __init__(self, complete_from: int, live: AnyBatch) -> None:
         self.complete_from = complete_from
         self.live = live
-        self.said: list[AnyBatch] = []
+        self.emitted: list[AnyBatch] = []
 
 
 class ModelServer:
-    """A hub: a merge, its journal, its subscriptions. ``is_old``: it knows neither tokens nor complete_from."""
+    """A hub: a merge, its journal, its subscriptions. ``is_old``: it supports neither tokens nor complete_from."""
 
     def __init__(self, name: str, random: Random, policy: str, *, is_old: bool = False) -> None:
         self.name = name
         self.random = random
         self.policy = policy
         self.is_old = is_old
-        self.is_durable = is_old or random.random() < 0.4  # an old one that forgot all cannot say so
+        self.is_durable = is_old or random.random() < 0.4  # an old server cannot declare that it lost everything
         self.is_up = True
         self.segments_max = random.choice((1, 2, 99))
         self.fresh()
@@ -60,14 +60,14 @@ class ModelServer:
     def fresh(self) -> None:
         self.merge = Merge("r4", self.policy)
         self.complete_from = NEG_INF
-        self.segments: list[Segment] = []
+        self.segments: list[JournalSegment] = []
         self.subscription: list[Any] | None = None  # what is on its way to the reader
         self.relies_on = NEG_INF
         self.is_anew = False  # its replicas must attach again
         self.new_segment()
 
     def new_segment(self) -> None:
-        self.segments.append(Segment(max(self.merge.stable_point, self.complete_from), self.merge.live_events()))
+        self.segments.append(JournalSegment(max(self.merge.stable_point, self.complete_from), self.merge.live_events()))
         del self.segments[: -self.segments_max]
 
     def attach(self, replica: str, join_at: int) -> None:
@@ -82,7 +82,7 @@ class ModelServer:
         return self._incarnation
 
     def begin_from(self, t: int) -> None:
-        """The past is of no use: readers that rely on it must ask again."""
+        """Drop the past: readers that rely on it must ask again."""
         self.complete_from = max(self.complete_from, t)
         self.segments.clear()
         self.new_segment()
@@ -90,7 +90,7 @@ class ModelServer:
             self.subscription = None
 
     def unstick(self) -> None:
-        """Only joining inputs are left: the one that begins first goes on, or all begin anew."""
+        """Let the merge go on where only joining inputs are left: with the one that begins first, or with none."""
         inputs = self.merge.inputs()
         if inputs and all(i.state == "joining" for i in inputs):
             if self.merge.stable_point > NEG_INF:
@@ -115,7 +115,7 @@ class ModelServer:
     def emit(self, batch: AnyBatch) -> None:
         if not batch.count:
             return
-        self.segments[-1].said.append(batch)
+        self.segments[-1].emitted.append(batch)
         if self.subscription is not None:
             self.subscription.append(batch)
         if self.random.random() < 0.1:
@@ -133,7 +133,7 @@ class ModelServer:
                 if self.segments[at].complete_from <= begin:
                     segment = self.segments[at]
                     complete_from = segment.complete_from
-                    batches = [segment.live, *(b for later in self.segments[at:] for b in later.said)]
+                    batches = [segment.live, *(b for later in self.segments[at:] for b in later.emitted)]
                     break
         self.relies_on = max(complete_from, NEG_INF if begin is None else begin)
         self.subscription = [Begin(stable_point, None if self.is_old else complete_from), *batches, End()]
@@ -164,7 +164,7 @@ class ModelReplica:
         self.lanes = {server.name: self.outbox.lane() for server in servers}
         self.on_the_way: dict[str, list[AnyBatch] | None] = {server.name: None for server in servers}
 
-    def say(self, count: int) -> None:
+    def publish(self, count: int) -> None:
         batch, self.stream = Batch.of(self.stream[:count]), self.stream[count:]
         self.outbox.put_batch(batch)
 
@@ -174,11 +174,11 @@ class ModelReplica:
         server.attach(self.name, join_at)
         prelude = lane.restart()
         assert prelude is not None
-        lane.heard(server.merge.stable_point)
+        lane.note_stable(server.merge.stable_point)
         self.on_the_way[server.name] = list(prelude.items)  # type: ignore[arg-type]
 
     def lose(self, server: ModelServer) -> None:
-        self.lanes[server.name].down()
+        self.lanes[server.name].disconnected()
         self.on_the_way[server.name] = None
         server.detach(self.name)
 
@@ -195,7 +195,7 @@ class ModelReplica:
 
 
 class Model:
-    """All of it. ``check`` holds after every step what the reader was told against the reference."""
+    """The whole model. ``check`` compares after every step what the reader received with the reference."""
 
     def __init__(
         self, random: Random, events: list[Event], *, servers: int, replicas: int = 2, gaps: bool = False,
@@ -210,10 +210,10 @@ class Model:
         self.by_name = {server.name: server for server in self.servers}
         self.replicas = [ModelReplica(f"r{at}", present(random, events), self.servers) for at in range(replicas)]
         self.policy = random.choice((None, None, "lazy", "eager", "half-frozen-only"))
-        self.before: list[Event] = []  # what the reader keeps of its life before it began again with a token
-        self.since = NEG_INF  # the reader began here: what ends before is not its business
+        self.before: list[Event] = []  # the reader's events from before it resumed with a token
+        self.since = NEG_INF  # the reader began here and does not need what ends before
         self.gaps: list[Any] = []
-        self.told = Tdb("told")
+        self.received = Tdb("received")
         self.resumes = 0
         self.follow(None)
         for replica in self.replicas:
@@ -222,23 +222,23 @@ class Model:
 
     # The reader.
 
-    def follow(self, known: Known | None) -> None:
-        self.follower = Follower(self.by_name, policy=self.policy, known=known, on_gap=self.gaps.append)
+    def follow(self, resume_point: ResumePoint | None) -> None:
+        self.follower = Follower(self.by_name, policy=self.policy, resume_point=resume_point, on_gap=self.gaps.append)
         self.answered: dict[str, bool] = dict.fromkeys(self.by_name, False)
         self.trying: dict[str, bool] = dict.fromkeys(self.by_name, False)
         for server in self.servers:
             server.subscription = None
-            if known is not None:  # at once: what is retained now may not be later
+            if resume_point is not None:  # at once: what is retained now may not be later
                 self.attend(server.name)
 
     def attend(self, name: str) -> None:
-        """The reader's connection to one server goes on: it asks, hears something, or notices its end."""
+        """Let the reader's connection to one server go on: it asks, receives something, or notices its end."""
         server, follower = self.by_name[name], self.follower
         if name in follower.to_ask_again():
             self.trying[name] = self.answered[name] = False
             server.subscription = None
         if not self.trying[name]:
-            begin = follower.known_to
+            begin = follower.final_to
             follower.asked(name, begin)
             if server.is_up:
                 server.subscribe(begin)
@@ -261,12 +261,12 @@ class Model:
         if batch is None:
             return False
         for element in batch.elements():
-            self.told.apply(element)
+            self.received.apply(element)
         self.check()
         return True
 
     def restart_reader(self) -> None:
-        """With a checkpoint or a token, perhaps in the middle of a batch, and perhaps before all was read."""
+        """Resume with a checkpoint or a token, perhaps in the middle of a batch, and perhaps before all was read."""
         reader = self.follower.reader
         if not self.gaps_allowed and not self.is_anywhere(max(reader.stable_point, self.follower.since)):
             return
@@ -274,39 +274,39 @@ class Model:
         if batch is not None:
             seen = self.random.randint(0, batch.count)
             for at in range(seen):
-                self.told.apply(batch.element(at))
+                self.received.apply(batch.element(at))
             reader.see(seen)
             self.check()
         stable_point, events = reader.position()
         t = max(stable_point, self.follower.since)
         self.resumes += 1
         if self.random.random() < 0.5:
-            data = dump("m", Known(stable_point, self.follower.since, events))
+            data = dump("m", ResumePoint(stable_point, self.follower.since, events))
             self.follow(load(data, "m")[0])
             return
-        self.before = [e for e in self.before + self.told.events() if e.ve < t]
-        self.told = Tdb("told")
-        self.follow(Known(NEG_INF, t))
+        self.before = [e for e in self.before + self.received.events() if e.ve < t]
+        self.received = Tdb("received")
+        self.follow(ResumePoint(NEG_INF, t))
 
     def is_anywhere(self, t: int) -> bool:
-        """Whether a server retains what has ended since ``t``."""
+        """Return whether a server retains what has ended since ``t``."""
         return any(server.retains(t) for server in self.servers)
 
     # The check.
 
     def check(self) -> None:
-        """C1-C3 against the reference: what is frozen is right, and what is half frozen is there."""
-        self.told.check()
+        """Check C1-C3 against the reference: what is frozen is right, and what is half frozen is there."""
+        self.received.check()
         if self.gaps:
             return
         self.since = self.since if self.since > NEG_INF or self.resumes else self.follower.since
-        t = self.told.stable_point
-        said = Counter(self.before + self.told.events())
+        t = self.received.stable_point
+        received = Counter(self.before + self.received.events())
         real = Counter(self.reference)
-        for event in (said - real) + (real - said):
+        for event in (received - real) + (real - received):
             is_past = event.ve < self.since
             assert is_past or event.ve >= t, f"{event} is frozen at {t}, and wrong"
-        ours = Counter((e.vs, e.payload) for e in said.elements() if e.vs < t <= e.ve)
+        ours = Counter((e.vs, e.payload) for e in received.elements() if e.vs < t <= e.ve)
         theirs = Counter((e.vs, e.payload) for e in real.elements() if e.vs < t <= e.ve)
         assert ours == theirs, f"half frozen at {t}"
 
@@ -322,7 +322,7 @@ class Model:
         )
 
     def step(self) -> bool:
-        """One random step; False: the reader's stream is complete."""
+        """Make one random step; return False when the reader's stream is complete."""
         random = self.random
         chance = random.random()
         server = random.choice(self.servers)
@@ -347,13 +347,13 @@ class Model:
                         each.lose(server)
         elif chance < 0.3:
             if replica.stream:
-                replica.say(random.randint(1, 5))
+                replica.publish(random.randint(1, 5))
         elif chance < 0.6:
             if server.is_up:
                 replica.deliver(server)
         elif chance < 0.65:
             if replica.on_the_way[server.name] is not None:
-                replica.lanes[server.name].heard(server.merge.stable_point)
+                replica.lanes[server.name].note_stable(server.merge.stable_point)
         elif chance < 0.9:
             self.attend(server.name)
         else:

@@ -129,7 +129,7 @@ def test_query_answers_as_of_the_stable_point(world: ThreadedWorld) -> None:
 @pytest.mark.parametrize("dead", [0, 1])
 def test_one_of_the_servers_of_a_consumer_may_be_dead(world: ThreadedWorld, tmp_path: Path, dead: int) -> None:
     with socket() as taken, Publisher(world.target, MERGE, "a", schema=SCHEMA) as publisher:
-        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        taken.bind(("127.0.0.1", 0))  # nothing listens there
         targets = [world.target, f"127.0.0.1:{taken.getsockname()[1]}"]
         servers = ("--server", ",".join(targets[::-1] if dead == 0 else targets))
         flown(publisher)
@@ -154,7 +154,7 @@ def published(seed: int, count: int) -> tuple[list[Event], list[Batch]]:
 
 
 def killed_often(world: ThreadedWorld, seed: int, command: list[str]) -> list[Event]:
-    """Publish while the sink is killed and started again; then close the stream, and let the last one end. The TDB."""
+    """Publish while the sink is killed and started again; then close the stream. Returns the TDB."""
     random = Random(seed)
     events, batches = published(seed, 400)
     kills = sorted(random.sample(range(len(batches)), 3))

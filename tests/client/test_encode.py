@@ -26,7 +26,7 @@ SCHEMA = {"carrier": "string?", "flight": "int?", "delay": "float?"}
     ("carrier", pa.string()), ("flight", pa.int64()), ("delay", pa.float64()),
 ])])
 @pytest.mark.parametrize("rows", [ROWS, pa.Table.from_pylist(ROWS), pa.RecordBatch.from_pylist(ROWS), iter(ROWS)])
-def test_dicts_and_arrow_of_any_way_to_say_the_schema_give_the_same_bytes(schema: Any, rows: Any) -> None:
+def test_dicts_and_arrow_give_the_same_bytes_however_the_schema_is_declared(schema: Any, rows: Any) -> None:
     rows = list(ROWS) if not hasattr(rows, "schema") else rows
     encoder = RowEncoder(schema)
     batch = encoder.inserts(rows, "from", "to")
@@ -74,18 +74,18 @@ def test_every_simple_type_is_inferred_and_whole_numbers_give_way_to_floats() ->
     )
 
 
-@pytest.mark.parametrize(("rows", "words"), [
+@pytest.mark.parametrize(("rows", "message"), [
     ([{"a": None}], "column 'a' has no value"),
     ([{"a": 1}, {"a": "x"}], "column 'a' has values of int and of string"),
     ([{"a": Decimal("1.5")}], "column 'a' has a Decimal; declare the schema"),
     ([{"a": [1]}], "column 'a' has a list; declare the schema"),
 ])
-def test_what_rows_do_not_tell_must_be_declared(rows: list[dict[str, Any]], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_what_rows_do_not_decide_must_be_declared(rows: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         infer_schema(rows)
 
 
-def test_later_rows_must_fit_what_the_first_said() -> None:
+def test_later_rows_must_fit_the_schema_of_the_first() -> None:
     encoder = RowEncoder("infer")
     encoder.inserts(ROWS, "from", "to")
     with pytest.raises(InvalidRow, match="row 0, column 'flight'"):

@@ -1,4 +1,4 @@
-"""Envelopes on random legal streams: what a reader makes of the deliveries is the TDB, also after any restart."""
+"""Envelopes on random legal streams: the deliveries add up to the TDB, also after any restart of the reader."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ Rows = dict[RowKey, tuple[int, bool]]
 
 
 def streams(seed: int, *, closes: bool = True, count: int = 2) -> tuple[list[Event], list[list[Element]]]:
-    """A TDB with duplicates, and physically different streams of it, as from several servers."""
+    """Return a TDB with duplicates, and physically different streams of it, as from several servers."""
     random = Random(seed)
     events = reference(random, random.randint(1, 25), duplicates=True)
     return events, [present(random, events, Shape(closes=closes)) for _ in range(count)]
 
 
 def batches(random: Random, elements: Sequence[Element]) -> list[Batch]:
-    """The stream cut anywhere."""
+    """Return the stream, cut into batches anywhere."""
     cuts = sorted(random.randrange(len(elements) + 1) for _ in range(random.randint(0, 8)))
     bounds = [0, *cuts, len(elements)]
     return [Batch.of(elements[start:end]) for start, end in pairwise(bounds)]
@@ -58,7 +58,7 @@ def delivered(envelope: Envelope, random: Random, elements: Sequence[Element]) -
 
 
 def segment(random: Random, elements: Sequence[Element], since: int) -> list[Element]:
-    """What a server says to a reader that comes back: a snapshot of a time up to ``since`` and all that followed."""
+    """Return what a server sends to a reader that resumes: a snapshot of a time up to ``since``, then the rest."""
     starts = [at for at, e in enumerate(elements) if isinstance(e, Stable) and e.vc <= since]
     if not starts:
         return list(elements)
@@ -71,7 +71,7 @@ def segment(random: Random, elements: Sequence[Element], since: int) -> list[Ele
 
 
 def upserted(rows: Rows, changes: Sequence[Upsert | Delete]) -> None:
-    """What a table with a primary key does."""
+    """Apply changes as a table with a primary key does."""
     for change in changes:
         if isinstance(change, Upsert):
             assert not rows.get(change.key, (0, False))[1], f"{change} of a row that was final"
@@ -91,7 +91,7 @@ def as_events(rows: Rows) -> list[Event]:
 
 
 def as_of(elements: Sequence[Element], stables: int) -> tuple[list[Event], int]:
-    """The TDB of the stream up to and with its n-th stable."""
+    """Return the TDB of the stream up to and with its n-th stable."""
     table, seen = Tdb(), 0
     for element in elements:
         if seen == stables:
@@ -251,7 +251,7 @@ def test_nothing_comes_before_the_token_is_reached_and_then_only_what_ends_there
     assert delivery.token == "m@12"
 
 
-def test_at_the_end_of_the_stream_what_never_ends_is_final_and_after_it_nothing_is_said() -> None:
+def test_at_the_end_of_the_stream_what_never_ends_is_final_and_after_it_nothing_is_delivered() -> None:
     stream = Batch.of([Insert(b"A", 1, INF), Insert(b"B", 1, 3), Stable(INF), Stable(INF)])
     assert [d.changes for d in Finals("m").take(stream)] == [[FinalEvent(1, 3, b"B"), FinalEvent(1, INF, b"A")], []]
     assert [c.is_final for d in Upserts("m").take(stream) for c in d.changes] == [True, True]  # type: ignore[union-attr]
@@ -277,7 +277,7 @@ def test_a_token_that_is_too_old_is_a_gap_from_it_on(kind: type[Envelope]) -> No
 
 
 @pytest.mark.parametrize("kind", [Finals, Upserts, Retracts])
-def test_rows_are_decoded_by_the_schema_once_it_is_known(kind: type[Envelope]) -> None:  # type: ignore[type-arg]
+def test_rows_are_decoded_by_the_schema_once_it_is_there(kind: type[Envelope]) -> None:  # type: ignore[type-arg]
     schema: list[Schema | None] = [None]
     envelope = kind("m", decode=RowReader(lambda: schema[0]))
     codec = RowCodec({"carrier": "string"})
@@ -289,7 +289,7 @@ def test_rows_are_decoded_by_the_schema_once_it_is_known(kind: type[Envelope]) -
         envelope.take(Batch.of([Insert(b"\xc1", 5, 6), Stable(7)]))
 
 
-def test_an_unknown_envelope_is_refused_with_the_words_that_are_known() -> None:
+def test_an_unknown_envelope_is_refused_with_the_valid_names() -> None:
     with pytest.raises(UsageError, match="elements, final, upsert, retract"):
         envelope_named("Final")
 

@@ -1,4 +1,4 @@
-"""Feedback (V.D), roles, heartbeats and seeds: what servers tell publishers, and what those do."""
+"""Feedback (V.D), roles, heartbeats and seeds: the messages of servers to publishers, and what publishers do."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from lmerge.core.elements import Adjust, Insert, Stable
 from lmerge.errors import InvalidBatch
 
 
-def test_what_ends_before_the_point_is_not_wanted_and_the_servers_are_told_first() -> None:
+def test_what_ends_before_the_point_is_not_needed_and_the_skip_is_sent_first() -> None:
     ff = FastForward()
-    told: list[tuple[int, int]] = []
-    ff.bind(lambda until: told.append((until, ff.count)))  # nothing more has been left out by then
-    assert ff.wants(1)
+    skips: list[tuple[int, int]] = []
+    ff.bind(lambda until: skips.append((until, ff.count)))  # nothing more has been left out by then
+    assert ff.needs(1)
     ff(10)
-    assert told == []
-    assert [ff.wants(ve) for ve in (10, 9, 4, 12)] == [True, False, False, True]
-    assert told == [(10, 0)]
+    assert skips == []
+    assert [ff.needs(ve) for ve in (10, 9, 4, 12)] == [True, False, False, True]
+    assert skips == [(10, 0)]
     ff(20)
-    assert ff.wants(20)
-    assert told == [(10, 0)]
-    assert not ff.wants(15)
-    assert told == [(10, 0), (20, 2)]
+    assert ff.needs(20)
+    assert skips == [(10, 0)]
+    assert not ff.needs(15)
+    assert skips == [(10, 0), (20, 2)]
     assert ff.count == 3
     assert ff.skipped == [SkippedRange(4, 10), SkippedRange(15, 20)]
 
@@ -39,13 +39,13 @@ def test_the_point_never_goes_back() -> None:
     assert ff.until == 10
 
 
-def test_a_filter_leaves_out_what_is_not_wanted() -> None:
+def test_a_filter_leaves_out_what_is_not_needed() -> None:
     ff = FastForward()
     ff(10)
     assert list(ff.filter([(1, 5), (2, 10), (3, 11)], end=lambda row: row[1])) == [(2, 10), (3, 11)]
 
 
-async def test_a_replica_that_lags_is_told_and_its_skip_loses_nothing_of_the_others() -> None:
+async def test_a_replica_that_lags_gets_feedback_and_its_skip_loses_nothing_of_the_others() -> None:
     async with Cluster(2, feedback_lag=100) as cluster:
         ff = FastForward()
         fast = await cluster.publisher("fast").open()
@@ -74,10 +74,10 @@ async def test_a_replica_that_lags_is_told_and_its_skip_loses_nothing_of_the_oth
         await slow.close()
 
 
-async def test_only_what_no_server_wants_is_handed_on_once_and_upwards() -> None:
+async def test_only_what_no_server_needs_is_handed_on_once_and_upwards() -> None:
     async with Cluster(2, feedback_lag=100) as cluster:
-        heard: list[int] = []
-        slow = await cluster.publisher("slow", on_fast_forward=heard.append).open()
+        received: list[int] = []
+        slow = await cluster.publisher("slow", on_fast_forward=received.append).open()
         await slow.stable(1)
         await slow.flush()
         worlds = cluster.worlds
@@ -85,39 +85,39 @@ async def test_only_what_no_server_wants_is_handed_on_once_and_upwards() -> None
             worlds[1].target, MERGE, "other") as other:
             await one.stable(1000)
             await one.flush()
-            await until(lambda: slow.links[0].wants_from == 1000)
-            assert heard == []
+            await until(lambda: slow.links[0].needed_from == 1000)
+            assert received == []
             await other.stable(600)
-            await until(lambda: slow.links[1].wants_from == 600)
-            assert heard == [600]
+            await until(lambda: slow.links[1].needed_from == 600)
+            assert received == [600]
             await other.stable(2000)
-            await until(lambda: slow.links[1].wants_from == 2000)
-            assert heard == [600, 1000]
+            await until(lambda: slow.links[1].needed_from == 2000)
+            assert received == [600, 1000]
         await slow.close()
 
 
-async def test_a_server_that_is_still_being_called_may_want_more() -> None:
-    heard: list[int] = []
+async def test_a_server_that_is_still_being_called_may_need_more() -> None:
+    received: list[int] = []
     async with World(feedback_lag=100) as world, world.publisher("fast") as fast:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             targets = [world.target, f"127.0.0.1:{silent.getsockname()[1]}"]
-            slow = AsyncPublisher(targets, MERGE, "slow", on_fast_forward=heard.append)
+            slow = AsyncPublisher(targets, MERGE, "slow", on_fast_forward=received.append)
             await slow.stable(1)
             await until(lambda: slow.links[0].is_connected)
             await fast.stable(1000)
-            await until(lambda: slow.links[0].wants_from == 1000)
+            await until(lambda: slow.links[0].needed_from == 1000)
             assert not slow.links[1].was_tried
-            assert heard == []
-        await until(lambda: heard == [1000])
+            assert received == []
+        await until(lambda: received == [1000])
         await slow.abort()
 
 
 async def test_a_skip_that_a_server_has_asked_for_needs_no_other_connection() -> None:
     async with World(feedback_lag=0, stable_ack_interval_s=3600.0) as world, world.publisher("a") as a:
-        heard: list[int] = []
-        async with world.publisher("b", on_fast_forward=heard.append) as b:
+        received: list[int] = []
+        async with world.publisher("b", on_fast_forward=received.append) as b:
             await a.stable(50)
-            await until(lambda: heard == [50])
+            await until(lambda: received == [50])
             await b.skip(50)
             await b.stable(20)
             await b.flush()
@@ -159,7 +159,7 @@ async def test_a_server_changes_the_role_and_the_input_attaches_anew() -> None:
         await reading.stop()
 
 
-async def test_an_idle_source_goes_on_saying_stables_and_a_busy_one_is_left_alone() -> None:
+async def test_an_idle_source_goes_on_publishing_stables_and_a_busy_one_is_left_alone() -> None:
     async with World() as world:
         clock = iter((10, 10, 5, None, 20))
         asked = []
@@ -178,7 +178,7 @@ async def test_an_idle_source_goes_on_saying_stables_and_a_busy_one_is_left_alon
         assert len(asked) == count
 
 
-async def test_a_seed_is_said_first_and_the_input_joins_at_its_stable() -> None:
+async def test_a_seed_is_published_first_and_the_input_joins_at_its_stable() -> None:
     async with World() as world, world.publisher("old") as old:
         reading = await Reading(AsyncSubscriber(world.target, MERGE)).begun()
         await old.insert("frozen", 1, 5)

@@ -1,4 +1,4 @@
-"""How many messages a publisher makes of a steady stream, in virtual time: fewer where each takes long to write."""
+"""The number of messages that a publisher makes of a steady stream, in virtual time: fewer where each takes long."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class SlowCall:
         return ""
 
     def cancel(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: there is nothing to end."""
 
 
 class Slow:
-    """A connector to it."""
+    """A connector that returns ``SlowCall``."""
 
     def __init__(self, write_s: float) -> None:
         self.call = SlowCall(write_s)

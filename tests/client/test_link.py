@@ -1,4 +1,4 @@
-"""The link that the tests of the client cut: whenever it is stopped, it leaves nothing open."""
+"""The link that the tests of the client cut leaves nothing open, whenever it is stopped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gc
 from contextlib import suppress
 
 import pytest
-from client_world import Link
+from client_world import CuttableLink
 
 PASSES = 12  # of the loop, from connecting to both pumps waiting; the link is stopped after each
 
@@ -15,7 +15,7 @@ PASSES = 12  # of the loop, from connecting to both pumps waiting; the link is s
 @pytest.mark.parametrize("passes", range(PASSES))
 async def test_a_link_that_is_stopped_while_it_opens_a_connection_leaves_nothing_open(passes: int) -> None:
     far = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
-    link = Link()
+    link = CuttableLink()
     link.port_to = far.sockets[0].getsockname()[1]
     await link.start()
     host, port = link.target.split(":")
@@ -23,9 +23,9 @@ async def test_a_link_that_is_stopped_while_it_opens_a_connection_leaves_nothing
     for _ in range(passes):
         await asyncio.sleep(0)
     await link.stop()
-    with suppress(OSError):  # a link that is gone takes nobody
+    with suppress(OSError):  # a link that is gone accepts no connection
         _, writer = await opening
         writer.transport.abort()
     far.close()
     del link, opening
-    gc.collect()  # what was left open is told by its destructor, and that fails the test
+    gc.collect()  # the destructor of what was left open warns, and that fails the test

@@ -1,5 +1,5 @@
 """A reader of several servers, over crashes, restarts and resumes at random: a legal stream, the reference, nothing
-lost and nothing twice; gaps only where nobody knows any more.
+lost and nothing twice; gaps only where no server has the events any more.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def run(seed: int, *, servers: int, gaps: bool = False) -> Model:
         raise AssertionError(f"the stream never ended: {model.follower.sources}")
     while model.read():
         pass
-    assert model.told.stable_point == INF
+    assert model.received.stable_point == INF
     return model
 
 
 def differences(model: Model) -> Counter[object]:
-    said, real = Counter(model.before + model.told.events()), Counter(model.reference)
-    return Counter({e: n for e, n in ((said - real) + (real - said)).items() if e.ve >= model.since})
+    received, real = Counter(model.before + model.received.events()), Counter(model.reference)
+    return Counter({e: n for e, n in ((received - real) + (real - received)).items() if e.ve >= model.since})
 
 
 @pytest.mark.parametrize("servers", [1, 2, 3])
-def test_as_long_as_one_server_is_there_nothing_is_lost_and_nothing_told_twice(servers: int) -> None:
+def test_as_long_as_one_server_is_there_nothing_is_lost_and_nothing_delivered_twice(servers: int) -> None:
     for seed in range(20):
         model = run(seed, servers=servers)
         assert model.gaps == [], f"seed {seed}"

@@ -1,7 +1,7 @@
 """A publisher's live events on the native core against ``LiveEvents``: the same prelude after every step.
 
-Batches of 32 elements and more may wait unindexed in the core, also behind a stable that the publisher has said but
-the merge has not; ``tests/core/test_native_tdb.py`` does the same for the table that a subscriber keeps.
+Batches of 32 elements and more may wait unindexed in the core, also behind a stable that the publisher has published
+but the merge has not emitted. ``tests/core/test_native_tdb.py`` does the same for the table of a subscriber.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ pytestmark = pytest.mark.usefixtures("native_engine")
 WAITING_ELEMENTS_MAX = 2**18  # native/core/src/tdb.rs
 
 
-class Twins:
-    """Live events on both engines; both are told the same."""
+class LiveEventTwins:
+    """Live events on both engines; both get the same elements."""
 
     def __init__(self) -> None:
         self.python = LiveEvents("a")
         self.native = live_events("a", selection.NATIVE)
         assert self.native.engine == selection.NATIVE
 
-    def say(self, *elements: Element, one_by_one: bool = False) -> InputViolation | None:
+    def apply(self, *elements: Element, one_by_one: bool = False) -> InputViolation | None:
         batch, verdicts = Batch.of(elements), []
         for live in (self.python, self.native):
             try:
                 if one_by_one:
                     for index, row in enumerate(batch.rows()):
-                        live.say(row, index)
+                        live.apply_row(row, index)
                 else:
-                    live.say_batch(live.own(batch))
+                    live.apply_batch(live.own(batch))
                 verdicts.append(None)
             except InputViolation as violation:
                 verdicts.append(violation)
-        assert told(verdicts[0]) == told(verdicts[1])
+        assert described(verdicts[0]) == described(verdicts[1])
         assert self.native.stable == self.python.stable
         return verdicts[1]
 
@@ -63,7 +63,7 @@ class Twins:
         self.native._tdb.check()  # type: ignore[union-attr]
 
 
-def told(violation: InputViolation | None) -> object:
+def described(violation: InputViolation | None) -> object:
     return None if violation is None else (violation.code, str(violation), violation.index, violation.input_name)
 
 
@@ -74,14 +74,14 @@ def test_the_prelude_is_the_same_after_every_batch_and_every_ack(duplicates: boo
         Shape(revision=0.0, spurious=0.0, stable=0.0, closes=False),
     )
     for seed in range(40):
-        random, twins = Random(f"{seed} {duplicates}"), Twins()
+        random, twins = Random(f"{seed} {duplicates}"), LiveEventTwins()
         events = reference(random, random.choice((30, 300)), duplicates=duplicates)
         stream = present(random, events, random.choice(shapes))
         while stream:
             count = random.choice((1, 5, 31, 32, 33, 64, 200))
-            assert twins.say(*stream[:count], one_by_one=random.random() < 0.2) is None
+            assert twins.apply(*stream[:count], one_by_one=random.random() < 0.2) is None
             del stream[:count]
-            if random.random() < 0.5:  # before or beyond what the publisher has said itself; now and then, back
+            if random.random() < 0.5:  # before or beyond the publisher's own stable; sometimes backwards
                 vc = twins.python.stable if twins.python.stable > NEG_INF else 0
                 twins.trim(min(vc + random.randint(-20, 20), INF))
             if random.random() < 0.5:
@@ -89,10 +89,10 @@ def test_the_prelude_is_the_same_after_every_batch_and_every_ack(duplicates: boo
         twins.compare()
 
 
-def test_what_no_stream_may_say_is_refused_with_the_same_words_and_index() -> None:
+def test_an_illegal_element_is_refused_with_the_same_message_and_index() -> None:
     codes = set()
     for seed in range(200):
-        random, twins = Random(seed), Twins()
+        random, twins = Random(seed), LiveEventTwins()
         for _ in range(8):
             elements: list[Element] = []
             stable = max(twins.python.stable, -2)
@@ -102,8 +102,8 @@ def test_what_no_stream_may_say_is_refused_with_the_same_words_and_index() -> No
                 if chance < 0.01:
                     wrong = (Insert(b"p", stable - 1, vs), Insert(b"p", vs, vs - 1), Stable(stable - 1))
                     element = random.choice(wrong)
-                elif chance < 0.1 and (known := list(twins.python.prelude().elements())):
-                    event = random.choice(known)
+                elif chance < 0.1 and (events := list(twins.python.prelude().elements())):
+                    event = random.choice(events)
                     if isinstance(event, Insert):
                         after = min(event.ve, INF - 1) + 1
                         ve = random.choice((event.vs, event.vs + 3, after, event.vs - 1 if seed % 9 == 0 else INF))
@@ -113,7 +113,7 @@ def test_what_no_stream_may_say_is_refused_with_the_same_words_and_index() -> No
                     stable = random.choice((vs, stable))
                     element = Stable(stable)
                 elements.append(element)
-            violation = twins.say(*elements, one_by_one=random.random() < 0.3)
+            violation = twins.apply(*elements, one_by_one=random.random() < 0.3)
             codes.add(None if violation is None else violation.code)
             if random.random() < 0.5:
                 twins.trim(stable + random.randint(-3, 3))
@@ -122,36 +122,36 @@ def test_what_no_stream_may_say_is_refused_with_the_same_words_and_index() -> No
     assert codes == every | {None}
 
 
-def step_stable(twins: Twins) -> None:
-    assert twins.say(Stable(7)) is None
+def step_stable(twins: LiveEventTwins) -> None:
+    assert twins.apply(Stable(7)) is None
 
 
-def step_trim(twins: Twins) -> None:
+def step_trim(twins: LiveEventTwins) -> None:
     twins.trim(6)
 
 
-def step_trim_beyond(twins: Twins) -> None:
+def step_trim_beyond(twins: LiveEventTwins) -> None:
     twins.trim(50)
 
 
-def step_trim_back(twins: Twins) -> None:
+def step_trim_back(twins: LiveEventTwins) -> None:
     twins.trim(3)
 
 
-def step_adjust(twins: Twins) -> None:
-    assert twins.say(Adjust(b"3", 0, 60, 61)) is None
+def step_adjust(twins: LiveEventTwins) -> None:
+    assert twins.apply(Adjust(b"3", 0, 60, 61)) is None
 
 
-def step_more(twins: Twins) -> None:
-    assert twins.say(*(Insert(b"%d" % at, 8, 8 + at % 60) for at in range(64))) is None
+def step_more(twins: LiveEventTwins) -> None:
+    assert twins.apply(*(Insert(b"%d" % at, 8, 8 + at % 60) for at in range(64))) is None
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_trims_stables_and_adjusts_may_come_in_any_order(seed: int) -> None:
-    random, twins = Random(seed), Twins()
-    assert twins.say(*(Insert(b"%d" % at, 0, at % 9) for at in range(64)), Insert(b"3", 0, 60)) is None
-    assert twins.say(*(Insert(b"%d" % at, 1, 100 - at) for at in range(64))) is None
-    steps: list[Callable[[Twins], None]] = [
+    random, twins = Random(seed), LiveEventTwins()
+    assert twins.apply(*(Insert(b"%d" % at, 0, at % 9) for at in range(64)), Insert(b"3", 0, 60)) is None
+    assert twins.apply(*(Insert(b"%d" % at, 1, 100 - at) for at in range(64))) is None
+    steps: list[Callable[[LiveEventTwins], None]] = [
         step_stable, step_trim, step_trim_beyond, step_trim_back, step_adjust, step_more
     ]
     random.shuffle(steps)
@@ -160,7 +160,7 @@ def test_trims_stables_and_adjusts_may_come_in_any_order(seed: int) -> None:
         if random.random() < 0.5:
             twins.compare()
     twins.compare()
-    assert twins.say(Stable(1000)) is None
+    assert twins.apply(Stable(1000)) is None
     twins.trim(1000)
     twins.compare()
     assert len(twins.native) == 0
@@ -168,36 +168,37 @@ def test_trims_stables_and_adjusts_may_come_in_any_order(seed: int) -> None:
 
 def test_events_come_back_in_the_order_in_which_they_were_inserted() -> None:
     """Batches that wait, batches that are indexed at once, and single elements, in turn."""
-    twins, random = Twins(), Random(2)
+    twins, random = LiveEventTwins(), Random(2)
     for vs in range(40):
         count = random.choice((1, 3, 32, 50))
         payloads = [random.randbytes(2) for _ in range(count)]
-        assert twins.say(*(Insert(p, vs, 1000) for p in payloads), one_by_one=vs % 5 == 0) is None
+        assert twins.apply(*(Insert(p, vs, 1000) for p in payloads), one_by_one=vs % 5 == 0) is None
         if vs % 7 == 0:
-            assert twins.say(Adjust(payloads[0], vs, 1000, 1001), Stable(vs)) is None
+            assert twins.apply(Adjust(payloads[0], vs, 1000, 1001), Stable(vs)) is None
     twins.compare()
 
 
 def test_beyond_all_that_may_wait_the_prelude_is_the_same() -> None:
-    twins, each = Twins(), 2**14
+    twins, each = LiveEventTwins(), 2**14
     for at in range(WAITING_ELEMENTS_MAX // each + 3):
-        assert twins.say(*(Insert(b"%d" % i, at, at + 2 if i % 2 else 10_000) for i in range(each)), Stable(at)) is None
+        batch = [Insert(b"%d" % i, at, at + 2 if i % 2 else 10_000) for i in range(each)]
+        assert twins.apply(*batch, Stable(at)) is None
     twins.trim(10)
-    assert twins.say(Adjust(b"0", 0, 10_000, 9_000)) is None
+    assert twins.apply(Adjust(b"0", 0, 10_000, 9_000)) is None
     twins.compare()
 
 
 def test_memory_returns_when_both_sides_have_frozen_a_burst() -> None:
-    twins = Twins()
+    twins = LiveEventTwins()
     tdb = twins.native._tdb  # type: ignore[union-attr]
     for vs in range(100):
-        twins.native.say_batch(Batch.of([*(Insert(b"%100d" % at, vs, vs + 50) for at in range(1000)), Stable(vs)]))
+        twins.native.apply_batch(Batch.of([*(Insert(b"%100d" % at, vs, vs + 50) for at in range(1000)), Stable(vs)]))
     held = tdb.memory[0]
     assert held > 100 * 1000 * 100, "the merge has frozen nothing yet"
     assert len(twins.native) == 100_000
     twins.native.trim(99)
     assert len(twins.native) == 51_000
-    twins.native.say_batch(Batch.of([Stable(1000)]))
+    twins.native.apply_batch(Batch.of([Stable(1000)]))
     twins.native.trim(1000)
     assert (len(twins.native), tdb.memory[1]) == (0, 0)
     assert tdb.memory[0] < held / 20
@@ -217,13 +218,13 @@ def at_work(work: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def test_what_the_merge_has_frozen_can_be_asked_while_another_thread_says_a_batch() -> None:
-    """The connection asks when it attaches again; the caller of a blocking publisher goes on saying."""
+def test_what_the_merge_has_frozen_can_be_read_while_another_thread_publishes_a_batch() -> None:
+    """The connection reads it when it attaches again, while the caller of a blocking publisher publishes."""
     outbox = Outbox("a")
     lane = outbox.lane()
     lane.join_at()
     lane.restart()
-    lane.heard(5)
+    lane.note_stable(5)
     batch = outbox.live.own(Batch.of([
         element for vs in range(3000) for element in (*(Insert(b"%d" % at, vs, 5000) for at in range(30)),
                                                       Adjust(b"0", vs, 5000, 4000))
@@ -231,14 +232,14 @@ def test_what_the_merge_has_frozen_can_be_asked_while_another_thread_says_a_batc
     caller = at_work(lambda: outbox.put_batch(batch))
     while caller.is_alive():
         assert outbox.trimmed == 5
-        assert outbox.said in (0, batch.count)
+        assert outbox.published in (0, batch.count)
     caller.join()
-    assert outbox.said == batch.count
+    assert outbox.published == batch.count
     assert len(outbox.live) == 90_000
 
 
-def test_a_readers_stable_point_can_be_asked_while_another_thread_takes_a_batch() -> None:
-    """Whoever shows the status asks; the thread that reads goes on taking."""
+def test_a_readers_stable_point_can_be_read_while_another_thread_takes_a_batch() -> None:
+    """A thread that shows the status reads it, while the thread that reads the stream goes on."""
     follower = Follower(["server"])
     batch = Batch.of([
         element for vs in range(3000) for element in (*(Insert(b"%d" % at, vs, 5000) for at in range(30)),

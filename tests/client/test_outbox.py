@@ -1,5 +1,5 @@
-"""Outbox: one live table and a lane for each server. Nothing is lost or said twice, whatever happens to connections,
-and nobody waits for a server that is behind.
+"""Outbox: one live table and a lane for each server. Nothing is lost or sent twice, whatever happens to connections,
+and no lane waits for a server that is behind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lmerge.errors import UsageError
 KILO = b"x" * (1000 - ROW_BYTES)
 
 
-def said(*payloads: bytes, bytes_max: int) -> Outbox:
+def outbox_with(*payloads: bytes, bytes_max: int) -> Outbox:
     outbox = Outbox("a", bytes_max=bytes_max)
     for at, payload in enumerate(payloads):
         outbox.put_row((INSERT, at, at + 10, 0, payload))
@@ -23,12 +23,12 @@ def said(*payloads: bytes, bytes_max: int) -> Outbox:
 
 
 def connect(lane: Lane, stable_point: int = NEG_INF) -> list[Element]:
-    """A connection is accepted; its prelude, which has then been sent."""
+    """Accept a connection; return its prelude, which has then been sent."""
     lane.join_at()
     prelude = lane.restart()
     assert prelude is not None
     if stable_point > NEG_INF:
-        lane.heard(stable_point)
+        lane.note_stable(stable_point)
     return elements_of(prelude)
 
 
@@ -46,35 +46,35 @@ def test_what_waits_is_counted_until_it_is_taken(engine: str) -> None:
     assert outbox.waiting_bytes > 200
     taken = lane.take()
     assert taken is not None
-    assert (len(elements_of(taken)), taken.said, outbox.waiting_bytes) == (2, 2, 0)
+    assert (len(elements_of(taken)), taken.published, outbox.waiting_bytes) == (2, 2, 0)
     assert lane.take() is None
 
 
 def test_an_attempt_to_connect_makes_no_room_until_the_prelude_has_been_sent(engine: str) -> None:
-    outbox = said(b"x" * 100, b"x" * 100, bytes_max=200)
+    outbox = outbox_with(b"x" * 100, b"x" * 100, bytes_max=200)
     lane = outbox.lane()
     for _ in range(3):
         lane.join_at()
         prelude = lane.restart()
         assert prelude is not None
-        assert (len(elements_of(prelude)), prelude.said) == (2, 2)
+        assert (len(elements_of(prelude)), prelude.published) == (2, 2)
         assert outbox.is_full
-        lane.down()
+        lane.disconnected()
         assert outbox.is_full
     connect(lane)
-    assert lane.take() is None, "the prelude has said it"
+    assert lane.take() is None, "the prelude holds it"
     assert outbox.waiting_bytes == 0
 
 
-def test_what_is_said_after_a_restart_waits_behind_the_prelude(engine: str) -> None:
-    outbox = said(b"first", bytes_max=200)
+def test_what_is_published_after_a_restart_waits_behind_the_prelude(engine: str) -> None:
+    outbox = outbox_with(b"first", bytes_max=200)
     lane = outbox.lane()
     prelude = connect(lane)
     outbox.put_row((INSERT, 1, 11, 0, b"second"))
     taken = lane.take()
     assert [element[0] for element in (*prelude, *elements_of(taken))] == [b"first", b"second"]
     assert taken is not None
-    assert taken.said == 2
+    assert taken.published == 2
 
 
 def test_every_lane_gets_everything_in_order_and_the_batches_are_the_same_objects(engine: str) -> None:
@@ -91,7 +91,7 @@ def test_every_lane_gets_everything_in_order_and_the_batches_are_the_same_object
     assert all(left is right for other in items[1:] for left, right in zip(items[0], other, strict=True))
 
 
-def test_a_lane_without_a_connection_keeps_nothing_and_holds_up_nobody(engine: str) -> None:
+def test_a_lane_without_a_connection_keeps_nothing_and_delays_no_other(engine: str) -> None:
     outbox = Outbox("a", bytes_max=2000)
     here, gone = outbox.lane(), outbox.lane()
     connect(here)
@@ -106,7 +106,7 @@ def test_a_lane_without_a_connection_keeps_nothing_and_holds_up_nobody(engine: s
 
 
 def test_without_any_connection_the_buffer_fills(engine: str) -> None:
-    outbox = said(*[KILO] * 2, bytes_max=2000)
+    outbox = outbox_with(*[KILO] * 2, bytes_max=2000)
     outbox.lane()
     outbox.lane()
     assert outbox.is_full
@@ -160,11 +160,11 @@ def test_a_lane_is_not_dropped_while_it_sends_a_prelude_that_is_larger_than_the_
     assert late.was_dropped
 
 
-# What is kept, and for whom.
+# What is kept, and for which server.
 
 
 def freeze(outbox: Outbox, at: int) -> None:
-    """An event that ends at ``at``, frozen by the publisher."""
+    """Put an event that ends at ``at``, frozen by the publisher."""
     outbox.put_batch(Batch.of([Insert(b"e", at - 1, at), Stable(at + 1)]))
 
 
@@ -174,11 +174,11 @@ def test_events_are_kept_until_every_server_has_frozen_them(engine: str) -> None
     connect(one)
     connect(other)
     freeze(outbox, 5)
-    one.heard(6)
+    one.note_stable(6)
     assert len(outbox.live) == 1
-    other.heard(5)
+    other.note_stable(5)
     assert len(outbox.live) == 1
-    other.heard(6)
+    other.note_stable(6)
     assert len(outbox.live) == 0
 
 
@@ -188,12 +188,12 @@ def test_a_server_that_is_away_is_waited_for_and_joins_where_it_was(engine: str)
     connect(here)
     connect(away)
     outbox.put_batch(Batch.of([Stable(3)]))
-    here.heard(3)
-    away.heard(3)
-    away.down()
+    here.note_stable(3)
+    away.note_stable(3)
+    away.disconnected()
     for at in range(5, 95, 2):
         freeze(outbox, at)
-        here.heard(at + 1)
+        here.note_stable(at + 1)
     assert away.join_at() == 3
     assert len(connect(away)) == 45 + 1
 
@@ -203,11 +203,11 @@ def test_a_server_that_is_away_too_long_joins_where_the_others_are(engine: str) 
     here, away = outbox.lane(), outbox.lane()
     connect(here)
     connect(away)
-    away.down()
+    away.disconnected()
     longest = 0
     for at in range(5, 195, 2):
         freeze(outbox, at)
-        here.heard(at + 1)
+        here.note_stable(at + 1)
         longest = max(longest, len(outbox.live))
     assert 20 <= longest <= 24
     assert away.join_at() >= 26
@@ -220,12 +220,12 @@ def test_what_the_others_need_does_not_count_against_a_server_that_is_away(engin
     connect(here)
     connect(away)
     outbox.put_batch(Batch.of([Stable(3)]))
-    here.heard(3)
-    away.heard(3)
-    away.down()
+    here.note_stable(3)
+    away.note_stable(3)
+    away.disconnected()
     for at in range(10, 500):
         outbox.put_batch(Batch.of([Insert(b"open", at, INF)]))
-        here.heard(4)
+        here.note_stable(4)
     assert len(outbox.live) == 490
     assert away.join_at() == 3
 
@@ -243,7 +243,7 @@ def test_an_ack_looks_at_no_event_that_waits(other: str) -> None:
     for lane in lanes:
         connect(lane)
     if other == "away":
-        lanes[1].down()
+        lanes[1].disconnected()
     rows, batches = 64, 50
     for number in range(batches):
         start = number * rows
@@ -251,7 +251,7 @@ def test_an_ack_looks_at_no_event_that_waits(other: str) -> None:
         outbox.put_batch(Batch.of([*inserts, Stable(start)]))
         for lane in lanes:
             lane.take()
-        lanes[0].heard(start)
+        lanes[0].note_stable(start)
     assert outbox.live.at_most == batches * (rows + 1)
     assert len(outbox.live) == batches * rows
 
@@ -261,31 +261,31 @@ def test_while_a_server_takes_its_time_to_accept_nothing_is_forgotten_that_it_wa
     here, slow = outbox.lane(), outbox.lane()
     connect(here)
     freeze(outbox, 5)
-    here.heard(6)
+    here.note_stable(6)
     assert slow.join_at() == NEG_INF
     for at in range(7, 17, 2):
         freeze(outbox, at)
-        here.heard(at + 1)
+        here.note_stable(at + 1)
     prelude = slow.restart()
     assert len(elements_of(prelude)) == 6 + 1
     slow.down()
     slow.join_at()
     for at in range(17, 117, 2):
         freeze(outbox, at)
-        here.heard(at + 1)
+        here.note_stable(at + 1)
     assert slow.restart() is None, "it took too long: what it was promised is gone"
     assert slow.join_at() > 15
     assert slow.restart() is not None
 
 
-def test_a_connection_joins_at_the_lower_of_what_was_forgotten_by_whom(engine: str) -> None:
+def test_a_connection_joins_at_the_lower_of_the_two_points_of_trimming(engine: str) -> None:
     """Trimmed up to 10 by the servers, up to 4 by the publisher: the table is complete from 4."""
     outbox = Outbox("a")
     lane = outbox.lane()
     connect(lane)
     outbox.put_batch(Batch.of([Insert(b"x", 1, 5), Stable(4)]))
-    lane.heard(10)
-    lane.down()
+    lane.note_stable(10)
+    lane.disconnected()
     assert lane.join_at() == 4
     assert connect(lane) == [Insert(b"x", 1, 5), Stable(4)]
 

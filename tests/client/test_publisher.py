@@ -1,4 +1,4 @@
-"""AsyncPublisher against a real server: what it says arrives, breaks are mended, faults are told."""
+"""AsyncPublisher against a real server: elements arrive, breaks are mended, faults are raised."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ both = pytest.mark.usefixtures("engine")  # what comes and goes in batches; the 
 
 
 @both
-async def test_what_two_publishers_say_is_merged_into_one_stream() -> None:
+async def test_two_publishers_are_merged_into_one_stream() -> None:
     async with World() as world, world.publisher("a") as a, world.publisher("b") as b:
         reading = await Reading(world.subscriber()).begun()
         for publisher in (a, b):
@@ -62,7 +62,7 @@ async def test_large_batches_are_cut_to_the_limits_of_the_server() -> None:
 
 
 @both
-async def test_a_cut_connection_is_mended_and_nothing_is_lost_or_said_twice() -> None:
+async def test_a_cut_connection_is_mended_and_nothing_is_lost_or_merged_twice() -> None:
     async with World() as world, world.publisher() as publisher:
         reading = await Reading(aside(world)).begun()
         await publisher.insert("frozen", 1, 3)
@@ -70,31 +70,31 @@ async def test_a_cut_connection_is_mended_and_nothing_is_lost_or_said_twice() ->
         await publisher.stable(5)
         await publisher.flush()
         world.link.cut()
-        await publisher.insert("said while away", 6, 9)
+        await publisher.insert("published while away", 6, 9)
         await publisher.adjust("half frozen", 2, 20, 30)
         await publisher.stable(7)
         world.link.mend()
         await publisher.flush()
         assert publisher.reconnects == 1
-        await reading.until_events(("frozen", 1, 3), ("half frozen", 2, 30), ("said while away", 6, 9))
+        await reading.until_events(("frozen", 1, 3), ("half frozen", 2, 30), ("published while away", 6, 9))
         await reading.until(lambda tdb: tdb.stable_point == 7)
         await reading.stop()
 
 
 def aside(world: World) -> AsyncSubscriber:
-    """A subscriber that the link's cuts do not touch."""
+    """Return a subscriber that the link's cuts do not touch."""
     return AsyncSubscriber(world.target, MERGE)
 
 
 @both
-async def test_a_reconnect_joins_at_the_later_of_its_own_start_and_what_it_heard() -> None:
+async def test_a_reconnect_joins_at_the_later_of_its_own_start_and_the_last_ack() -> None:
     async with World() as world, world.publisher("a") as a:
         reading = await Reading(aside(world)).begun()
         await a.insert("long", 1, 500)
         await a.insert("short", 2, 120)
         await a.stable(100)
         await a.flush()
-        async with world.publisher("b", join_at=200) as b:  # it does not know "short", and says so
+        async with world.publisher("b", join_at=200) as b:  # it does not have "short", and declares so
             await b.insert("long", 1, 500)
             await b.flush()
             assert not b.joined
@@ -156,14 +156,14 @@ async def test_events_are_kept_until_both_the_merge_and_the_publisher_have_froze
         await a.stable(10)
         await b.insert("both", 1, 3)
         await a.flush()
-        await until(lambda: b.merge_stable_point == 10)  # heard from an ack that a caused
+        await until(lambda: b.merge_stable_point == 10)  # from an ack that a caused
         assert len(a.outbox.live) == 0
         assert len(b.outbox.live) == 1  # b itself may still adjust it
         await b.stable(4)
         assert len(b.outbox.live) == 0
 
 
-async def test_a_newer_incarnation_fences_the_older_which_is_told() -> None:
+async def test_a_newer_incarnation_fences_the_older_which_fails() -> None:
     async with World() as world:
         old = await world.publisher(incarnation=5).open()
         async with world.publisher(incarnation=6) as new:
@@ -183,7 +183,7 @@ async def test_a_taken_name_is_refused_at_open() -> None:
 
 
 @both
-async def test_a_broken_promise_is_raised_with_the_words_of_the_server() -> None:
+async def test_a_broken_promise_is_raised_with_the_message_of_the_server() -> None:
     async with World() as world:
         publisher = await world.publisher(properties=["insert-only", "ordered"]).open()
         await publisher.insert("first", 5)
@@ -199,18 +199,18 @@ async def test_a_broken_promise_is_raised_with_the_words_of_the_server() -> None
 
 
 @both
-async def test_a_broken_promise_is_told_by_its_name_though_much_is_on_its_way() -> None:
+async def test_a_broken_promise_is_raised_by_its_name_though_much_is_on_its_way() -> None:
     async with World() as world:
         publisher = await world.publisher(properties=["key"]).open()
         await publisher.insert("twice", 5)
         await publisher.insert("twice", 5, 9)
 
-        async def say_more() -> None:
+        async def publish_more() -> None:
             for i in range(100_000):
                 await publisher.insert(b"x" * 1000, 10 + i)
 
         with pytest.raises(InputViolation, match=r"twice.*key"):
-            await say_more()
+            await publish_more()
 
 
 async def test_properties_that_are_too_weak_are_refused_at_open() -> None:
@@ -222,8 +222,8 @@ async def test_properties_that_are_too_weak_are_refused_at_open() -> None:
 @pytest.mark.parametrize(("element", "code"), [
     (Insert(b"x", 9, 8), "end-before-start"),
     (Insert(b"x", 4, 8), "insert-below-stable"),
-    (Adjust(b"known", 6, 10, 4), "end-before-start"),
-    (Adjust(b"known", 1, 10, 4), "adjust-below-stable"),
+    (Adjust(b"event", 6, 10, 4), "end-before-start"),
+    (Adjust(b"event", 1, 10, 4), "adjust-below-stable"),
     (Adjust(b"unknown", 6, 10, 12), "unknown-event"),
     (Stable(4), "stable-backwards"),
 ])
@@ -231,7 +231,7 @@ async def test_the_callers_own_mistake_is_raised_at_the_call_and_not_sent(
     element: Insert | Adjust | Stable, code: str
 ) -> None:
     async with World() as world, world.publisher() as publisher:
-        await publisher.insert("known", 6, 10)
+        await publisher.insert("event", 6, 10)
         await publisher.stable(5)
         with pytest.raises(InputViolation) as caught:
             await publisher.publish(Batch.of([element]))
@@ -246,7 +246,7 @@ async def test_what_stands_before_the_callers_mistake_is_sent_at_once() -> None:
     async with World() as world, world.publisher() as publisher:
         reading = await Reading(aside(world)).begun()
         with pytest.raises(InputViolation) as caught:
-            await publisher.publish(Batch.of([Insert(b"fine", 1, 9), Insert(b"wrong", 5, 4), Insert(b"unsaid", 6, 9)]))
+            await publisher.publish(Batch.of([Insert(b"fine", 1, 9), Insert(b"wrong", 5, 4), Insert(b"unsent", 6, 9)]))
         assert caught.value.index == 1
         await reading.until_events(("fine", 1, 9))
         await reading.stop()
@@ -261,7 +261,7 @@ async def test_what_is_no_time_is_refused_at_the_call(vs: int, ve: int) -> None:
         await publisher.flush()
 
 
-async def test_a_closed_publisher_says_so() -> None:
+async def test_a_closed_publisher_raises_that_it_is_closed() -> None:
     async with World() as world:
         async with world.publisher() as publisher:
             await publisher.insert("x", 1)
@@ -275,25 +275,25 @@ async def test_a_full_buffer_makes_the_caller_wait() -> None:
     async with World() as world, world.publisher(buffer_bytes_max=1000) as publisher:
         world.link.cut()
         await until(lambda: not publisher.links[0].is_connected)
-        said = 0
+        published = 0
 
-        async def say() -> None:
-            nonlocal said
+        async def publish_all() -> None:
+            nonlocal published
             for i in range(100):
                 await publisher.insert(b"x" * 100, i)
-                said += 1
+                published += 1
 
-        saying = asyncio.create_task(say())
+        publishing = asyncio.create_task(publish_all())
         await until(lambda: publisher.outbox.is_full)
-        assert 8 <= said < 20
-        assert not saying.done()
+        assert 8 <= published < 20
+        assert not publishing.done()
         world.link.mend()
-        await saying
+        await publishing
         await publisher.flush()
 
 
 async def test_attempts_that_fail_make_no_room() -> None:
-    """In a long outage what was said must not grow by a buffer with each attempt to connect."""
+    """In a long outage the published elements must not grow by a buffer with each attempt to connect."""
     async with World() as world, world.publisher(buffer_bytes_max=1000) as publisher:
         world.link.cut()
         await until(lambda: not publisher.links[0].is_connected)
@@ -312,7 +312,7 @@ async def test_attempts_that_fail_make_no_room() -> None:
         assert publisher.outbox.acked == 9
 
 
-async def test_it_gives_up_when_told_to() -> None:
+async def test_it_gives_up_after_the_given_time() -> None:
     async with World() as world:
         publisher = await world.publisher(give_up_after_s=0.05).open()
         world.link.cut()
@@ -325,7 +325,7 @@ async def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
     async with World() as world:
         world.link.cut()
         publisher = world.publisher()
-        await publisher.insert("said before there was a connection", 1)
+        await publisher.insert("published before there was a connection", 1)
         await until(lambda: world.link.connections >= 2)
         world.link.mend()
         await publisher.flush()
@@ -347,7 +347,7 @@ async def test_incarnations_grow_from_publisher_to_publisher_and_with_each_recon
 
 @pytest.mark.long
 async def test_an_idle_publisher_keeps_its_connection_and_notices_a_server_that_vanished() -> None:
-    """The server suffers the client's pings; they go on when nothing is said; an answer is not waited for long."""
+    """The server allows the client's pings; they go on when nothing is published; an answer is not waited for long."""
     async with World() as world, world.publisher() as publisher:
         await publisher.insert("x", 1)
         await publisher.flush()
@@ -359,16 +359,16 @@ async def test_an_idle_publisher_keeps_its_connection_and_notices_a_server_that_
         await publisher.flush()
 
 
-async def test_closing_waits_for_what_was_said_across_a_cut() -> None:
+async def test_closing_waits_across_a_cut_for_what_was_published() -> None:
     async with World() as world:
         reading = await Reading(aside(world)).begun()
         publisher = await world.publisher().open()
         world.link.cut()
-        await publisher.insert("last words", 1)
+        await publisher.insert("last element", 1)
         closing = asyncio.create_task(publisher.close())
         world.link.mend()
         await closing
-        await reading.until_events(("last words", 1, INF))
+        await reading.until_events(("last element", 1, INF))
         await reading.stop()
 
 

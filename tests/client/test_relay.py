@@ -57,7 +57,7 @@ async def test_a_merge_of_merges_goes_on_over_the_death_of_a_relay_and_of_a_serv
 
 
 async def test_after_a_gap_upstream_the_relay_joins_where_it_ends() -> None:
-    """The relay's only server retains nothing; what ended meanwhile would come from the other inputs below."""
+    """The relay's only server retains nothing; the other inputs below would supply what ended meanwhile."""
     async with World(retain_bytes=1, segment_bytes=1) as leaf, World(merges=("top",)) as top, leaf.publisher("a") as a:
         relay = Relay(leaf.link.target, MERGE, top.target, "east", to_merge="top")
         running = asyncio.create_task(relay.run())

@@ -1,4 +1,4 @@
-"""What the client shows and what it never sends; renewed tokens and certificates; the same through the command line."""
+"""The credentials that the client sends and those it never sends; renewed tokens and certificates; the command line."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ TOKEN = "lmt_3f9a2c11_" + "0" * 64
 
 
 async def until(claim: Callable[[], bool]) -> None:
-    while not claim():  # noqa: ASYNC110 - nothing tells of it
+    while not claim():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.005)
 
 
-# What never goes out.
+# What is never sent.
 
 
 @pytest.mark.parametrize("target", [
@@ -48,54 +48,55 @@ async def until(claim: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("how", ["token", "token_file"])
 async def test_a_token_does_not_leave_the_machine_unencrypted(target: str, how: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
-    said: dict[str, Any] = {"token": TOKEN} if how == "token" else {"token_file": str(tmp_path / "token")}
-    for channel in (Security(**said).channel, lambda target: Security(**said).blocking_channel(target).__enter__()):
+    options: dict[str, Any] = {"token": TOKEN} if how == "token" else {"token_file": str(tmp_path / "token")}
+    securities = (Security(**options).channel, lambda target: Security(**options).blocking_channel(target).__enter__())
+    for channel in securities:
         with pytest.raises(UsageError) as caught:
             channel(target)
         assert f"the token would go to {target} without encryption" in str(caught.value)
         assert TOKEN not in str(caught.value)
     for more in ({"insecure": True}, {"tls": True}):
-        await Security(**said, **more).channel(target).close()
-    await Security(**said).channel("127.0.0.1:0").close()
+        await Security(**options, **more).channel(target).close()
+    await Security(**options).channel("127.0.0.1:0").close()
 
 
-def test_a_secret_is_not_in_the_words_of_an_object_or_an_error(tmp_path: Path) -> None:
+def test_a_secret_is_not_in_the_text_of_an_object_or_an_error(tmp_path: Path) -> None:
     assert TOKEN not in repr(Security(token=TOKEN))
     (tmp_path / "token").write_text(f"{TOKEN} {TOKEN}")
     for security in (Security(token_file=str(tmp_path / "token")), Security(token=TOKEN + "\n" + TOKEN)):
-        with pytest.raises(UsageError, match="must hold one word") as caught:
+        with pytest.raises(UsageError, match="must hold one token") as caught:
             security.channel("localhost:0")
         assert TOKEN not in str(caught.value)
 
 
-@pytest.mark.parametrize(("said", "words"), [
+@pytest.mark.parametrize(("options", "message"), [
     ({"cert": "x"}, "cert and key go together"),
     ({"key": "x"}, "cert and key go together"),
     ({"token": "x", "token_file": "y"}, "a token or a token_file, not both"),
 ])
-def test_what_does_not_go_together_is_refused(said: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        Security(**said)
+def test_what_does_not_go_together_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Security(**options)
 
 
-@pytest.mark.parametrize(("said", "words"), [
+@pytest.mark.parametrize(("options", "message"), [
     ({"ca": "{folder}/nothing"}, "CA '{folder}/nothing' cannot be read: No such file"),
     ({"cert": "{folder}/nothing", "key": "{folder}/nothing"}, "certificate '{folder}/nothing' cannot be read"),
     ({"cert": "{folder}/authority.pem", "key": "{folder}/authority.pem"}, "cannot be used: not in PEM"),
     ({"token_file": "{folder}/nothing"}, "token file '{folder}/nothing' cannot be read: No such file"),
 ])
-async def test_a_file_that_cannot_be_used_is_named(said: dict[str, str], words: str, tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_used_is_named(options: dict[str, str], message: str, tmp_path: Path) -> None:
     Authority(tmp_path)
-    security = Security(**{name: value.format(folder=tmp_path) for name, value in said.items()})  # type: ignore[arg-type]
+    security = Security(**{name: value.format(folder=tmp_path) for name, value in options.items()})  # type: ignore[arg-type]
     with pytest.raises(UsageError) as caught:
         security.channel("localhost:0")
-    assert words.format(folder=tmp_path) in str(caught.value)
+    assert message.format(folder=tmp_path) in str(caught.value)
     publisher = AsyncPublisher("localhost:0", MERGE, "a", security=security)
     with pytest.raises(UsageError):
         await publisher.open()
 
 
-def test_the_environment_says_what_the_caller_did_not() -> None:
+def test_the_environment_supplies_what_the_caller_left_out() -> None:
     environment = {"LMERGE_CA": "c", "LMERGE_TOKEN": "t", "LMERGE_TLS": "1"}
     assert Security.from_environment({}) is None
     assert Security.from_environment({}, ca=None, tls=False) is None
@@ -127,12 +128,12 @@ async def test_what_the_server_has_against_a_caller_is_an_error_of_its_own_kind(
     async with SecureWorld(tmp_path) as world:
         ca = world.authority.path
         a = Security(ca=ca, token=world.token("a", ["publish"]))
-        for security, replica, kind, words in (
+        for security, replica, kind, message in (
             (Security(ca=ca), "a", Unauthenticated, "no credentials came"),
             (Security(ca=ca, token=FORGED), "a", Unauthenticated, "not in the access file of this server"),
             (a, "b", PermissionDenied, "may not publish into merge 'flights' as replica 'b'"),
         ):
-            with pytest.raises(kind, match=words):
+            with pytest.raises(kind, match=message):
                 await AsyncPublisher(world.target, MERGE, replica, security=security).open()
         with pytest.raises(PermissionDenied, match="may not subscribe to merge 'flights'"):
             async for _ in AsyncSubscriber(world.target, MERGE, security=a).batches():
@@ -151,8 +152,8 @@ async def test_questions_carry_the_token_and_the_certificate(tmp_path: Path) -> 
     async with SecureWorld(tmp_path, mtls=True, merges=(MERGE,)) as world:
         pair = world.authority.issue("plain")
         security = Security(ca=world.authority.path, token=world.keeper, **pair._asdict())
-        said = await asyncio.to_thread(ask_everything, world.target, security)
-        assert said == ("mtls", [MERGE])
+        output = await asyncio.to_thread(ask_everything, world.target, security)
+        assert output == ("mtls", [MERGE])
         without = Security(ca=world.authority.path, **pair._asdict())
         with pytest.raises(Unauthenticated):
             await asyncio.to_thread(list_merges, world.target, security=without)
@@ -204,7 +205,7 @@ async def test_a_token_that_is_renewed_in_its_file_goes_on_without_a_restart(tmp
         await reading
 
 
-async def test_a_publisher_whose_token_is_revoked_fails_and_says_why(tmp_path: Path) -> None:
+async def test_a_publisher_whose_token_is_revoked_fails_with_the_reason(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         security = Security(ca=world.authority.path, token=world.token("a", ["publish"]))
         publisher = await AsyncPublisher(world.target, MERGE, "a", security=security).open()
@@ -280,12 +281,12 @@ async def test_a_replica_that_comes_with_lmerge_takes_it_too(tmp_path: Path, giv
             "--replica", "a", "--speed", "1000", "--start", "0", "--first", "2013-02-08", "--last", "2013-02-08",
             *options, env=os.environ | environment, stderr=asyncio.subprocess.PIPE,
         )
-        _, said = await process.communicate()
+        _, output = await process.communicate()
         if given == "nothing":
             assert process.returncode == 1
-            assert b"no credentials came" in said
+            assert b"no credentials came" in output
         else:
-            assert (process.returncode, said) == (0, b"")
+            assert (process.returncode, output) == (0, b"")
             reader = Security(ca=world.authority.path, token=world.keeper)
             described = await asyncio.to_thread(describe_merge, world.target, MERGE, security=reader)
             assert described.summary.stable_point == INF

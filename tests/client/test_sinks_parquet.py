@@ -17,7 +17,7 @@ import scripted
 from pyarrow import parquet
 from scripted import MERGE, Scripted, subscribing, world
 
-from lmerge.client.sinks import Progress
+from lmerge.client.sinks import SinkProgress
 from lmerge.client.sinks.parquet import ParquetSink, pieces, token_in
 from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.client.views.arrow_tables import event_table
@@ -28,13 +28,13 @@ from lmerge.wire.schema import parse_schema
 
 
 def events_in(folder: Path) -> list[Event]:
-    """All events of all complete files, as DuckDB reads them."""
+    """Return all events of all complete files, as DuckDB reads them."""
     rows = duckdb.sql(f"select vs, payload, ve from '{folder}/*.parquet' order by all").fetchall()
     return sorted(Event(*row) for row in rows)
 
 
 def assert_a_set_of_files(folder: Path) -> None:
-    """The files follow one another, each holds what its name says, and nothing unfinished is left."""
+    """Check that the files follow one another, that each holds what its name declares, and that none is unfinished."""
     found = pieces(folder, MERGE)
     for before, after in zip(found, found[1:]):  # noqa: RUF007
         assert before.end == after.start
@@ -48,7 +48,7 @@ def assert_a_set_of_files(folder: Path) -> None:
 
 async def sunk(
     folder: Path, elements: Sequence[Element], *, schema: Any = None, gaps: Any = (), **options: Any
-) -> Progress:
+) -> SinkProgress:
     return await ParquetSink(folder, MERGE, **options).run(lambda token: Scripted(elements, schema=schema, gaps=gaps))
 
 
@@ -68,7 +68,7 @@ async def test_a_sink_goes_on_behind_the_last_file_at_any_server(tmp_path: Path)
     for stops in range(1, 6):
         sink = ParquetSink(tmp_path, MERGE, file_events_max=random.randint(5, 60))
 
-        def stop(progress: Progress, sink: ParquetSink = sink, stops: int = stops) -> None:
+        def stop(progress: SinkProgress, sink: ParquetSink = sink, stops: int = stops) -> None:
             if progress.steps == stops:
                 sink.stop()
 
@@ -98,7 +98,7 @@ async def test_files_roll_by_bytes_by_time_and_by_age(tmp_path: Path) -> None:
     assert len(pieces(tmp_path / "age", MERGE)) > 20
 
 
-async def test_a_fresh_sink_says_where_it_began(tmp_path: Path) -> None:
+async def test_a_fresh_sink_records_where_it_began(tmp_path: Path) -> None:
     await sunk(tmp_path, [Insert(b"A", 1, 13), Stable(10), Stable(20)])
     assert [piece.path.name for piece in pieces(tmp_path, MERGE)] == ["flights_10_20.parquet"]
 

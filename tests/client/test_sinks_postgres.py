@@ -21,7 +21,7 @@ from client_world import until
 from postgres_world import Postgres, copied, of_the_wheel, required_programs
 from scripted import MERGE, Scripted, resumed, subscribing, world
 
-from lmerge.client.sinks import Progress
+from lmerge.client.sinks import SinkProgress
 from lmerge.client.sinks.pgtable import PgTable
 from lmerge.client.sinks.postgres import PostgresSink
 from lmerge.client.sinks.rows import Leftovers
@@ -42,7 +42,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 def test_the_wheel_of_postgres_is_enough_also_where_only_its_owner_may_read_it(tmp_path: Path) -> None:
-    """The other tests take the system's if there is one. PostgreSQL runs as nobody if the tests run as root."""
+    """The other tests use the system's if there is one. PostgreSQL runs as the user nobody if the tests run as root."""
     tmp_path.chmod(0o700)
     for programs in of_the_wheel():
         with Postgres(copied(programs, tmp_path / "environment")) as server:
@@ -70,8 +70,8 @@ def token_of(dsn: str) -> str:
     return str(ask(dsn, "SELECT token FROM lmerge_progress")[0][0])
 
 
-async def sunk(dsn: str, elements: Sequence[Element], **options: Any) -> Progress:
-    """The elements in the table."""
+async def sunk(dsn: str, elements: Sequence[Element], **options: Any) -> SinkProgress:
+    """Return the elements in the table."""
     return await PostgresSink(dsn, "flights", MERGE).run(lambda token: Scripted(elements, **options))
 
 
@@ -113,7 +113,7 @@ async def test_a_sink_goes_on_at_its_token_at_any_server_and_the_table_is_the_sa
         sink = PostgresSink(dsn, "flights", MERGE)
         steps = random.randint(1, 20)
 
-        def stop(progress: Progress, sink: PostgresSink = sink, steps: int = steps) -> None:
+        def stop(progress: SinkProgress, sink: PostgresSink = sink, steps: int = steps) -> None:
             if progress.steps >= steps:
                 sink.stop()
 
@@ -197,7 +197,7 @@ async def test_an_older_sink_is_fenced_and_has_changed_nothing(dsn: str) -> None
 
 async def test_a_table_of_another_merge_or_of_other_columns_is_refused(dsn: str) -> None:
     await sunk(dsn, [Insert(b"A", 1, 5), Stable(2)])
-    with pytest.raises(UsageError, match="table flights follows merge 'flights', as lmerge_progress says, and not 'x'"):
+    with pytest.raises(UsageError, match="follows merge 'flights', according to lmerge_progress, and not 'x'"):
         await PostgresSink(dsn, "flights", "x").run(lambda token: Scripted([]))
     ask(dsn, "CREATE TABLE mine (id bigint)")
     with pytest.raises(UsageError, match="table mine has no column vs bigint"):
@@ -214,7 +214,7 @@ async def test_a_table_may_lie_in_a_schema_and_have_any_name(dsn: str) -> None:
     assert ask(dsn, 'SELECT token FROM "Own ""one""".lmerge_progress') == [("flights@2",)]
 
 
-async def test_a_wrong_address_or_database_is_said_at_once_and_one_that_is_away_after_a_while(dsn: str) -> None:
+async def test_a_wrong_address_or_database_is_reported_at_once_and_one_that_is_away_after_a_while(dsn: str) -> None:
     with pytest.raises(UsageError, match="database \"nowhere\" does not exist"):
         await PostgresSink(dsn + " dbname=nowhere", "flights", MERGE).run(lambda token: Scripted([]))
     with pytest.raises(UsageError, match="cannot write to table flights"):
@@ -228,7 +228,7 @@ async def test_a_database_that_crashes_and_comes_back_loses_and_repeats_nothing(
     crashes = iter((2, 4, 5, 8))
     following = next(crashes)
 
-    def crash(progress: Progress) -> None:
+    def crash(progress: SinkProgress) -> None:
         nonlocal following
         if progress.steps == following:
             following = next(crashes, 0)
@@ -236,7 +236,7 @@ async def test_a_database_that_crashes_and_comes_back_loses_and_repeats_nothing(
             postgres.start()
 
     async def is_taken(_: int) -> None:
-        """A transaction for each stable point, however slow the database is."""
+        """Return one transaction for each stable point, however slow the database is."""
         await until(lambda: sink._pending.token is None)
 
     sink = PostgresSink(dsn, "flights", MERGE, on_progress=crash)
@@ -266,7 +266,7 @@ async def test_a_commit_whose_answer_was_lost_is_done_again_without_harm(dsn: st
 
 
 def kill_often(dsn: str, seed: int, kills: int) -> int:
-    """Run the sink in processes that are killed at random moments, then one to its end; how many were killed."""
+    """Run the sink in processes that are killed at random moments, then one to its end; return how many were killed."""
     random = Random(seed)
     killed = 0
     command = [sys.executable, str(Path(scripted.__file__)), "postgres", dsn, str(seed)]

@@ -1,4 +1,4 @@
-"""Stager and the publisher's commit: what workers stage is committed where it is, and said where it is not."""
+"""Stager and the publisher's commit: what workers stage is committed where it is staged, and sent where it is not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def messages_of(*batches: Sequence[Element]) -> list[bytes]:
 async def stage(
     targets: str, batch: int, partition: int, elements: Sequence[Element], attempt: int = 0, **more: Any
 ) -> list[str]:
-    """From a thread, as a worker does; the targets that have it."""
+    """Stage from a thread, as a worker does; return the targets that hold the part."""
     stager = Stager(targets, MERGE, "a")
     key = StageKey(QUERY, batch, partition, attempt)
     return await asyncio.to_thread(stager.stage, key, messages_of(elements), **more)
@@ -58,7 +58,7 @@ async def described(world: World) -> Any:
 
 
 async def commits(world: World) -> tuple[int, int]:
-    """Those whose parts were there, and those that missed some."""
+    """Return the commits whose parts were there, and those that missed some."""
     merge = await described(world)
     return merge.staged_commits, merge.missed_commits
 
@@ -67,7 +67,7 @@ async def commits(world: World) -> tuple[int, int]:
 
 
 @both
-async def test_what_is_staged_is_committed_with_its_stable_among_batches_that_are_said() -> None:
+async def test_what_is_staged_is_committed_with_its_stable_among_batches_that_are_sent() -> None:
     async with World() as world, world.publisher() as a:
         reading = await Reading(world.subscriber()).begun()
         one, two = [ins("x", 1, 5), ins("y", 2)], [ins("z", 3, 8)]
@@ -78,7 +78,7 @@ async def test_what_is_staged_is_committed_with_its_stable_among_batches_that_ar
         await a.publish(Batch.of([Adjust(b"y", 2, INF, 6)]))
         await a.stable(9)
         await a.flush()
-        assert a.outbox.acked == a.outbox.said == 7
+        assert a.outbox.acked == a.outbox.published == 7
         assert (await commits(world), a.reconnects) == ((1, 0), 0)
         await reading.until_events(("before", 0, 9), ("x", 1, 5), ("y", 2, 6), ("z", 3, 8))
         await reading.until(lambda tdb: tdb.stable_point == 9)
@@ -99,7 +99,7 @@ def test_the_blocking_publisher_commits_what_a_stager_has_brought() -> None:
 
 
 @both
-async def test_servers_that_do_not_hold_all_of_it_are_told_the_elements() -> None:
+async def test_servers_that_do_not_hold_all_of_it_receive_the_elements() -> None:
     async with Cluster(2) as cluster:
         one, _ = cluster.worlds
         async with cluster.publisher("a", buffer_bytes_max=1000) as a:
@@ -111,7 +111,7 @@ async def test_servers_that_do_not_hold_all_of_it_are_told_the_elements() -> Non
                 await a.flush()
             assert [await commits(world) for world in cluster.worlds] == [(4, 0), (0, 0)]
             assert [(await described(world)).emitted.inserts for world in cluster.worlds] == [1200, 1200]
-            assert a.reconnects == 0, "a server that is told elements is not dropped for that"
+            assert a.reconnects == 0, "a server that is sent elements is not dropped for that"
 
 
 @both
@@ -153,7 +153,7 @@ async def test_a_connection_that_breaks_between_staging_and_commit_brings_it_bac
         await a.publish(Batch.of([ins("x", 1, 5)]), staged(1, holders), stable=1)
         world.link.mend()
         await a.flush()
-        assert await commits(world) == (0, 0), "the prelude has said it"
+        assert await commits(world) == (0, 0), "the prelude holds it"
         await reading.until_events(("x", 1, 5))
         await reading.stop()
 
@@ -185,7 +185,7 @@ async def test_a_fenced_publisher_commits_nothing() -> None:
         await old.abort()
 
 
-async def test_a_server_that_loses_what_was_staged_again_and_again_is_told_more_and_more() -> None:
+async def test_a_server_that_loses_what_was_staged_again_and_again_is_sent_more_and_more() -> None:
     async with World() as world, world.publisher() as a:
         for batch in range(12):
             await a.publish(Batch.of([ins(str(batch), batch, batch + 2)]), staged(batch, [world.link.target]))
@@ -199,21 +199,21 @@ async def test_a_server_that_loses_what_was_staged_again_and_again_is_told_more_
         assert await commits(world) == (30 - 15, 4)
 
 
-def test_a_word_that_was_kept_is_taken_again_at_once() -> None:
+def test_one_commit_restores_trust_at_once() -> None:
     trust = Trust()
-    said_between = []
+    sent_between = []
     for _ in range(12):
         trust.broken()
-        said_between.append(next(said for said in count() if trust.takes_word()))
-    assert said_between[:7] == [0, 1, 3, 7, 15, 31, 63]
-    assert set(said_between[7:]) == {DISTRUST_MAX}
+        sent_between.append(next(sent for sent in count() if trust.may_commit()))
+    assert sent_between[:7] == [0, 1, 3, 7, 15, 31, 63]
+    assert set(sent_between[7:]) == {DISTRUST_MAX}
     trust.kept()
     trust.broken()
-    assert trust.takes_word()
+    assert trust.may_commit()
 
 
 @both
-async def test_random_batches_parts_twins_lies_and_cuts_give_the_table_that_was_said() -> None:
+async def test_random_batches_parts_twins_lies_and_cuts_give_the_table_that_was_published() -> None:
     for seed in range(2):
         random = Random(f"stage {seed}")
         events = reference(random, 80)
@@ -223,7 +223,7 @@ async def test_random_batches_parts_twins_lies_and_cuts_give_the_table_that_was_
             for batch in count():
                 if not stream:
                     break
-                await _say_somehow(world, a, stream, batch, random)
+                await _publish_somehow(world, a, stream, batch, random)
             await a.stable(INF)
             await a.flush()
             await reading.until(lambda tdb: tdb.stable_point == INF)
@@ -232,8 +232,8 @@ async def test_random_batches_parts_twins_lies_and_cuts_give_the_table_that_was_
         assert a.reconnects > 0
 
 
-async def _say_somehow(world: World, a: AsyncPublisher, stream: list[Element], batch: int, random: Random) -> None:
-    """Some of the stream as the next batch: staged, half staged, said to be staged, or said."""
+async def _publish_somehow(world: World, a: AsyncPublisher, stream: list[Element], batch: int, random: Random) -> None:
+    """Publish some of the stream as the next batch: staged, half staged, wrongly declared as staged, or sent."""
     pieces = []
     for _ in range(random.randint(1, 3)):
         size = random.randint(1, 8)
@@ -242,7 +242,7 @@ async def _say_somehow(world: World, a: AsyncPublisher, stream: list[Element], b
     attempts = [random.randint(0, 2) for _ in pieces]
     parts = tuple(enumerate(attempts))
     holders = {world.link.target}
-    way = random.choice(("stage", "stage", "stage", "lie", "half", "say"))
+    way = random.choice(("stage", "stage", "stage", "lie", "half", "send"))
     for at, piece in enumerate(pieces):
         if way == "stage" or (way == "half" and at == 0):
             if random.random() < 0.2:
@@ -253,7 +253,7 @@ async def _say_somehow(world: World, a: AsyncPublisher, stream: list[Element], b
         world.link.cut()
         world.link.mend()
     batches = [Batch.of(piece) for piece in pieces]
-    await a.publish(batches, None if way == "say" else Staged(QUERY, batch, parts, frozenset(holders)))
+    await a.publish(batches, None if way == "send" else Staged(QUERY, batch, parts, frozenset(holders)))
     if random.random() < 0.4:
         await a.flush()
 
@@ -281,9 +281,9 @@ async def test_a_server_that_does_not_answer_is_waited_for_once(monkeypatch: pyt
     with socket.create_server(("127.0.0.1", 0)) as silent:
         target = f"127.0.0.1:{silent.getsockname()[1]}"
         stager = Stager(target, MERGE, "a")
-        for words in ("in time", "has not answered lately", "has not answered lately"):
+        for reason in ("in time", "has not answered lately", "has not answered lately"):
             assert await asyncio.to_thread(stager.stage, StageKey(QUERY, 0, 0, 0), [], 0.05) == []
-            assert words in stager.refusals[target]
+            assert reason in stager.refusals[target]
 
 
 async def test_a_part_that_cannot_be_kept_is_no_error() -> None:
@@ -296,7 +296,7 @@ async def test_a_part_that_cannot_be_kept_is_no_error() -> None:
         assert stager.refusals == {}
 
 
-async def test_what_a_publisher_could_not_say_either_is_an_error_that_names_server_and_part() -> None:
+async def test_what_a_publisher_could_not_send_either_is_an_error_that_names_server_and_part() -> None:
     async with World(payload_bytes=1000) as world:
         where = rf"part 3 \(attempt 0\) of batch 1 of query 'counts'.* \(server {world.target}\)"
         stager, key = Stager(world.target, MERGE, "a"), StageKey(QUERY, 1, 3, 0)
@@ -325,7 +325,7 @@ async def test_a_worker_stages_over_tls_with_its_token_and_only_for_its_replica(
         assert list(stranger.refusals) == [world.target]
 
 
-async def test_a_server_that_knows_nothing_of_staging_holds_nothing() -> None:
+async def test_a_server_without_staging_holds_nothing() -> None:
     server = grpc.aio.server()
     target = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
@@ -351,8 +351,8 @@ def test_workers_stage_if_they_were_forked_before_anything_was(has_staged: bool)
     with threaded_world() as world:
         command = [sys.executable, "-c", code, world.target]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        words = "this process was forked from one that had staged already"
-        expected = ["True", "False", words, "True"] if has_staged else ["True", "", "True"]
+        reason = "this process was forked from one that had staged already"
+        expected = ["True", "False", reason, "True"] if has_staged else ["True", "", "True"]
         assert done.stdout.splitlines() == expected, done.stderr
         assert describe_merge(world.target, MERGE).staged_parts == (1 if has_staged else 2)
 
@@ -361,7 +361,7 @@ def test_workers_stage_if_they_were_forked_before_anything_was(has_staged: bool)
 
 
 def items_of(outbox: Outbox) -> list[Any]:
-    """What the only lane has to send."""
+    """Return what the only lane has to send."""
     taken = outbox.lanes[0].take()
     return [] if taken is None else taken.items
 
@@ -370,11 +370,11 @@ def connected(outbox: Outbox) -> None:
     lane = outbox.lane()
     lane.join_at()
     assert lane.restart() is not None
-    lane.heard(2)
+    lane.note_stable(2)
     assert lane.take() is None
 
 
-def test_staged_batches_and_their_stable_are_one_item_in_the_order_of_what_is_said(engine: str) -> None:
+def test_staged_batches_and_their_stable_are_one_item_in_the_order_of_publishing(engine: str) -> None:
     outbox = Outbox("a")
     connected(outbox)
     outbox.put_row((0, 1, 5, 0, b"row"))
@@ -385,7 +385,7 @@ def test_staged_batches_and_their_stable_are_one_item_in_the_order_of_what_is_sa
     row, item, skip, last = items_of(outbox)
     assert list(row.elements()) == [ins("row", 1, 5)]
     assert isinstance(item, StagedBatches)
-    assert (item.elements, item.payload_bytes, outbox.said) == (2, 3, 5)
+    assert (item.elements, item.payload_bytes, outbox.published) == (2, 3, 5)
     assert [list(batch.elements()) for batch in item.all_batches] == [
         [ins("x", 2, 5)], [ins("yy", 3, 5)], [Stable(3)]
     ]
@@ -394,7 +394,7 @@ def test_staged_batches_and_their_stable_are_one_item_in_the_order_of_what_is_sa
     assert outbox.stable_point == 4
 
 
-def test_batches_that_break_a_promise_are_not_committed_and_what_came_before_has_been_said(engine: str) -> None:
+def test_batches_that_break_a_promise_are_not_committed_and_what_came_before_is_published(engine: str) -> None:
     outbox = Outbox("a")
     connected(outbox)
     batches: list[AnyBatch] = [Batch.of([ins("x", 2, 5)]), Batch.of([ins("y", 3, 5), ins("bad", 3, 1), ins("z", 3, 5)])]
@@ -406,7 +406,7 @@ def test_batches_that_break_a_promise_are_not_committed_and_what_came_before_has
         outbox.put_batches([batches[0], Batch.of([ins("y", 3, 5), ins("z" * 2**21, 3, 5)])], 9)
     with pytest.raises(InvalidBatch):
         outbox.put_batches([batches[0]], 2**63)
-    assert (items_of(outbox), outbox.said, outbox.stable_point) == ([], 2, NEG_INF)
+    assert (items_of(outbox), outbox.published, outbox.stable_point) == ([], 2, NEG_INF)
     with pytest.raises(UsageError, match="a part comes twice"):
         staged(1, [], (0, 0), (0, 0))
 

@@ -17,7 +17,7 @@ both = pytest.mark.usefixtures("engine")  # what comes and goes in batches; the 
 
 
 def aside(world: World, replica: str = "a", **options: object) -> AsyncPublisher:
-    """A publisher that the link's cuts do not touch."""
+    """Return a publisher that the link's cuts do not touch."""
     return AsyncPublisher(world.target, MERGE, replica, **options)  # type: ignore[arg-type]
 
 
@@ -58,14 +58,14 @@ async def test_the_stream_ends_when_it_is_complete() -> None:
 
 
 @both
-async def test_after_a_cut_only_the_difference_is_told() -> None:
+async def test_after_a_cut_only_the_difference_is_delivered() -> None:
     async with World() as world, aside(world) as publisher:
         reading = await Reading(world.subscriber()).begun()
         await publisher.insert("kept", 2, 20)
         await publisher.insert("gone", 6, 9)
         await publisher.stable(5)
         await reading.until(lambda tdb: tdb.stable_point == 5)
-        told = len(reading.elements)
+        received = len(reading.elements)
         world.link.cut()
         await publisher.adjust("kept", 2, 20, 30)
         await publisher.adjust("gone", 6, 9, 6)
@@ -76,7 +76,7 @@ async def test_after_a_cut_only_the_difference_is_told() -> None:
         await publisher.stable(8)
         await reading.until(lambda tdb: tdb.stable_point == 8)
         await reading.until_events(("kept", 2, 30), ("new", 7, 8))
-        assert sorted(type(e).__name__ for e in reading.elements[told:]) == ["Adjust", "Adjust", "Insert", "Stable"]
+        assert sorted(type(e).__name__ for e in reading.elements[received:]) == ["Adjust", "Adjust", "Insert", "Stable"]
         assert reading.subscriber.gaps == []
         await reading.stop()
 
@@ -85,8 +85,8 @@ async def test_after_a_cut_only_the_difference_is_told() -> None:
 async def test_a_gap_is_reported_with_its_interval_and_to_the_callback() -> None:
     """The server retains next to nothing."""
     async with World(retain_bytes=1, segment_bytes=1) as world, aside(world) as publisher:
-        heard: list[SubscriptionGap] = []
-        reading = await Reading(world.subscriber(on_gap=heard.append)).begun()
+        reported: list[SubscriptionGap] = []
+        reading = await Reading(world.subscriber(on_gap=reported.append)).begun()
         await publisher.insert("open", 1, INF)
         await publisher.stable(5)
         await reading.until(lambda tdb: tdb.stable_point == 5)
@@ -96,13 +96,13 @@ async def test_a_gap_is_reported_with_its_interval_and_to_the_callback() -> None
         await publisher.flush()
         world.link.mend()
         await reading.until(lambda tdb: tdb.stable_point == 10)
-        assert reading.subscriber.gaps == heard == [SubscriptionGap(5, 10)]
+        assert reading.subscriber.gaps == reported == [SubscriptionGap(5, 10)]
         await reading.until_events(("open", 1, INF))
         await reading.stop()
 
 
 @both
-async def test_the_server_restarts_and_nothing_is_told_twice() -> None:
+async def test_the_server_restarts_and_nothing_is_delivered_twice() -> None:
     async with World() as world, world.publisher() as publisher:
         reading = await Reading(world.subscriber()).begun()
         await publisher.insert("frozen", 1, 3)
@@ -200,8 +200,8 @@ async def described(world: World) -> object:
 
 async def test_an_unknown_merge_is_an_error_or_waited_for() -> None:
     async with World() as world:
-        with pytest.raises(UnknownMerge, match="'nobody'"):
-            async for _ in AsyncSubscriber(world.target, "nobody", wait_for_merge=False):
+        with pytest.raises(UnknownMerge, match="'missing'"):
+            async for _ in AsyncSubscriber(world.target, "missing", wait_for_merge=False):
                 pass
         reading = Reading(AsyncSubscriber(world.target, "later"))
         async with AsyncPublisher(world.target, "later", "a") as publisher:
@@ -210,7 +210,7 @@ async def test_an_unknown_merge_is_an_error_or_waited_for() -> None:
         await reading.stop()
 
 
-async def test_it_gives_up_when_told_to_counting_from_the_loss() -> None:
+async def test_it_gives_up_after_the_given_time_counted_from_the_loss() -> None:
     async with World() as world:
         reading = await Reading(world.subscriber(give_up_after_s=0.05)).begun()
         world.link.cut()
@@ -244,7 +244,7 @@ async def test_rows_come_decoded_by_the_schema_of_the_publisher() -> None:
                 changes.append(change)
 
         reading = asyncio.create_task(read())
-        await until(lambda: subscriber.follower.known_to is not None)  # of a merge that has no schema yet
+        await until(lambda: subscriber.follower.final_to is not None)  # of a merge that has no schema yet
         async with aside(world, schema="infer") as publisher:
             await publisher.publish_rows([{"carrier": "UA", "at": 1, "until": 9}], vs="at", ve="until")
             await publisher.flush()

@@ -44,9 +44,9 @@ def events_in(table: ViewTable) -> list[Event]:
 def test_the_table_is_the_tdb_of_the_last_stable_point(seed: int, keep: int, sweeps: bool) -> None:
     random = Random(seed)
     stream = present(random, reference(random, 20, duplicates=True), Shape())
-    table, reached, told = ViewTable(keep, MANY), Tdb(), Tdb()
+    table, reached, stream_tdb = ViewTable(keep, MANY), Tdb(), Tdb()
     for at, element in enumerate(stream):
-        told.apply(element)
+        stream_tdb.apply(element)
         table.take(Batch.of([element]))
         if isinstance(element, Stable):
             reached = Tdb()
@@ -173,7 +173,7 @@ def test_waiting_ends_with_what_ended_the_view(world: ThreadedWorld) -> None:
     seen.close()
     with pytest.raises(Unavailable, match="was closed at -inf, before 5"):
         seen.wait_until(5)
-    with View("nobody", world.target, wait_for_merge=False) as missing:
+    with View("missing", world.target, wait_for_merge=False) as missing:
         with pytest.raises(UnknownMerge):
             missing.wait_until(5)
         with pytest.raises(UnknownMerge):

@@ -9,8 +9,8 @@ from typing import Any
 
 from lmerge.testing.sim.calls import Channel
 from lmerge.testing.sim.loop import VirtualLoop
-from lmerge.testing.sim.network import Connection, Network
-from lmerge.testing.sim.processes import Process
+from lmerge.testing.sim.network import Network, SimulatedConnection
+from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.testing.sim.server import ServerContext
 from lmerge.testing.sim.trace import Trace
 
@@ -25,8 +25,8 @@ class SmallNetwork:
         self.client = self.process("c")
         self.server = self.process("s")
 
-    def process(self, host: str) -> Process:
-        return Process(self.loop, host, host, Random(1))
+    def process(self, host: str) -> SimulatedProcess:
+        return SimulatedProcess(self.loop, host, host, Random(1))
 
     def channel(self) -> Channel:
         return Channel(self.network, self.client, "s")
@@ -34,12 +34,12 @@ class SmallNetwork:
     def serve(self, handler: Any) -> None:
         """``handler(context)`` serves every call to s."""
 
-        async def served(connection: Connection) -> None:
+        async def served(connection: SimulatedConnection) -> None:
             await handler(ServerContext(connection))
 
         self.network.listen("s", self.server, served)
 
-    def run(self, coroutine: Coroutine[Any, Any, Any], *, process: Process | None = None) -> Any:
+    def run(self, coroutine: Coroutine[Any, Any, Any], *, process: SimulatedProcess | None = None) -> Any:
         """Run a coroutine in a process, the client by default; return its result."""
 
         async def main() -> Any:

@@ -12,8 +12,8 @@ from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.errors import UsageError
 from lmerge.testing.sim.families import BOUNDED, FAMILIES, KINDS, PLAIN, PREVENTING, WRONG, in_family
 from lmerge.testing.sim.scenario import scenario
-from lmerge.testing.sim.verdict import Checked, Contradiction, Doubt, Reference
-from lmerge.testing.sim.watch import Watch, WatchedSettings
+from lmerge.testing.sim.verdict import Checked, Contradiction, Doubt, ReferenceEvents
+from lmerge.testing.sim.watch import MergeWatch, WatchedSettings
 from lmerge.testing.sim.world import run
 
 SEEDS = 40
@@ -93,7 +93,7 @@ def test_a_doubt_covers_what_begins_below_a_stable_of_its_time_and_nothing_else(
     events = [Event(1, b"a", 5), Event(7, b"b", 20), Event(12, b"c", 25)]
     for is_in_force in (True, False):
         in_force = [is_in_force]
-        stream = Checked("s", Reference(events), NEG_INF, Doubt(lambda in_force=in_force: in_force[0]))
+        stream = Checked("s", ReferenceEvents(events), NEG_INF, Doubt(lambda in_force=in_force: in_force[0]))
         lost = Batch.of([Stable(10)])  # neither a nor b
         if not is_in_force:
             with pytest.raises(Contradiction, match="lost"):
@@ -107,7 +107,8 @@ def test_a_doubt_covers_what_begins_below_a_stable_of_its_time_and_nothing_else(
 
 def test_after_a_doubt_nothing_may_be_lost() -> None:
     in_force = [True]
-    stream = Checked("s", Reference([Event(1, b"a", 5), Event(12, b"c", 25)]), NEG_INF, Doubt(lambda: in_force[0]))
+    reference = ReferenceEvents([Event(1, b"a", 5), Event(12, b"c", 25)])
+    stream = Checked("s", reference, NEG_INF, Doubt(lambda: in_force[0]))
     stream.take(Batch.of([Stable(10)]))
     in_force[0] = False
     with pytest.raises(Contradiction, match="lost c"):
@@ -123,7 +124,8 @@ def test_a_doubt_reaches_to_the_stable_that_the_merge_followed(
     """The wrong replica has completed 6. Final-only holds its own stable until the wrong replica has ended."""
     long, *later = events = [Event(1, b"a", 20), Event(4, b"c", 8), Event(6, b"d", 9)]
     in_force = [True]
-    watch = Watch(Reference(events), Random(1), "s", all_say_all=False, doubt=Doubt(lambda: in_force[0]))
+    watch = MergeWatch(ReferenceEvents(events), Random(1), "s", inputs_are_complete=False)
+    watch.doubt = Doubt(lambda: in_force[0])
     settings = WatchedSettings(policy=policy, engine=engine, watch=watch)
     merge = settings.new_merge()
     for name in ("wrong", "right"):

@@ -73,16 +73,16 @@ def test_dictionaries_and_narrow_types_do_not_change_the_bytes() -> None:
     assert encode_table(codec, narrow) == codec.encode_rows(narrow.to_pylist())
 
 
-@pytest.mark.parametrize(("array", "words"), [
+@pytest.mark.parametrize(("array", "message"), [
     (pa.array([1], pa.timestamp("us")), "has no time zone"),
     (pa.array([1], pa.timestamp("ns", "UTC")), "would lose data"),
     (pa.array(["x"]), "row 0, column 't' (timestamp): 'x' is not a datetime"),
     (pa.array([None], pa.timestamp("us", "UTC")), "row 0, column 't'"),
 ], ids=["naive", "nanoseconds", "string", "null"])
-def test_a_column_that_does_not_fit_is_refused_by_name(array: Any, words: str) -> None:
+def test_a_column_that_does_not_fit_is_refused_by_name(array: Any, message: str) -> None:
     with pytest.raises(InvalidRow) as caught:
         encode_table(RowCodec({"t": "timestamp"}), pa.table({"t": array}))
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert "'t'" in str(caught.value)
 
 
@@ -106,9 +106,11 @@ def test_times_are_read_as_microseconds() -> None:
     })
     assert int64_column(times, "t") == [1_500_000]
     assert int64_column(times, "i") == [7]
-    for name, words in (("n", "has 1 nulls"), ("s", "must be a timestamp or an integer"), ("gone", "no column 'gone'"),
-                        ("local", "has no time zone")):
-        with pytest.raises(InvalidRow, match=words):
+    for name, message in (
+        ("n", "has 1 nulls"), ("s", "must be a timestamp or an integer"), ("gone", "no column 'gone'"),
+        ("local", "has no time zone"),
+    ):
+        with pytest.raises(InvalidRow, match=message):
             int64_column(times, name)
 
 

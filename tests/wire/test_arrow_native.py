@@ -1,7 +1,7 @@
 """The native core and Python's codec give the same payloads for the same Arrow tables, and the same errors.
 
 Every type that a schema has, in every type of Arrow that holds it, nested, sliced, in chunks; then payloads back to
-tables, damaged ones too. Where Python takes the rows the native core must not have refused them: otherwise the tests
+tables, damaged ones too. Where Python accepts the rows the native core must not have refused them: otherwise the tests
 would compare Python with itself.
 """
 
@@ -33,7 +33,7 @@ SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, 
 ENGINES = (selection.PYTHON, selection.NATIVE)
 ZONES = ("UTC", "America/New_York", "+05:30", "Asia/Kolkata")
 DAY_MS = 86_400_000
-# A day from the ends of what Python's datetime can say: nearer to them the native core asks Python.
+# A day from the ends of the range of Python's datetime: nearer to them the native core calls Python.
 MOMENTS = st.integers(-62_135_000_000, 253_402_000_000)
 UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -46,8 +46,8 @@ class Typed(NamedTuple):
     values: st.SearchStrategy[Any]
 
 
-def leaf(word: str, arrow: Any, values: st.SearchStrategy[Any], **more: Any) -> Typed:
-    return Typed(Column("x", word, **more), arrow, values)
+def leaf(kind: str, arrow: Any, values: st.SearchStrategy[Any], **more: Any) -> Typed:
+    return Typed(Column("x", kind, **more), arrow, values)
 
 
 def whole(bits: int, signed: bool) -> st.SearchStrategy[int]:
@@ -153,7 +153,7 @@ TYPED = st.recursive(SIMPLE, lambda inner: lists(inner) | structs(inner), max_le
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[Schema, Any]:
-    """A schema and a table of its rows: perhaps empty, a slice, or in chunks."""
+    """Draw a schema and a table of its rows: perhaps empty, a slice, or in chunks."""
     columns = [named_column(draw, draw(TYPED), f"c{at}") for at in range(draw(st.integers(1, 4)))]
     rows = draw(st.lists(st.tuples(*(each.values for each in columns)), max_size=8))
     arrays = [pa.array([row[at] for row in rows], each.arrow) for at, each in enumerate(columns)]
@@ -168,7 +168,7 @@ def tables(draw: st.DrawFn) -> tuple[Schema, Any]:
 
 
 def outcome(work: Callable[[], Any]) -> Any:
-    """What comes back, or the error."""
+    """Return the result, or the error."""
     try:
         return work()
     except InvalidRow as problem:
@@ -176,12 +176,12 @@ def outcome(work: Callable[[], Any]) -> Any:
 
 
 def on_each(work: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """What comes back on each engine, or the error."""
+    """Return the result or the error on each engine."""
     return [outcome(partial(work, *arguments, engine=engine)) for engine in ENGINES]
 
 
 def both(codec: RowCodec, table: Any) -> Any:
-    """The payloads, or the error, on both engines; whether the native core refused what Python takes."""
+    """Return the payloads or the error on both engines, and whether the native core refused what Python accepts."""
     from lmerge.wire.native_rows import native_rows
 
     python, native = on_each(encode_table, codec, table)
@@ -202,7 +202,7 @@ def test_payloads_are_the_same_on_both_engines_and_come_back(made: tuple[Schema,
     assert isinstance(payloads, list), payloads
     try:
         rows = table.to_pylist()
-    except (ValueError, OverflowError):  # a nanosecond, or a year that Python does not know
+    except (ValueError, OverflowError):  # a nanosecond, or a year outside Python's range
         rows = None
     if rows is not None:
         assert payloads == [codec.encode(row) for row in rows]
@@ -254,7 +254,7 @@ ODD = st.one_of(
 
 @SETTINGS
 @given(ODD, st.booleans(), st.sampled_from(("top", "list", "struct")), st.data())
-def test_what_does_not_fit_is_refused_in_the_same_words(typed: Typed, nullable: bool, place: str, data: Any) -> None:
+def test_a_misfit_is_refused_with_the_same_message(typed: Typed, nullable: bool, place: str, data: Any) -> None:
     column, arrow = typed.column, typed.arrow
     column = Column("x", column.type, nullable, column.round_digits, column.scale, column.children)
     rows = data.draw(st.lists(st.none() | typed.values, max_size=4))
@@ -304,7 +304,7 @@ def test_inserts_are_the_same_on_both_engines(rows: Any, ve: str | None) -> None
     assert ve is not None or set(native.ve) == {INF}
 
 
-@pytest.mark.parametrize(("change", "words"), [
+@pytest.mark.parametrize(("change", "message"), [
     (lambda rows: rows.drop_columns(["from"]), "no column 'from'"),
     (lambda rows: rows.append_column("more", rows["to"]), "column 'more' too many"),
     (lambda rows: rows.drop_columns(["delay"]), "no column 'delay'"),
@@ -315,11 +315,11 @@ def test_inserts_are_the_same_on_both_engines(rows: Any, ve: str | None) -> None
     (lambda rows: rows.set_column(0, "carrier", pa.array([1, 2, 3])), "row 0, column 'carrier' .*: 1 is not a string"),
     (lambda rows: rows.slice(3).set_column(2, "from", pa.array([], pa.string())), "'from' of times is string"),
 ], ids=["no vs", "more", "fewer", "null", "text", "no zone", "nanoseconds", "wrong type", "empty"])
-def test_inserts_that_cannot_be_are_refused_in_the_same_words(change: Any, words: str) -> None:
+def test_invalid_inserts_are_refused_with_the_same_message(change: Any, message: str) -> None:
     rows = change(ROWS)
     messages = []
     for engine in ENGINES:
-        with pytest.raises(InvalidRow, match=words) as caught:
+        with pytest.raises(InvalidRow, match=message) as caught:
             insert_columns(CODEC, rows, "from", "to", engine=engine)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
@@ -347,7 +347,7 @@ def test_text_that_is_no_utf8_is_refused_by_both() -> None:
     assert "column 'x'" in both(RowCodec({"x": "string"}), pa.table({"x": bad}))
 
 
-def test_types_that_the_native_core_does_not_know_are_pythons() -> None:
+def test_types_that_the_native_core_does_not_support_are_pythons() -> None:
     storage = pa.array([b"0123456789abcdef"], pa.binary(16))
     uuid = pa.ExtensionArray.from_storage(pa.uuid(), storage)
     assert "is not bytes" in both(RowCodec({"x": "bytes"}), pa.table({"x": uuid}))

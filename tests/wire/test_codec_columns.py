@@ -1,4 +1,4 @@
-"""The batch codec: what goes in comes out; whatever a hostile peer sends is refused, naming column and element."""
+"""The batch codec: a batch comes out as it went in; hostile columns are refused, naming column and element."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_slice_is_all_columns_cut_alike(engine: str) -> None:
     assert list(slice_batch(own(engine, Batch.of(SAMPLE)), 1, 3).elements()) == SAMPLE[1:]
 
 
-def test_the_columns_are_little_endian_as_the_document_says(engine: str) -> None:
+def test_the_columns_are_little_endian_as_documented(engine: str) -> None:
     message = encode(engine, own(engine, Batch.of(SAMPLE)))
     assert message.kinds == b"\x00\x02\x01"
     assert message.vs == struct.pack("<3q", 1, 2, 3)
@@ -75,7 +75,7 @@ def test_the_columns_are_little_endian_as_the_document_says(engine: str) -> None
     assert message.payloads == b"pqq"
 
 
-def test_columns_that_say_nothing_are_left_out(engine: str) -> None:
+def test_columns_that_hold_nothing_are_left_out(engine: str) -> None:
     stables = encode(engine, own(engine, Batch.of([Stable(1), Stable(2)])))
     assert stables == pb.Batch(kinds=b"\x02\x02", vs=stables.vs)
     assert not encode(engine, own(engine, Batch.of([Insert(b"p", 1, 2)]))).vold
@@ -118,12 +118,12 @@ HOSTILE: dict[str, tuple[Callable[[pb.Batch], None], str]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_columns_are_refused_by_name(name: str, engine: str) -> None:
-    spoil, words = HOSTILE[name]
+    spoil, message = HOSTILE[name]
     message = encode_batch(Batch.of(SAMPLE))
     spoil(message)
     with pytest.raises(InvalidBatch) as caught:
         decode(engine, message)
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 @per_engine
@@ -147,7 +147,7 @@ def test_limits_are_kept_on_arrival(engine: str) -> None:
         decode(engine, message, BatchLimits(payload_bytes=1))
 
 
-def test_what_cannot_be_said_is_refused_by_name() -> None:
+def test_what_cannot_be_encoded_is_refused_by_name() -> None:
     with pytest.raises(InvalidBatch, match="column ve, element 0: 9223372036854775808 is not a 64-bit integer"):
         encode_batch(Batch(b"\x00", [1], [INF + 1], [0], [b""]))
     with pytest.raises(InvalidBatch, match="column ve has 0 elements where kinds has 1"):

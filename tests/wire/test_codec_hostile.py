@@ -60,10 +60,10 @@ def test_the_sound_batch_is_sound(engine: str) -> None:
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_batch_is_refused_by_column_and_element(name: str, engine: str) -> None:
-    change, words = BROKEN[name]
+    change, message = BROKEN[name]
     with pytest.raises(InvalidBatch) as caught:
         decode(engine, pb.Batch(**{**SOUND, **change}))
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_too_many_elements_are_refused(engine: str) -> None:

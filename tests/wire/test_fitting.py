@@ -1,4 +1,4 @@
-"""Which payload of a batch is no row: the native core with the codec behind it finds what the codec alone finds."""
+"""The first payload of a batch that is no row: the native core with the codec behind it finds what the codec finds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ODD = st.sampled_from([
 
 @st.composite
 def payloads(draw: st.DrawFn) -> bytes:
-    """A row, one with a value in another's place, or one damaged in a byte, cut off or followed by bytes."""
+    """Draw a row, one with a value in another's place, or one damaged in a byte, cut off or followed by bytes."""
     row = list(ROW)
     if draw(st.booleans()):
         row[draw(st.integers(0, len(row) - 1))] = draw(ODD)
@@ -84,8 +84,8 @@ def test_the_first_payload_that_does_not_decode_is_found(engine: str, given_elem
 @given(payloads())
 def test_the_core_is_sure_of_every_payload_that_decodes(payload: bytes) -> None:
     """A payload that the core leaves to the codec costs 100 times as much: no client may have many of them merged."""
-    from lmerge.wire.native_fitting import NativeFit
+    from lmerge.wire.native_fitting import NativePrecheck
 
     batch = Batch.of([Stable(1), Insert(payload, 1, 5)])
     is_row = misfit_by_definition([Insert(payload, 1, 5)]) is None
-    assert NativeFit(SCHEMA).first_doubt(batch, 0) == (None if is_row else 1)
+    assert NativePrecheck(SCHEMA).first_doubt(batch, 0) == (None if is_row else 1)

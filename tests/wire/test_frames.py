@@ -1,4 +1,4 @@
-"""Messages that carry batches: both engines write the same bytes and pass the same verdict on whatever comes."""
+"""Messages that carry batches: both engines write the same bytes, and read or refuse the same messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MIXED = Batch.of([Insert(b"ab", 1, 5), Adjust(b"c", 2, 6, 7), Stable(2)])
 
 
 def publish_message(sequence: int, batches: list[Batch]) -> bytes:
-    """What protobuf writes."""
+    """Return what protobuf writes."""
     rows = [row for batch in batches for row in batch.rows()]
     batch = pb.PublishRequest.SequencedBatch(sequence=sequence, batch=encode_batch(batch_of(rows)))
     return pb.PublishRequest(batch=batch).SerializeToString()
@@ -46,7 +46,7 @@ def subscribe_message(batches: list[Batch]) -> bytes:
 def test_a_message_is_byte_for_byte_what_protobuf_writes(engine: str, sequence: int, batches: list[Batch]) -> None:
     frames = frames_of(engine)
     written = [own(engine, batch) for batch in batches]
-    came = [decode(engine, encode_batch(batch)) for batch in batches]  # may do without columns that say nothing
+    came = [decode(engine, encode_batch(batch)) for batch in batches]  # columns that hold nothing may be left out
     for mine in (written, came, [*came[:1], *written[1:]]):
         assert frames.encode_publish(sequence, mine) == publish_message(sequence, batches)
         assert frames.encode_subscribe(mine) == subscribe_message(batches)
@@ -91,7 +91,7 @@ def test_other_messages_are_protobufs_own(engine: str) -> None:
         assert frames.read_subscribe(response.SerializeToString()) == response
 
 
-# Verdicts: what each engine makes of bytes.
+# What each engine reads from bytes.
 
 
 def verdict(frames: Frames, message: bytes, *, subscribe: bool = False) -> object:
@@ -102,7 +102,7 @@ def verdict(frames: Frames, message: bytes, *, subscribe: bool = False) -> objec
             return received.SerializeToString(deterministic=True)
         return received.sequence, plain(received.decode(LIMITS))
     except DecodeError as error:
-        return type(error)  # the words are protobuf's
+        return type(error)  # the message is protobuf's
     except LmergeError as error:
         return type(error), str(error)
 
@@ -185,7 +185,7 @@ def test_both_engines_read_the_same_in_an_odd_message(name: str, engine: str) ->
 
 
 def test_a_batch_that_is_written_oddly_is_still_a_batch(engine: str) -> None:
-    """What the native reader leaves to protobuf must not be lost on the way."""
+    """A batch that the native reader leaves to protobuf must not be lost on the way."""
     for name in ("an unknown field beside the batch", "the sequence is bytes beside one that is not", "a group"):
         assert verdict(frames_of(engine), ODD[name]) == (5, MIXED), name
 
@@ -222,7 +222,7 @@ def test_of_torn_and_changed_messages_both_engines_make_the_same(engine: str, ba
     vs=st.integers(0, 5).map(lambda n: bytes(8 * n)),
     **dict.fromkeys(COLUMNS[2:], st.binary(max_size=33)),
 ))
-def test_of_columns_that_disagree_both_engines_say_the_same(engine: str, message: pb.Batch) -> None:
+def test_of_columns_that_disagree_both_engines_report_the_same(engine: str, message: pb.Batch) -> None:
     assert_same_verdict(engine, pb.SubscribeResponse(batch=message).SerializeToString())
 
 

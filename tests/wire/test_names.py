@@ -70,7 +70,7 @@ def test_every_entry_has_the_one_rule(entry: str, name: str) -> None:
 
 
 @given(NAMES)
-def test_the_rule_is_what_it_says(name: str) -> None:
+def test_the_rule_is_as_documented(name: str) -> None:
     bad = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
     categories = {unicodedata.category(c) for c in name if c != " "}
     is_right = (

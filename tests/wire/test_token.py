@@ -1,4 +1,4 @@
-"""Resume tokens say a merge and a time, and nothing else is one."""
+"""Resume tokens name a merge and a time, and nothing else is a token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_token_comes_back_as_it_was_made(merge: str, stable_point: int) -> Non
     assert parse_token(format_token(merge, stable_point), merge) == stable_point
 
 
-def test_the_ends_of_time_are_words() -> None:
+def test_the_ends_of_time_have_names() -> None:
     assert format_token("flights", INF) == "flights@inf"
     assert parse_token("flights@-inf", "flights") == NEG_INF
 

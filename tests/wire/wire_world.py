@@ -1,4 +1,4 @@
-"""Words for the tests of the wire: batches of all shapes, and each engine's way with them."""
+"""Helpers for the tests of the wire: batches of all shapes, and their form on each engine."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from lmerge.wire.limits import DEFAULT_LIMITS, BatchLimits
 
 COLUMNS: Final = ("kinds", "vs", "ve", "vold", "payload_ends", "payloads")
 
-# One engine for all examples of a test is what is meant; and no test depends on speed.
+# One engine for all examples of a test is intended; and no test depends on speed.
 per_engine: Final = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
 )
 
 
 def own(engine: str, batch: Batch) -> AnyBatch:
-    """The batch as the engine keeps batches."""
+    """Return the batch in the engine's own form."""
     if engine != selection.NATIVE:
         return batch
     from lmerge.core.engines.native_engine import columns_of
@@ -32,7 +32,7 @@ def own(engine: str, batch: Batch) -> AnyBatch:
 
 
 def decode(engine: str, message: pb.Batch, limits: BatchLimits = DEFAULT_LIMITS) -> AnyBatch:
-    """The engine's batch that ``message`` holds."""
+    """Return the engine's batch that ``message`` holds."""
     received = frames_of(engine).read_subscribe(pb.SubscribeResponse(batch=message).SerializeToString())
     assert isinstance(received, ReceivedLists) is (engine == selection.PYTHON), "the engine reads its own batches"
     assert not isinstance(received, pb.SubscribeResponse)
@@ -40,19 +40,19 @@ def decode(engine: str, message: pb.Batch, limits: BatchLimits = DEFAULT_LIMITS)
 
 
 def encode(engine: str, batch: AnyBatch) -> pb.Batch:
-    """What the engine writes of its own batch."""
+    """Return what the engine writes of its own batch."""
     return pb.SubscribeResponse.FromString(frames_of(engine).encode_subscribe([batch])).batch
 
 
 def plain(batch: AnyBatch) -> Batch:
-    """The batch as Python's lists, to be compared."""
+    """Return the batch as Python's lists, to be compared."""
     builder = BatchBuilder()
     builder.extend(batch)
     return builder.build()
 
 
 def rows(kinds: st.SearchStrategy[int], payloads: st.SearchStrategy[bytes]) -> st.SearchStrategy[Row]:
-    """Elements as rows, legal or not, but such as a batch can hold."""
+    """Draw elements as rows, legal or not, but such as a batch can hold."""
     times = st.integers(NEG_INF, INF) | st.integers(-2, 2)
 
     def row(kind: int, vs: int, ve: int, vold: int, payload: bytes) -> Row:

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt to connect.
+"""The wait before the next attempt to connect.
 
 Exponential with full jitter: attempt n waits a random time between 0 and ``min(cap, first * 2**n)``. Many clients that
 lost one server at the same moment then come back spread over the whole interval instead of together.
@@ -25,11 +25,11 @@ class Backoff:
     attempts: int = 0
 
     def next_s(self) -> float:
-        """The wait before the next attempt."""
+        """Return the wait before the next attempt."""
         bound = min(self.cap_s, self.first_s * 2.0 ** min(self.attempts, 32))
         self.attempts += 1
         return self.random.uniform(0, bound)
 
     def reset(self) -> None:
-        """An attempt has succeeded."""
+        """Begin again at ``first_s``, after an attempt that succeeded."""
         self.attempts = 0

@@ -1,4 +1,4 @@
-"""gRPC status to the error tree, as the wire document lists them: what is worth another try, and what is final."""
+"""The errors that gRPC statuses stand for, as the wire document lists them: retryable or final."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lmerge.wire.token import ERROR_KEY, MERGE_RESET
 
 E = TypeVar("E", bound=LmergeError)
 
-# The connection is broken or the server is not there: nobody's fault.
+# The connection is broken or the server is not there: another attempt can help.
 _RETRYABLE: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED,
                                grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN})
 _FINAL: Final[dict[grpc.StatusCode, type[LmergeError]]] = {
@@ -46,48 +46,48 @@ _FINAL: Final[dict[grpc.StatusCode, type[LmergeError]]] = {
 
 
 def is_retryable(code: grpc.StatusCode | None, *, was_let_in: bool = False) -> bool:
-    """Whether another attempt can help. Credentials that ``was_let_in`` may have been renewed since."""
+    """Return whether another attempt can help. Credentials that ``was_let_in`` may have been renewed since."""
     return code in _RETRYABLE or (was_let_in and code is grpc.StatusCode.UNAUTHENTICATED)
 
 
 def error_of(
     code: grpc.StatusCode | None, details: str | None, target: str, *, attached: bool = False, trailing: Any = None
 ) -> LmergeError:
-    """The error that a status stands for; ``details`` are the server's own words. ``attached``: batches were sent;
+    """Return the error that a status stands for; ``details`` are the server's text. ``attached``: batches were sent;
     ``trailing``: metadata that came with the status, if any.
     """
-    words = details or "no details"
+    text = details or "no details"
     if code is None or code in _RETRYABLE:
-        return ServerGone(f"the server at {target} cannot be reached: {words}")
+        return ServerGone(f"the server at {target} cannot be reached: {text}")
     if code is grpc.StatusCode.INVALID_ARGUMENT and attached:
-        return InvalidBatch(words)
+        return InvalidBatch(text)
     if code is grpc.StatusCode.OUT_OF_RANGE and (ERROR_KEY, MERGE_RESET) in (tuple(pair) for pair in trailing or ()):
-        return MergeReset(words)
-    return _FINAL.get(code, UsageError)(words)
+        return MergeReset(text)
+    return _FINAL.get(code, UsageError)(text)
 
 
 def violation_of(replica: str, detached: pb.PublishResponse.Detached) -> InputViolation:
-    """The server's last message to a publisher that broke a promise."""
+    """Return the violation in the server's last message to a publisher that broke a promise."""
     violation = InputViolation(detached.code, replica, "", "", "", index=detached.index)
     violation.args = (detached.message,)
     return violation
 
 
 def naming(error: E, target: str) -> E:
-    """The error, with the server that it came from."""
+    """Return the error, with the name of its server appended to the message."""
     error.args = (f"{error} (server {target})",)
     return error
 
 
-def in_words(kind: type[E], words: str) -> E:
-    """An error of this kind that says ``words``, and nothing else of what its kind is usually made of."""
+def error_of_kind(kind: type[E], text: str) -> E:
+    """Return an error of this kind whose message is ``text``, without the other arguments of its constructor."""
     error = kind.__new__(kind)
-    error.args = (words,)
+    error.args = (text,)
     return error
 
 
 def payload_of(payload: Any) -> bytes:
-    """A payload as bytes. Raises UsageError."""
+    """Return a payload as bytes. Raises UsageError."""
     if isinstance(payload, bytes):
         return payload
     if isinstance(payload, str):

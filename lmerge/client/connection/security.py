@@ -1,10 +1,10 @@
-"""What a client shows a server, and how it knows the server: certificates, a token, encryption.
+"""The credentials of a client and its checks of the server: certificates, a token, encryption.
 
     security = lmerge.Security(ca="ca.pem", token_file="a.token")
     with lmerge.Publisher("merge.example:7171", "flights", "a", security=security) as publisher: ...
 
-It is a connector (``streams``): what it makes behaves like a channel of gRPC. Every call carries the token as its file
-says it then, and is made with the certificates as their files say them then, so both can be renewed without a restart.
+``Security`` is a connector (``streams``): its channels behave like gRPC's. The token file is read again for every call,
+and the certificate files when they have changed, so both can be renewed without a restart.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from lmerge.loopback import host_of, is_loopback
 from lmerge.pem import load_pair
 
 TOKEN_BYTES_MAX: Final = 4096
-# gRPC's name for how long an attempt to connect may take. A handshake is several round trips, and some arithmetic.
+# gRPC's option for the time that one attempt to connect may take. A handshake is several round trips, and arithmetic.
 _CONNECT_OPTION: Final = "grpc.min_reconnect_backoff_ms"
 _CONNECT_MS: Final = 5_000
-# The one in use and the one before it: a call may still go on there. Older ones are closed.
+# The channel in use and the one before it, which may still carry a call. Older ones are closed.
 _CHANNELS_MAX: Final = 2
-# Where systems keep the authorities that they trust; gRPC by itself would use a list of its own.
+# Where systems keep the authorities that they trust. Without one of these gRPC uses a list of its own.
 _SYSTEM_CA: Final = (
     "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
@@ -42,12 +42,13 @@ _SYSTEM_CA: Final = (
 
 @dataclass(frozen=True)
 class Security:
-    """``ca``: the authorities that sign servers; ``tls`` without it: those of the system. ``cert`` and ``key``: what
-    this client shows (mTLS). ``token`` or ``token_file``. All files in PEM but the last.
+    """How a client connects. ``ca``: the authorities that sign servers; ``tls`` without it: those of the system.
+    ``cert`` and ``key``: the certificate that this client presents (mTLS). ``token`` or ``token_file``: the token. All
+    files are PEM except the token file.
 
-    Without ``ca``, ``cert`` and ``tls`` nothing is encrypted. A token then goes to this machine only, unless
-    ``insecure`` says that the network takes care of it. ``server_name``: expect this name in the server's certificate
-    instead of the address; for tests.
+    Without ``ca``, ``cert`` and ``tls`` nothing is encrypted. Then a token may be sent to this machine only, unless
+    ``insecure`` declares that the network protects it. ``server_name``: the name that the server's certificate must
+    hold instead of the address; for tests.
     """
 
     ca: str | None = None
@@ -67,55 +68,55 @@ class Security:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ, **over: Any) -> Security | None:
-        """From LMERGE_CA, LMERGE_CERT, LMERGE_KEY, LMERGE_TOKEN, LMERGE_TOKEN_FILE and LMERGE_TLS, each unless ``over``
-        has a value for it. None if nothing is said at all.
+        """Return a Security made of LMERGE_CA, LMERGE_CERT, LMERGE_KEY, LMERGE_TOKEN, LMERGE_TOKEN_FILE and LMERGE_TLS.
+        A value in ``over`` replaces its variable. None if there is no value at all.
         """
-        said: dict[str, Any] = {name: value for name, value in over.items() if value}
+        given: dict[str, Any] = {name: value for name, value in over.items() if value}
         for name in ("ca", "cert", "key", "token", "token_file"):
             value = environment.get(f"LMERGE_{name.upper()}")
-            instead = {"token": "token_file", "token_file": "token"}.get(name)  # what was said here outweighs either
-            if value and name not in said and instead not in said:
-                said[name] = value
+            instead = {"token": "token_file", "token_file": "token"}.get(name)  # a value in ``over`` replaces both
+            if value and name not in given and instead not in given:
+                given[name] = value
         if environment.get("LMERGE_TLS", "").lower() in ("1", "true", "yes"):
-            said["tls"] = True
-        return cls(**said) if said else None
+            given["tls"] = True
+        return cls(**given) if given else None
 
     @property
     def is_encrypted(self) -> bool:
         return self.tls or self.ca is not None or self.cert is not None
 
     def channel(self, target: str) -> SecureChannel:
-        """For the asyncio client. Raises UsageError if a file cannot be used, or the token would go out in clear."""
+        """Return a channel for asyncio. Raises UsageError if a file is unusable or the token would be sent in clear."""
         return SecureChannel(self, target)
 
     @contextmanager
     def blocking_channel(self, target: str) -> Iterator[Any]:
-        """A channel of gRPC's blocking kind, for single questions. Raises UsageError as above."""
+        """Open a blocking channel of gRPC, for single calls. Raises UsageError as above."""
         metadata = tuple(TokenSource(self, target).metadata())
         if self.is_encrypted:
             channel = grpc.secure_channel(target, self.credentials(), options=self._options(()))
         else:
             channel = grpc.insecure_channel(target)
         with channel:
-            yield grpc.intercept_channel(channel, _Shows(metadata)) if metadata else channel
+            yield grpc.intercept_channel(channel, _AddsMetadata(metadata)) if metadata else channel
 
     def open_channel(self, target: str) -> Any:
-        """A plain channel of ``grpc.aio`` with what the files say now, without the token."""
+        """Return a plain channel of ``grpc.aio`` with the certificates that the files hold now, without the token."""
         if self.is_encrypted:
             return grpc.aio.secure_channel(target, self.credentials(), options=self._options(CHANNEL_OPTIONS))
         return grpc.aio.insecure_channel(target, options=CHANNEL_OPTIONS)
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """As the files are now. Raises UsageError."""
-        ca = _read("CA", self.ca) if self.ca is not None else _system_ca()
-        cert = None if self.cert is None else _read("certificate", self.cert)
-        key = None if self.key is None else _read("key", self.key)
+        """Return credentials from the files as they are now. Raises UsageError."""
+        ca = _read_file("CA", self.ca) if self.ca is not None else _system_ca()
+        cert = None if self.cert is None else _read_file("certificate", self.cert)
+        key = None if self.key is None else _read_file("key", self.key)
         if self.cert is not None and self.key is not None:
             load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self.cert, self.key)  # gRPC would only fail to connect
         return grpc.ssl_channel_credentials(ca, key, cert)
 
     def stamps(self) -> list[tuple[int, int] | None]:
-        """Changes when a file of the certificates does."""
+        """Return values that change when a certificate file changes."""
         return [_stamp(path) for path in (self.ca, self.cert, self.key)]
 
     def _options(self, options: Any) -> list[tuple[str, Any]]:
@@ -125,25 +126,25 @@ class Security:
 
 
 class TokenSource:
-    """The token for one server. A file that cannot be read for a moment leaves the last token that it held."""
+    """The token for one server. While the token file cannot be read, the last token that was read is used."""
 
     def __init__(self, security: Security, target: str) -> None:
-        """Raises UsageError if there is none where there should be one, or it may not go to ``target``."""
+        """Raises UsageError if the token is missing or malformed, or if it must not be sent to ``target``."""
         self._file = security.token_file
         self._token = security.token
         if self._file is not None:
             self._token = _token_of(self._file)
         elif self._token is not None:
-            self._token = _checked(self._token, "the token")
+            self._token = _valid_token(self._token, "the token")
         if self._token is None or security.is_encrypted or security.insecure or is_loopback(host_of(target)):
             return
         raise UsageError(
-            f"the token would go to {target} without encryption, for all on the way to read: say tls, or ca, or "
-            "insecure if the network takes care of it"
+            f"the token would go to {target} without encryption, readable on the whole way: give tls, or ca, or "
+            "insecure if the network protects it"
         )
 
     def metadata(self) -> list[tuple[str, str]]:
-        """What a call carries now."""
+        """Return the metadata that a call carries now."""
         if self._file is not None:
             with suppress(UsageError):  # it is being replaced
                 self._token = _token_of(self._file)
@@ -151,7 +152,7 @@ class TokenSource:
 
 
 class SecureChannel:
-    """A channel whose calls carry the token, and which is made anew when the certificates have changed."""
+    """A channel whose calls carry the token. It is made again when the certificates have changed."""
 
     def __init__(self, security: Security, target: str) -> None:
         self._security = security
@@ -176,7 +177,7 @@ class SecureChannel:
             await channel.close()
 
     def unary_unary(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """As of gRPC's channels; so are the next three."""
+        """Return a callable as gRPC's channels do; so do the next three methods."""
         return self._opener("unary_unary", method, args, kwargs)
 
     def unary_stream(self, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -197,10 +198,10 @@ class SecureChannel:
         return open_call
 
     def _current(self) -> Any:
-        """The channel with the certificates as they are now. A call that goes on keeps its own."""
+        """Return the channel with the present certificates. A call in progress keeps its own channel."""
         stamps = self._security.stamps()
         if stamps != self._stamps:
-            with suppress(UsageError):  # one of two files has been replaced: the old pair until the other is, too
+            with suppress(UsageError):  # only one of two files is replaced yet: the old pair stays
                 self._channels.append(self._security.open_channel(self._target))
                 self._stamps = stamps
                 if len(self._channels) > _CHANNELS_MAX:
@@ -208,8 +209,8 @@ class SecureChannel:
         return self._channels[-1]
 
 
-class _Shows(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
-    """Adds metadata to the calls of a blocking channel."""
+class _AddsMetadata(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
+    """Adds metadata, such as the token, to the calls of a blocking channel."""
 
     def __init__(self, metadata: tuple[tuple[str, str], ...]) -> None:
         self._metadata = metadata
@@ -225,7 +226,7 @@ class _Shows(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor
 
 
 def _system_ca() -> bytes | None:
-    """The authorities that this system trusts; None: gRPC's own list."""
+    """Return the authorities that this system trusts; None: gRPC uses its own list."""
     found = [os.environ.get(ssl.get_default_verify_paths().openssl_cafile_env), ssl.get_default_verify_paths().cafile]
     for path in (*found, *_SYSTEM_CA):
         if path is not None and Path(path).is_file():
@@ -233,7 +234,7 @@ def _system_ca() -> bytes | None:
     return None
 
 
-def _read(what: str, path: str) -> bytes:
+def _read_file(what: str, path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as problem:
@@ -246,14 +247,14 @@ def _token_of(path: str) -> str:
             text = file.read(TOKEN_BYTES_MAX + 1)
     except OSError as problem:
         raise UsageError(f"token file {path!r} cannot be read: {problem.strerror}") from None
-    return _checked(text.decode("ascii", "replace"), f"token file {path!r}")
+    return _valid_token(text.decode("ascii", "replace"), f"token file {path!r}")
 
 
-def _checked(text: str, what: str) -> str:
-    """A token as it can stand in a header. Raises UsageError, without it."""
+def _valid_token(text: str, what: str) -> str:
+    """Return the token as a header can hold it. Raises UsageError, whose message does not contain the token."""
     token = text.strip()
     if not token or len(token) > TOKEN_BYTES_MAX or not all("!" <= letter <= "~" for letter in token):
-        raise UsageError(f"{what} must hold one word of at most {TOKEN_BYTES_MAX} printable characters")
+        raise UsageError(f"{what} must hold one token of at most {TOKEN_BYTES_MAX} printable characters")
     return token
 
 

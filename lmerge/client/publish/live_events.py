@@ -1,22 +1,22 @@
-"""A publisher's live events: what it must say again when it connects again, so that no log is needed.
+"""A publisher's live events: what it must publish again when it connects again, so that no log is needed.
 
-An event is kept until it is fully frozen twice: at the *merge's* stable point as last heard in an ack, for until then
-the merge may need it again, and at the publisher's own, for until then this replica may adjust it. The second matters
-to a replica that is behind the others:
+An event is kept until it is fully frozen twice: at the *merge's* stable point as last acked, for until then the merge
+may need it again, and at the publisher's own, for until then this replica may adjust it. The second matters to a
+replica that is behind the others:
 
-    a: insert(x, 1, 5)                        the end is a first guess
-    b: insert(x, 1, 30), stable(10)           the merge is at 10; what a said of x looks frozen, and is only wrong
-    a: (connects again) adjust(x, 1, 5, 30)   a new incarnation may say so only if it has inserted x again
+    a: insert(x, 1, 5)                        the end is preliminary
+    b: insert(x, 1, 30), stable(10)           the merge is at 10; a's version of x looks frozen, but its end is wrong
+    a: (connects again) adjust(x, 1, 5, 30)   legal for a new incarnation only if it has inserted x again
 
-So memory is that of the events not frozen by the publisher's own stables; a stream without any keeps all. A publisher
-that reconnects attaches with join_at = the merge's stable point as last heard, which the server's can only be at or
-beyond, inserts its live events with their present ends, says its own last stable, and goes on.
+So the memory is that of the events not frozen by the publisher's own stables; a stream without stables keeps all. A
+publisher that reconnects attaches with join_at = the merge's stable point as last acked; the server's is there or
+beyond. It then inserts its live events with their present ends, repeats its own last stable, and goes on.
 
 Events come back in the order in which they were first inserted, so a stream that promises an order keeps it. The class
-also checks what would be wrong on any server: it is the publisher's first reader.
+also checks each element, so that an element that is illegal on every server is refused before it is sent.
 
-``LiveEvents`` is the definition, ``native_live.NativeLiveEvents`` does the same on the native core; ``live_events``
-chooses.
+``LiveEvents`` is the definition; ``native_live_events.NativeLiveEvents`` does the same on the native core.
+``live_events`` chooses.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def live_events(name: str, engine: str = selection.AUTO) -> LiveEvents | NativeLiveEvents:
-    """The live events of the publisher ``name``, on an engine. Raises UsageError if it is not there."""
+    """Return the live events of the publisher ``name`` on an engine. Raises UsageError if the engine is not there."""
     if selection.resolve(engine) == selection.PYTHON:
         return LiveEvents(name)
     from lmerge.client.publish.native_live_events import NativeLiveEvents
@@ -51,7 +51,7 @@ class LiveEvents:
     def __init__(self, name: str) -> None:
         self.name = name
         self.stable = NEG_INF  # the publisher's own stable point
-        self.trimmed = NEG_INF  # the merge's stable point, as last heard
+        self.trimmed = NEG_INF  # the merge's stable point, as last acked
         self._nodes: dict[tuple[int, bytes], Node] = {}  # -> [due, vs, payload, sorted (ve, number)]
         self._calendar = Calendar()
         self._count = 0
@@ -62,11 +62,11 @@ class LiveEvents:
 
     @property
     def at_most(self) -> int:
-        """No fewer than there are live events, in O(1)."""
+        """An upper bound of the number of live events, in O(1)."""
         return self._count
 
-    def say(self, row: Row, index: int = 0) -> None:
-        """Notice one element. Raises InputViolation, changing nothing, if no stream may say it here."""
+    def apply_row(self, row: Row, index: int = 0) -> None:
+        """Apply one element. Raises InputViolation, changing nothing, if the element is illegal here."""
         kind, vs, ve, _, payload = row
         if kind == INSERT:
             if ve < vs:
@@ -84,26 +84,26 @@ class LiveEvents:
             self._forget()
 
     def own(self, batch: AnyBatch) -> AnyBatch:
-        """The batch as this engine keeps batches."""
+        """Return the batch in this engine's own form."""
         if isinstance(batch, Batch):
             return batch
         builder = BatchBuilder()
         builder.extend(batch)
         return builder.build()
 
-    def say_batch(self, batch: AnyBatch) -> None:
-        """Notice a batch. On InputViolation the elements before the offender, ``index``, have been noticed."""
+    def apply_batch(self, batch: AnyBatch) -> None:
+        """Apply a batch. On InputViolation the elements before the offender, ``index``, have been applied."""
         for index, row in enumerate(batch.rows()):
-            self.say(row, index)
+            self.apply_row(row, index)
 
     def trim(self, stable_point: int) -> None:
-        """The merge is stable at ``stable_point``."""
+        """Note that the merge is stable at ``stable_point``."""
         if stable_point > self.trimmed:
             self.trimmed = stable_point
             self._forget()
 
     def prelude(self) -> Batch:
-        """What a new connection says first: the live events in order of insertion, then the own stable point."""
+        """Return what a new connection publishes first: live events by order of insertion, then the own stable."""
         events = [
             (number, vs, ve, payload)
             for (vs, payload), node in self._nodes.items() for ve, number in node[3]
@@ -125,7 +125,7 @@ class LiveEvents:
         ends: list[tuple[int, int]] = node[3] if node is not None else []
         at = bisect_left(ends, (vold, 0))
         if node is None or at == len(ends) or ends[at][0] != vold:
-            raise violations.unknown_event(self.name, row, index, known([end for end, _ in ends]))
+            raise violations.unknown_event(self.name, row, index, describe_ends([end for end, _ in ends]))
         number = ends.pop(at)[1]
         self._count -= 1
         self._add(vs, payload, ve, number)
@@ -148,7 +148,7 @@ class LiveEvents:
             self._calendar.add(node)
 
     def _forget(self) -> None:
-        """Forget what neither side can speak of any more. O(forgotten)."""
+        """Forget the events that neither side can change any more. O(forgotten)."""
         frozen_to = min(self.trimmed, self.stable)
         if frozen_to <= self._calendar.now:
             return
@@ -162,7 +162,7 @@ class LiveEvents:
             self._keep(node, vs, payload)
 
     def _keep(self, node: Node, vs: int, payload: bytes) -> None:
-        """Enter the node again at its first end, or drop it if it has none."""
+        """Enter the node again at its first end, or drop it if it has no end."""
         if node[3]:
             node[0] = node[3][0][0]
             if node[0] < INF:
@@ -172,6 +172,6 @@ class LiveEvents:
             self._nodes.pop((vs, payload), None)
 
 
-def known(ends: list[int] | None) -> str:
-    """The words for what a publisher has instead of the event that an adjust speaks of."""
+def describe_ends(ends: list[int] | None) -> str:
+    """Return the part of an error message that lists the publisher's events in place of the one that was adjusted."""
     return f"ends {', '.join(map(show_time, ends))}" if ends else "no event"

@@ -1,27 +1,27 @@
-"""What a publisher has said and not sent yet: the sans-I/O half of both publishers.
+"""The elements that a publisher has accepted and not sent yet: the sans-I/O half of both publishers.
 
-The caller's thread puts elements in, the tasks of the connections take batches out; a lock stands between them. There
-is one table of live events, and a *lane* for each server: the batches that its connection has still to send, the same
-objects in every lane. A lane without a connection keeps nothing: a new connection starts with the prelude, which is the
-live table, and what is said after it.
+The caller's thread puts elements in, the tasks of the connections take batches out; a lock protects both. There is one
+table of live events, and a *lane* for each server: the batches that its connection has still to send, the same objects
+in every lane. A lane without a connection keeps nothing: a new connection starts with the prelude, which is the live
+table, and continues with what is published after it.
 
-Room. The publisher waits for the lane that is ahead of all others, never for one that is behind: with one server
-that is flow control as ever; with several, a server that is slow or dead holds up nobody. A lane that falls behind the
-first by as much as the whole buffer is *dropped*: its connection is broken and starts again with a prelude, which holds
-each live event once however much was said of it. So no lane ever holds more than the buffer, but for the time that its
-prelude takes.
+Room. The publisher waits for the lane that is ahead of all others, never for one that is behind: with one server that
+is plain flow control; with several, a slow or dead server delays no other. A lane that falls behind the first by as
+much as the whole buffer is *dropped*: its connection is broken and starts again with a prelude. The prelude holds each
+live event once, however many elements described it. So no lane ever holds more than the buffer, except while its
+prelude is sent.
 
-    bytes:   said .................. 100 MB       the publisher may say 16 MB more than the first lane has sent
+    bytes:   published ............. 100 MB       the publisher may put 16 MB more than the first lane has sent
              lane of h1, up ........  99 MB sent  the first
              lane of h2, up ........  84 MB sent  15 MB behind the first: it goes on
              lane of h3, down ......              holds nothing, and is not waited for
 
-Staged batches. What was said in one call may be *staged* at some servers: the replica's workers have brought it there.
-It stands in the lanes as one item, which a connection sends as a short commit or as the elements, as it thinks best. A
-lane that has to send elements where others commit is behind by all of them at once; that is no reason to drop it.
+Staged batches. The batches of one call may be *staged* at some servers: the replica's workers have brought them there.
+They stand in the lanes as one item, which a connection sends as a short commit or as the elements. A lane that has to
+send elements where others commit is behind by all of them at once; that is no reason to drop it.
 
-What an attempt to connect hands out as the prelude makes no room until it has been sent: otherwise each attempt would
-let the caller say a whole buffer more, all of it kept in the live events.
+The prelude of an attempt to connect makes no room until it has been sent: otherwise each attempt would let the caller
+put a whole buffer more, all of it kept in the live events.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ from lmerge.errors import InputViolation, InvalidBatch, LimitExceeded, UsageErro
 from lmerge.wire.codec import payload_sizes, slice_batch
 from lmerge.wire.limits import PAYLOAD_BYTES
 
-# Bytes that wait before a publisher has to: enough to ride out a reconnect, little enough not to hide a slow server.
+# Bytes that may wait before the publisher must: enough to last through a reconnect, few enough to show a slow server.
 OUTBOX_BYTES_MAX: Final = 16 * 2**20
 ROW_BYTES: Final = 32  # what an element counts besides its payload
-# What a lane hands out at once: some messages, so that a lane is known to be slow while it is.
+# What a lane hands out at once: some messages only, so that a slow lane is noticed in time.
 TAKE_BYTES: Final = 2**20
 # Live events that are kept for a server that is away, beyond what the others need: some 100 MB of Python objects.
 BEHIND_EVENTS_MAX: Final = 100_000
 
 
 class Skip(NamedTuple):
-    """Stands in a lane among the batches: events that end before ``until`` are left out from here on."""
+    """An item of a lane, among the batches: events that end before ``until`` are left out from here on."""
 
     until: int
 
 
 @dataclass(frozen=True)
 class Staged:
-    """That the parts of a batch have been staged: ``parts`` by (partition, attempt), in the order in which they are
-    said, ``holders`` the servers that have all of them (see ``stage``).
+    """Describes a batch whose parts have been staged: ``parts`` by (partition, attempt), in the order in which they are
+    published, ``holders`` the servers that have all of them (see ``stage``).
     """
 
     query: str
@@ -73,7 +73,7 @@ class Staged:
 
 
 class StagedBatches(NamedTuple):
-    """Stands in a lane among the batches: they have been staged, and then comes ``stable``, which has not."""
+    """An item of a lane, among the batches: batches that have been staged, then ``stable``, which has not."""
 
     staged: Staged
     batches: tuple[AnyBatch, ...]
@@ -83,7 +83,7 @@ class StagedBatches(NamedTuple):
 
     @property
     def all_batches(self) -> tuple[AnyBatch, ...]:
-        """What a server is told that does not have them."""
+        """What is sent to a server that does not hold the staged batches."""
         return self.batches if self.stable is None else (*self.batches, self.stable)
 
 
@@ -91,34 +91,34 @@ Item: TypeAlias = AnyBatch | Skip | StagedBatches
 
 
 class Taken(NamedTuple):
-    """What a connection sends next, and how much has been said with it."""
+    """What a connection sends next, and how many elements have been published with it."""
 
     items: list[Item]
-    said: int
+    published: int
 
 
 class Lane:
     """What one connection has still to send. Made by ``Outbox.lane``; used by one task.
 
-    ``needs``: events that end before are not needed by its server any more. ``counts``: whether the live table waits
-    for ``needs``. ``acked``: of what was said, so much has been merged by the server in this connection.
+    ``needs``: its server does not need events that end before. ``counts``: whether the live table waits for ``needs``.
+    ``acked``: of all published elements, so many has the server merged in this connection.
     """
 
     def __init__(self, outbox: Outbox) -> None:
         self.needs = NEG_INF
         self.counts = True
         self.is_up = False
-        self.was_dropped = False  # it fell behind, or what it has said is not what it must say from now on
+        self.was_dropped = False  # it fell behind, or must join at a later time than it declared
         self.acked = 0
-        self.joins_at = NEG_INF  # where the present connection said that it joins
+        self.joins_at = NEG_INF  # the join_at that the present connection has declared
         self._outbox = outbox
-        self._queue: deque[tuple[Item, int, int]] = deque()  # item, said with it, bytes said with it
-        self._sent_bytes = 0  # of all bytes ever said, those handed out
-        self._prelude_bytes = 0  # those that the prelude stands for, handed out once it has been sent
-        self._allowance = 0  # it may be behind by so much more: what the prelude weighs
+        self._queue: deque[tuple[Item, int, int]] = deque()  # item, elements and bytes published with it
+        self._sent_bytes = 0  # of all published bytes, those handed out
+        self._prelude_bytes = 0  # bytes that the prelude covers; they count once it has been sent
+        self._allowance = 0  # it may be behind by so many bytes more: the size of the prelude
 
     def join_at(self) -> int:
-        """A new attempt begins: where it joins, which the live table is complete from; the table now waits for it."""
+        """Begin a new attempt: return where it joins, from which on the live table is complete and now stays so."""
         outbox = self._outbox
         with outbox.lock:
             self.needs = self.joins_at = max(outbox.complete_from, outbox.skipped)
@@ -126,8 +126,8 @@ class Lane:
             return self.joins_at
 
     def restart(self) -> Taken | None:
-        """A new connection has been accepted: its prelude. None: the table is not complete from ``joins_at`` any more,
-        because the server took too long to answer; attach again.
+        """Return the prelude of a connection that has been accepted. None: the table is not complete from ``joins_at``
+        any more, because the server took too long to answer; attach again.
         """
         outbox = self._outbox
         with outbox.lock:
@@ -139,23 +139,23 @@ class Lane:
             prelude = outbox.live.prelude()
             self._prelude_bytes = outbox.total_bytes
             self._allowance = prelude.count * ROW_BYTES + payload_sizes(prelude)[0]
-            return Taken([prelude], outbox.said)
+            return Taken([prelude], outbox.published)
 
     def take(self) -> Taken | None:
-        """Some of what waits, in order; None if nothing does. What was handed out before has been sent."""
+        """Return some of what waits, in order; None if nothing does. What was taken before has been sent."""
         outbox = self._outbox
         with outbox.lock:
             outbox.close_rows()
             self._sent_bytes = self._covered_bytes
             items: list[Item] = []
-            said, start = 0, self._sent_bytes
+            published, start = 0, self._sent_bytes
             while self._queue and (not items or self._sent_bytes - start < TAKE_BYTES):
-                item, said, self._sent_bytes = self._queue.popleft()
+                item, published, self._sent_bytes = self._queue.popleft()
                 items.append(item)
             if not self._queue:
                 self._allowance = 0
             outbox.drop_slow(self)
-            return Taken(items, said) if items else None
+            return Taken(items, published) if items else None
 
     @property
     def waits(self) -> bool:
@@ -169,28 +169,28 @@ class Lane:
 
     @property
     def _covered_bytes(self) -> int:
-        """Of all bytes ever said, those that are not in the queue of this connection: handed out, or in its prelude."""
+        """Of all published bytes, those that are not in the queue of this connection: handed out, or in its prelude."""
         return max(self._sent_bytes, self._prelude_bytes)
 
-    def down(self) -> None:
-        """The connection is lost: nothing is kept for it."""
+    def disconnected(self) -> None:
+        """Note that the connection is lost: nothing is kept for it."""
         with self._outbox.lock:
             self.is_up = False
             self._queue.clear()
 
-    def heard(self, stable_point: int) -> None:
-        """The server's merge is stable at ``stable_point``."""
-        self._outbox.heard(self, stable_point)
+    def note_stable(self, stable_point: int) -> None:
+        """Note that the server's merge is stable at ``stable_point``."""
+        self._outbox.note_stable(self, stable_point)
 
-    def put(self, item: Item, said: int, said_bytes: int) -> None:
-        """Called by the outbox, under its lock."""
+    def put(self, item: Item, published: int, published_bytes: int) -> None:
+        """Add an item. Called by the outbox, under its lock."""
         if self.is_up:
-            self._queue.append((item, said, said_bytes))
+            self._queue.append((item, published, published_bytes))
             if isinstance(item, StagedBatches):
                 self._allowance = max(self._allowance, item.elements * ROW_BYTES + item.payload_bytes)
 
     def drop(self) -> None:
-        """Called by the outbox, under its lock: the connection must start again."""
+        """Make the connection start again. Called by the outbox, under its lock."""
         self.is_up = False
         self.was_dropped = True
         self._queue.clear()
@@ -200,12 +200,12 @@ class Lane:
         return self._sent_bytes
 
     def is_behind(self, first_bytes: int, bytes_max: int) -> bool:
-        """Whether it is too far behind one that has sent ``first_bytes``."""
+        """Return whether the lane is too far behind one that has sent ``first_bytes``."""
         return self.is_up and first_bytes - self._covered_bytes >= bytes_max + self._allowance
 
 
 class Outbox:
-    """The live events, and a lane for each server. ``said`` counts elements over the publisher's whole life."""
+    """The live events, and a lane for each server. ``published`` counts elements over the publisher's whole life."""
 
     def __init__(
         self, name: str, *, bytes_max: int = OUTBOX_BYTES_MAX, payload_bytes_max: int = PAYLOAD_BYTES,
@@ -213,7 +213,7 @@ class Outbox:
     ) -> None:
         self.lock = threading.Lock()
         self.live = live_events(name)
-        self.said = 0
+        self.published = 0
         self.total_bytes = 0
         self.bytes_max = bytes_max
         self.payload_bytes_max = payload_bytes_max
@@ -221,10 +221,10 @@ class Outbox:
         self.skipped = NEG_INF  # events that end before have been left out
         self.lanes: list[Lane] = []
         self._rows: list[Row] = []
-        self._count_at = behind_events_max  # so many live events are a reason to look who needs them
+        self._count_at = behind_events_max  # at so many live events look which servers need them
 
     def lane(self) -> Lane:
-        """A lane for one more server."""
+        """Return a lane for one more server."""
         with self.lock:
             lane = Lane(self)
             self.lanes.append(lane)
@@ -232,29 +232,29 @@ class Outbox:
 
     @property
     def complete_from(self) -> int:
-        """The live table holds every event that was said and ends here or later."""
+        """The live table holds every published event that ends here or later."""
         return min(self.live.trimmed, self.live.stable)
 
     @property
     def trimmed(self) -> int:
-        """The stable point up to which no server needs anything."""
+        """The stable point up to which no server needs any event."""
         with self.lock:
             return self.live.trimmed
 
     @property
     def stable_point(self) -> int:
-        """The publisher's own."""
+        """The publisher's own stable point."""
         with self.lock:
             return self.live.stable
 
     @property
     def acked(self) -> int:
-        """Of what was said, so much has been merged by some server."""
+        """Of all published elements, so many have been merged by some server."""
         return max((lane.acked for lane in self.lanes), default=0)
 
     @property
     def waiting_bytes(self) -> int:
-        """What the first lane has not sent yet."""
+        """The bytes that the first lane has not sent yet."""
         lanes = [lane for lane in self.lanes if lane.is_up] or self.lanes
         return self.total_bytes - max((lane.sent_bytes for lane in lanes), default=0)
 
@@ -264,7 +264,7 @@ class Outbox:
 
     @property
     def has_room(self) -> bool:
-        """Whether one that waits because it is full may go on. Not at once: each wait costs a change of threads."""
+        """Whether a caller that waits for room may go on. Only when half empty: each wait costs a thread switch."""
         return self.waiting_bytes <= self.bytes_max // 2
 
     @property
@@ -272,7 +272,7 @@ class Outbox:
         return bool(self._rows)
 
     def put_row(self, row: Row) -> None:
-        """One element. Raises InputViolation, InvalidBatch or LimitExceeded, changing nothing."""
+        """Put one element. Raises InputViolation, InvalidBatch or LimitExceeded, changing nothing."""
         kind, vs, ve, vold, payload = row
         self._check_payload(payload, 0)
         if not (type(vs) is type(ve) is type(vold) is int):
@@ -282,47 +282,47 @@ class Outbox:
             if not NEG_INF <= t <= INF:
                 raise InvalidBatch(f"cannot publish {show_payload(payload)}: {t} is not a 64-bit time")
         with self.lock:
-            self.live.say(row)
+            self.live.apply_row(row)
             self._rows.append(row)
-            self.said += 1
+            self.published += 1
             self.total_bytes += ROW_BYTES + len(row[4])
 
     def put_batch(self, batch: AnyBatch) -> None:
-        """A batch. Raises what ``put_row`` raises; the elements before the offender have then been said."""
+        """Put a batch. Raises what ``put_row`` raises; the elements before the offender have then been published."""
         self.put_batches((batch,))
 
     def put_batches(
         self, batches: Sequence[AnyBatch], stable: int | None = None, staged: Staged | None = None
     ) -> None:
-        """Batches and then a stable, in one go. ``staged``: where the batches are; the stable is not among them.
+        """Put batches and then a stable, as one. ``staged``: where the batches are; the stable is not among them.
 
-        Raises what ``put_row`` raises: InvalidBatch and LimitExceeded before anything has been said; InputViolation
-        when the elements before the offender have been, which is counted in its batch.
+        Raises what ``put_row`` raises: InvalidBatch and LimitExceeded before any element has been published;
+        InputViolation when the elements before the offender have been; its index counts within its batch.
         """
-        owned = [self._sound(batch) for batch in batches]
-        last = [] if stable is None else [self._sound(Batch(bytes([STABLE]), [stable], [0], [0], [b""]))]
+        owned = [self._checked_batch(batch) for batch in batches]
+        last = [] if stable is None else [self._checked_batch(Batch(bytes([STABLE]), [stable], [0], [0], [b""]))]
         with self.lock:
             self.close_rows()
-            said: list[AnyBatch] = []
+            applied: list[AnyBatch] = []
             try:
                 for batch in (*owned, *last):
-                    self.live.say_batch(batch)
-                    said.append(batch)
+                    self.live.apply_batch(batch)
+                    applied.append(batch)
             except InputViolation as violation:
-                self._put([*said, slice_batch(batch, 0, violation.index)])
+                self._put([*applied, slice_batch(batch, 0, violation.index)])
                 raise
             if staged is None:
-                self._put(said)
+                self._put(applied)
             else:
                 self._put_staged(staged, owned, last)
 
     def skip(self, until: int) -> None:
-        """Events that end before ``until`` are left out from here on. Servers that have not come so far are told by a
-        new connection, which joins there. Raises UsageError if it is no time.
+        """Leave out events that end before ``until`` from here on. A server whose merge has not come so far gets a new
+        connection, which joins there. Raises UsageError if ``until`` is no time.
         """
         if type(until) is not int or not NEG_INF < until < INF:
-            word = show_time(until) if type(until) is int else repr(until)
-            raise UsageError(f"cannot skip to {word}: it is no time that ends")
+            shown = show_time(until) if type(until) is int else repr(until)
+            raise UsageError(f"cannot skip to {shown}: it is no time that ends")
         with self.lock:
             if until <= self.skipped:
                 return
@@ -331,32 +331,32 @@ class Outbox:
             for lane in self.lanes:
                 if lane.is_up and until > lane.needs:
                     lane.drop()
-                lane.put(Skip(until), self.said, self.total_bytes)
+                lane.put(Skip(until), self.published, self.total_bytes)
 
     def seed(self, batch: AnyBatch) -> None:
-        """What a checkpoint holds, said before anything else; it is right for events that end at its stable or later,
-        and so is all that follows.
+        """Publish the events of a checkpoint before anything else. They are right for events that end at the
+        checkpoint's stable or later, and so is all that follows.
         """
-        assert not self.said
+        assert not self.published
         self.put_batch(batch)
         with self.lock:
             self.skipped = max(self.skipped, self.live.stable)
 
-    def heard(self, lane: Lane, stable_point: int) -> None:
-        """The merge of the lane's server is stable at ``stable_point``."""
+    def note_stable(self, lane: Lane, stable_point: int) -> None:
+        """Note that the merge of the lane's server is stable at ``stable_point``."""
         with self.lock:
             lane.needs = stable_point
             self._trim()
 
     def close_rows(self) -> None:
-        """Called under the lock: make a batch of the single elements that were said."""
+        """Make a batch of the single elements that were put. Called under the lock."""
         if self._rows:
             builder = BatchBuilder()
             builder.rows, self._rows = self._rows, []
             self._enqueue(self.live.own(builder.build()))
 
-    def _sound(self, batch: AnyBatch) -> AnyBatch:
-        """The batch as the live table keeps batches. Raises InvalidBatch, LimitExceeded."""
+    def _checked_batch(self, batch: AnyBatch) -> AnyBatch:
+        """Return the batch in the live table's form. Raises InvalidBatch, LimitExceeded."""
         if isinstance(batch, Batch):
             _check_columns(batch)
         batch = self.live.own(batch)
@@ -366,28 +366,28 @@ class Outbox:
         return batch
 
     def drop_slow(self, first: Lane) -> None:
-        """Called under the lock, when ``first`` has sent more: those that are too far behind start again."""
+        """Drop the lanes that are too far behind ``first``, which has sent more. Called under the lock."""
         for lane in self.lanes:
             if lane.is_behind(first.sent_bytes, self.bytes_max):
                 lane.drop()
 
     def _trim(self) -> None:
-        """Forget what no server needs; one that is away is not waited for when that would cost too much."""
+        """Forget what no server needs. A server that is away is not waited for when that would keep too many events."""
         away = [lane for lane in self.lanes if not lane.is_up and lane.counts]
         present = min((lane.needs for lane in self.lanes if lane.is_up), default=NEG_INF)
         self.live.trim(min([present, *(lane.needs for lane in away)]))
-        # ``len`` puts every batch that waits into the index, event by event: never where all servers are there.
+        # ``len`` indexes every waiting batch, event by event: it is not called while all servers are there.
         if not any(lane.needs < present for lane in away):
             self._count_at = self.live.at_most + self.behind_events_max
         elif self.live.at_most > self._count_at:
-            wanted = min(present, self.live.stable)
-            needed = sum(map(wanted.__le__, self.live.prelude().ve))
+            needed_from = min(present, self.live.stable)
+            needed = sum(map(needed_from.__le__, self.live.prelude().ve))
             room = needed + self.behind_events_max - len(self.live)
             if room < 0:
                 for lane in away:
                     lane.counts = lane.needs >= present
                 self.live.trim(present)
-            # Counting looks at all events: not for every ack.
+            # Counting scans all events: not for every ack.
             self._count_at = len(self.live) + max(room, self.behind_events_max // 8)
 
     def _put(self, batches: Sequence[AnyBatch]) -> None:
@@ -403,12 +403,12 @@ class Outbox:
         self._enqueue(StagedBatches(staged, tuple(batches), last[0] if last else None, elements, payload_bytes))
 
     def _count(self, elements: int, payload_bytes: int) -> None:
-        self.said += elements
+        self.published += elements
         self.total_bytes += elements * ROW_BYTES + payload_bytes
 
     def _enqueue(self, item: Item) -> None:
         for lane in self.lanes:
-            lane.put(item, self.said, self.total_bytes)
+            lane.put(item, self.published, self.total_bytes)
 
     def _check_payload(self, payload: bytes, index: int) -> None:
         if len(payload) > self.payload_bytes_max:
@@ -419,7 +419,7 @@ class Outbox:
 
 
 def _as_int(t: Any, payload: bytes) -> int:
-    """numpy's integers and the like; never a float, which rounds."""
+    """Return an integer for numpy's integers and the like; never for a float, which rounds."""
     try:
         return operator.index(t)
     except TypeError:
@@ -427,7 +427,7 @@ def _as_int(t: Any, payload: bytes) -> int:
 
 
 def _check_columns(batch: Batch) -> None:
-    """What could not be sent must not wait to be: one pass per column."""
+    """Raise InvalidBatch for columns that could not be sent: one pass per column."""
     for name, column in (("vs", batch.vs), ("ve", batch.ve), ("vold", batch.vold)):
         try:
             array("q", column)

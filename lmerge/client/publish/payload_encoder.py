@@ -1,4 +1,4 @@
-"""What a user hands in as payloads: bytes, text, or rows of a declared or inferred schema."""
+"""Payloads as a user passes them: bytes, text, or rows of a declared or inferred schema."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from lmerge.wire.schema import Schema, parse_schema
 INFER: Final = "infer"
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-# What Python's types are in a schema. bool before int and datetime before date: they are kinds of them.
-_WORDS: Final = (
+# The schema's names of Python's types. bool before int and datetime before date, because it is a subclass.
+_TYPE_NAMES: Final = (
     (bool, "bool"), (int, "int"), (float, "float"), (str, "string"), (bytes, "bytes"), (datetime, "timestamp"),
     (date, "date"),
 )
@@ -44,13 +44,13 @@ class RowEncoder:
         return None if self.codec is None else self.codec.schema.to_message()
 
     def encode(self, payload: Any) -> bytes:
-        """One payload. Raises UsageError or InvalidRow."""
+        """Return the bytes of one payload. Raises UsageError or InvalidRow."""
         if isinstance(payload, Mapping):
             return self._codec_for(lambda: infer_schema([payload])).encode(payload)
         return payload_of(payload)
 
     def inserts(self, rows: Any, vs: str, ve: str | None) -> AnyBatch:
-        """One insert per row: mappings, or an Arrow table or record batch. Raises UsageError or InvalidRow."""
+        """Return one insert per row: mappings, or an Arrow table or record batch. Raises UsageError or InvalidRow."""
         if hasattr(rows, "schema") and hasattr(rows, "num_rows"):
             return self._arrow_inserts(rows, vs, ve)
         rows = list(rows)
@@ -69,14 +69,14 @@ class RowEncoder:
     def _arrow_inserts(self, rows: Any, vs: str, ve: str | None) -> AnyBatch:
         from lmerge.wire.arrow import insert_columns, int64_column, schema_of
 
-        if self.codec is None:  # what is no lifetime decides no schema
+        if self.codec is None:  # columns that are no lifetime must not decide the schema
             for name in (vs,) if ve is None else (vs, ve):
                 int64_column(rows, name)
         codec = self._codec_for(lambda: schema_of([field for field in rows.schema if field.name not in (vs, ve)]))
         return insert_columns(codec, rows, vs, ve)
 
     def _codec_for(self, infer: Any) -> RowCodec:
-        """The codec; the first rows decide it if it is to be inferred."""
+        """Return the codec; the first rows decide it if it is to be inferred."""
         if self.codec is None:
             if not self.is_pending:
                 raise UsageError('rows need a schema: make the publisher with schema={...} or schema="infer"')
@@ -86,36 +86,36 @@ class RowEncoder:
 
 
 def infer_schema(rows: Iterable[Mapping[str, Any]], without: tuple[str | None, ...] = ()) -> Schema:
-    """The schema of ``rows``: columns in the order in which they appear, each of one simple type, and nullable.
+    """Return the schema of ``rows``: columns in the order in which they appear, each of one simple type, and nullable.
 
-    Whole numbers and floats together are floats. Raises UsageError where the values do not tell: nothing but None,
+    Whole numbers and floats together are floats. Raises UsageError where the values do not decide it: only None,
     decimals (their scale), lists and mappings.
     """
-    words: dict[str, str | None] = {}
+    types: dict[str, str | None] = {}
     for row in rows:
         for name, value in row.items():
             if name in without:
                 continue
-            word, known = _word_of(name, value), words.get(name)
-            if word is None or known is None or word == known:
-                words[name] = known or word
-            elif {word, known} == {"int", "float"}:
-                words[name] = "float"
+            kind_name, earlier = _type_name_of(name, value), types.get(name)
+            if kind_name is None or earlier is None or kind_name == earlier:
+                types[name] = earlier or kind_name
+            elif {kind_name, earlier} == {"int", "float"}:
+                types[name] = "float"
             else:
-                raise UsageError(f"cannot infer the schema: column {name!r} has values of {known} and of {word}")
-    unknown = [name for name, word in words.items() if word is None]
-    if unknown:
-        raise UsageError(f"cannot infer the schema: column {unknown[0]!r} has no value; declare the schema")
-    return parse_schema({name: f"{word}?" for name, word in words.items()})
+                raise UsageError(f"cannot infer the schema: column {name!r} has values of {earlier} and of {kind_name}")
+    untyped = [name for name, kind_name in types.items() if kind_name is None]
+    if untyped:
+        raise UsageError(f"cannot infer the schema: column {untyped[0]!r} has no value; declare the schema")
+    return parse_schema({name: f"{kind_name}?" for name, kind_name in types.items()})
 
 
-def _word_of(name: str, value: Any) -> str | None:
+def _type_name_of(name: str, value: Any) -> str | None:
     if value is None:
         return None
     plain = value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
-    for kind, word in _WORDS:
+    for kind, kind_name in _TYPE_NAMES:
         if isinstance(plain, kind):
-            return word
+            return kind_name
     raise UsageError(f"cannot infer the schema: column {name!r} has a {type(value).__name__}; declare the schema")
 
 
@@ -130,7 +130,7 @@ def _declared(schema: Any) -> Any:
 
 
 def _time_of(row: Any, name: str, index: int) -> int:
-    """A time of a row: an integer as it is, a datetime with a time zone as microseconds since the epoch."""
+    """Return a time of a row: an integer as it is, a datetime with a time zone as microseconds since the epoch."""
     value = row.get(name) if isinstance(row, Mapping) else None
     if isinstance(value, datetime) and value.tzinfo is not None:
         delta = value - _EPOCH
@@ -140,5 +140,5 @@ def _time_of(row: Any, name: str, index: int) -> int:
             return operator.index(value)  # type: ignore[arg-type]  # numpy's integers too
     except TypeError:
         pass
-    wanted = "a time is an integer or a datetime with a time zone"
-    raise InvalidRow(f"row {index}, column {name!r}: {wanted}, not {value!r:.64}")
+    rule = "a time is an integer or a datetime with a time zone"
+    raise InvalidRow(f"row {index}, column {name!r}: {rule}, not {value!r:.64}")

@@ -1,7 +1,7 @@
 """A replica's side of Publish, for asyncio: it feeds one server or several, reconnects, and loses nothing.
 
-The publisher holds what was said (``outbox``) and a connection to each server (``link``). It goes on as long as one of
-them is there; docs/high-availability.md says who notices what after how long.
+The publisher holds the elements (``outbox``) and a connection to each server (``link``). It goes on as long as one of
+the servers is there; docs/high-availability.md lists which failure is noticed after how long.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from lmerge import clock
 from lmerge.client.connection.streams import Connector, connector_of, parse_targets
 from lmerge.client.publish.fast_forward import FastForward
-from lmerge.client.publish.link import CLOSE_S, Identity, Link
+from lmerge.client.publish.link import CLOSE_S, PublisherIdentity, PublisherLink
 from lmerge.client.publish.outbox import BEHIND_EVENTS_MAX, OUTBOX_BYTES_MAX, Outbox, Staged
 from lmerge.client.publish.payload_encoder import RowEncoder
 from lmerge.core.batch import AnyBatch
@@ -25,7 +25,7 @@ from lmerge.errors import InvalidBatch, ServerGone, UsageError
 from lmerge.wire.frames import frames_of
 from lmerge.wire.names import check_name
 
-# What opening and closing grant a server that is not there: enough for a restart of its connection, and no more.
+# How long opening and closing wait for a server that is not there: enough for a restart of its connection, and no more.
 GRACE_S: Final = 1.0
 HEARTBEAT_S: Final = 1.0
 
@@ -34,18 +34,18 @@ class AsyncPublisher:
     """Publishes one physical stream into a merge.
 
     ``targets``: a server, or several as ``"h1:7171,h2:7171"`` or a list; each gets the whole stream. ``properties``:
-    what the stream promises; None of them: nothing. ``schema``: payloads are rows of it (see ``lmerge.wire.schema``);
+    what the stream promises; empty: nothing. ``schema``: payloads are rows of it (see ``lmerge.wire.schema``);
     ``"infer"``: that of the first rows, and the publisher connects when they come. ``join_at``: the stream is right for
     every event with ``Ve >= join_at``; None: it starts at the beginning. ``role``: ``active`` or ``observe``; a server
     may change it. ``give_up_after_s``: after so long without any server the publisher fails with ServerGone; None:
-    never. ``buffer_bytes_max``: what is said and not sent may be so much; then saying more waits.
+    never. ``buffer_bytes_max``: bytes that may wait to be sent; beyond, publishing waits.
     ``behind_events_max``: live events kept for a server that is away, beyond what the others need.
-    ``on_fast_forward``: called with a time before which nothing is of interest any more, or a ``FastForward``.
-    ``heartbeat``: asked for a stable point when none was said for ``heartbeat_s``; None: no news. ``seed``: a batch
-    that is said first and ends with a stable: the live events of a checkpoint, from which the stream goes on.
-    ``security``: how to connect; None: without encryption.
+    ``on_fast_forward``: called with a time before which no event is needed any more, or a ``FastForward``.
+    ``heartbeat``: called for a stable point when none was published for ``heartbeat_s``; it may return None. ``seed``:
+    a batch that is published first and ends with a stable: the live events of a checkpoint, from which the stream goes
+    on. ``security``: how to connect; None: without encryption.
 
-    A call that finds the publisher failed raises what ended it: InputViolation (the server's words), InputTaken,
+    A call on a publisher that has failed raises what ended it: InputViolation (with the server's message), InputTaken,
     StaleIncarnation (fenced), PropertiesTooWeak, InvalidBatch, LimitExceeded, PermissionDenied, ServerGone. The message
     names the server.
     """
@@ -73,8 +73,8 @@ class AsyncPublisher:
         self.join_at = join_at
         self.outbox = Outbox(replica, bytes_max=buffer_bytes_max, behind_events_max=behind_events_max)
         if seed is not None:
-            self._sow(seed)
-        self.links: list[Link] = []
+            self._publish_seed(seed)
+        self.links: list[PublisherLink] = []
         self._first_incarnation = incarnation if incarnation is not None else clock.wall_us()
         self._on_fast_forward = on_fast_forward
         self._fast_forwarded_to = NEG_INF
@@ -86,19 +86,19 @@ class AsyncPublisher:
         self._failure: Exception | None = None
         self._closing = False
         self._moved = asyncio.Event()  # something was sent or acked, or the publisher failed
-        self._tasks: dict[asyncio.Task[None], Link | None] = {}
+        self._tasks: dict[asyncio.Task[None], PublisherLink | None] = {}
         self._has_started = False
 
     # What a user calls.
 
     async def open(self) -> AsyncPublisher:
-        """Connect; returns when a server has accepted the input, and the others have been tried. Raises what ended the
+        """Connect. Returns when a server has accepted the input and the others have been tried. Raises what ended the
         attempt.
         """
         self.start()
         if self._has_started:
-            await self._until(lambda: any(link.is_connected for link in self.links))
-            await self._until(lambda: all(link.was_tried for link in self.links), GRACE_S)
+            await self._wait_until(lambda: any(link.is_connected for link in self.links))
+            await self._wait_until(lambda: all(link.was_tried for link in self.links), GRACE_S)
         return self
 
     def start(self) -> None:
@@ -106,10 +106,10 @@ class AsyncPublisher:
         if self._has_started or self._closing or self.encoder.is_pending:
             return
         self._has_started = True
-        identity = Identity(self.merge, self.replica, self.properties, self.encoder, self.join_at)
+        identity = PublisherIdentity(self.merge, self.replica, self.properties, self.encoder, self.join_at)
         frames = frames_of(self.outbox.live.engine)
         self.links = [
-            Link(
+            PublisherLink(
                 target, identity, self.outbox, frames, self._connector, self, role=self.role,
                 incarnation=self._first_incarnation,
             )
@@ -118,28 +118,28 @@ class AsyncPublisher:
         for link in self.links:
             self._spawn(link.run(), f"publisher {self.replica} to {link.target}", link)
         if self._heartbeat is not None:
-            self._spawn(self._beat(self._heartbeat), f"heartbeat of {self.replica}", None)
+            self._spawn(self._run_heartbeat(self._heartbeat), f"heartbeat of {self.replica}", None)
 
     async def insert(self, payload: Any, vs: int, ve: int = INF) -> None:
-        """Say insert(payload, vs, ve). ``payload``: bytes, text, or a row if there is a schema."""
+        """Publish insert(payload, vs, ve). ``payload``: bytes, text, or a row if there is a schema."""
         await self._put((INSERT, vs, ve, 0, self.encoder.encode(payload)))
 
     async def adjust(self, payload: Any, vs: int, vold: int, ve: int) -> None:
-        """Say adjust(payload, vs, vold, ve); ``ve == vs`` removes the event."""
+        """Publish adjust(payload, vs, vold, ve); ``ve == vs`` removes the event."""
         await self._put((ADJUST, vs, ve, vold, self.encoder.encode(payload)))
 
     async def stable(self, vc: int) -> None:
-        """Say stable(vc)."""
+        """Publish stable(vc)."""
         await self._put((STABLE, vc, 0, 0, b""))
 
     async def publish(
         self, batch: AnyBatch | Sequence[AnyBatch], staged: Staged | None = None, *, stable: int | None = None
     ) -> None:
-        """Say a whole batch, or several in a list or tuple, and then ``stable``, as one. On a violation the elements
-        before the offender have been said.
+        """Publish a whole batch, or several in a list or tuple, then ``stable``, as one. On a violation the elements
+        before the offender have been published.
 
-        ``staged``: the batches, without ``stable``, have been staged (``Stager``); servers that have them are only told
-        to commit. They must hold what the parts hold, part by part in the same order.
+        ``staged``: the batches, without ``stable``, have been staged (``Stager``); servers that hold them receive only
+        a commit. They must hold what the parts hold, part by part in the same order.
         """
         await self.ready()
         try:
@@ -148,29 +148,29 @@ class AsyncPublisher:
             self.nudge()
 
     async def publish_rows(self, rows: Any, *, vs: str, ve: str | None = None) -> None:
-        """Say one insert per row (dicts, or an Arrow table or record batch); ``vs`` and ``ve`` name the columns of the
-        lifetime, ``ve`` None: it does not end. They stay in the payload only if the schema has them.
+        """Publish one insert per row (dicts, or an Arrow table or record batch); ``vs`` and ``ve`` name the columns of
+        the lifetime, ``ve`` None: it does not end. They stay in the payload only if the schema has them.
         """
         await self.publish(self.encoder.inserts(rows, vs, ve))
 
     async def skip(self, until: int) -> None:
-        """Say that events which end before ``until`` are left out from here on (V.D); ``FastForward`` does it for you.
+        """Leave out events that end before ``until`` from here on (V.D); ``FastForward`` does it for you.
 
-        A server that has not come as far takes the input as one that joins there.
+        A server whose merge has not come so far treats the input as one that joins at ``until``.
         """
         await self.ready()
         self.skip_now(until)
         self.nudge()
 
     async def flush(self) -> None:
-        """Wait until every server that is connected has merged everything said so far, and one has at least."""
+        """Wait until one server, and every connected server, has merged everything published so far."""
         self._raise_failure()
-        said = self.outbox.said
+        published = self.outbox.published
         self.nudge()
-        await self._until(lambda: self._is_merged(said))
+        await self._wait_until(lambda: self._is_merged(published))
 
     async def close(self) -> None:
-        """Say everything, leave, and wait until it is merged, as ``flush`` does. Raises what ended the publisher."""
+        """Send everything, leave, and wait until it is merged, as ``flush`` does. Raises what ended the publisher."""
         self._closing = True
         if not self._has_started:
             return
@@ -196,11 +196,11 @@ class AsyncPublisher:
         else:
             await self.abort()
 
-    # What can be asked.
+    # Properties.
 
     @property
     def is_open(self) -> bool:
-        """Whether elements can be said."""
+        """Whether elements can be published."""
         return self._has_started and not self._closing and self._failure is None
 
     @property
@@ -216,12 +216,12 @@ class AsyncPublisher:
 
     @property
     def incarnation(self) -> int:
-        """The newest of the present ones: each server counts for itself."""
+        """The newest of the present incarnations: each server counts for itself."""
         return max((link.incarnation for link in self.links), default=self._first_incarnation)
 
     @property
     def algorithm(self) -> str:
-        """What the merge runs, at the first server that has said so."""
+        """The algorithm of the merge, from the first server that has declared it."""
         return next((link.algorithm for link in self.links if link.algorithm), "")
 
     @property
@@ -230,7 +230,7 @@ class AsyncPublisher:
 
     @property
     def merge_stable_point(self) -> int:
-        """How far all servers that count have come, as last heard: nothing before it is kept."""
+        """The stable point that all servers that count have acked: no event before it is kept."""
         return self.outbox.trimmed
 
     @property
@@ -244,23 +244,23 @@ class AsyncPublisher:
         """Wait until there is room. Raises what ended the publisher."""
         self._raise_failure()
         if self._closing:
-            raise UsageError(f"{self._who()} is closed")
+            raise UsageError(f"{self._description()} is closed")
         if self.encoder.is_pending:
-            raise UsageError(f"{self._who()} infers its schema: the first that it says must be a row")
+            raise UsageError(f"{self._description()} infers its schema: the first element must be a row")
         self.start()
         if self.outbox.is_full:
-            await self._until(lambda: self.outbox.has_room)
+            await self._wait_until(lambda: self.outbox.has_room)
 
     def nudge(self) -> None:
-        """There may be something to send."""
+        """Wake the links: there may be something to send."""
         for link in self.links:
             link.nudge()
 
     def skip_now(self, until: int) -> None:
-        """``skip`` without waiting for room; any thread may call it. It is sent with what is said next."""
+        """``skip`` without waiting for room; any thread may call it. It is sent with the next elements."""
         self.outbox.skip(until)
 
-    # What the links use: see ``link.Owner``.
+    # The calls of the links: see ``link.LinkOwner``.
 
     @property
     def is_closing(self) -> bool:
@@ -271,14 +271,14 @@ class AsyncPublisher:
         if any(link.lane.was_dropped for link in self.links):
             self.nudge()
 
-    def limits_are_told(self) -> None:
-        told = [link.payload_bytes_max for link in self.links if link.payload_bytes_max is not None]
-        self.outbox.payload_bytes_max = min(told)
+    def limits_changed(self) -> None:
+        reported = [link.payload_bytes_max for link in self.links if link.payload_bytes_max is not None]
+        self.outbox.payload_bytes_max = min(reported)
 
-    def wanted(self) -> None:
+    def interest_changed(self) -> None:
         if not all(link.was_tried for link in self.links):
-            return  # a server that is still being called may have come less far
-        until = min((link.wants_from for link in self.links if link.is_connected), default=NEG_INF)
+            return  # a server that is still being called may need more
+        until = min((link.needed_from for link in self.links if link.is_connected), default=NEG_INF)
         if until > self._fast_forwarded_to:
             self._fast_forwarded_to = until
             if self._on_fast_forward is not None:
@@ -295,17 +295,17 @@ class AsyncPublisher:
 
     # Tasks.
 
-    def _spawn(self, work: Any, name: str, link: Link | None) -> None:
+    def _spawn(self, work: Any, name: str, link: PublisherLink | None) -> None:
         task = asyncio.get_running_loop().create_task(self._guarded(work), name=name)
         self._tasks[task] = link
 
     async def _guarded(self, work: Any) -> None:
-        """Whatever ends ``work``, the next call of the user raises it; the other tasks end too."""
+        """Run ``work``. The next call of the user raises what ended it; the other tasks end too."""
         try:
             await work
         except asyncio.CancelledError:
             if self._failure is None and not self._closing:
-                self._failure = UsageError(f"{self._who()} was cancelled")
+                self._failure = UsageError(f"{self._description()} was cancelled")
             raise
         except Exception as error:
             if self._failure is None:
@@ -317,7 +317,7 @@ class AsyncPublisher:
             self._moved.set()
 
     async def _leave(self) -> None:
-        """Until every server that is there has been left, and one at least."""
+        """Wait until every server that is there has been left, and one at least."""
         loop = asyncio.get_running_loop()
         closed_s = loop.time()
         running = {task: link for task, link in self._tasks.items() if link is not None}
@@ -332,17 +332,17 @@ class AsyncPublisher:
                 link.is_connected or (recent and link.away_since_s > closed_s - GRACE_S) for link in rest
             )
 
-        if not await self._reaches(done, CLOSE_S):
+        if not await self._wait_for(done, CLOSE_S):
             await self._cancel()
-            raise ServerGone(f"{self._who()} could not leave {self.target} within {CLOSE_S:.0f} s")
+            raise ServerGone(f"{self._description()} could not leave {self.target} within {CLOSE_S:.0f} s")
 
     async def _cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _beat(self, heartbeat: Callable[[], int | None]) -> None:
-        """Say a stable now and then where the stream says none: an idle source holds nobody up."""
+    async def _run_heartbeat(self, heartbeat: Callable[[], int | None]) -> None:
+        """Publish a stable when the stream had none for a while, so that an idle source delays no merge."""
         last = self.outbox.stable_point
         while True:
             await asyncio.sleep(self._heartbeat_s)
@@ -360,32 +360,32 @@ class AsyncPublisher:
         self.outbox.put_row(row)
         self.nudge()
 
-    def _sow(self, seed: AnyBatch) -> None:
+    def _publish_seed(self, seed: AnyBatch) -> None:
         if not seed.count or seed.kinds[-1] != STABLE or ADJUST in seed.kinds or STABLE in seed.kinds[:-1]:
-            raise InvalidBatch(f"{self._who()} cannot begin: a seed is inserts and then one stable")
+            raise InvalidBatch(f"{self._description()} cannot begin: a seed is inserts and then one stable")
         self.outbox.seed(seed)
 
-    def _is_merged(self, said: int) -> bool:
-        merged = [link.lane.acked >= said for link in self.links]
-        connected = [link.lane.acked >= said for link in self.links if link.is_connected]
+    def _is_merged(self, published: int) -> bool:
+        merged = [link.lane.acked >= published for link in self.links]
+        connected = [link.lane.acked >= published for link in self.links if link.is_connected]
         return any(merged) and all(connected)
 
-    async def _until(self, reached: Callable[[], bool], timeout_s: float | None = None) -> None:
-        """Wait for ``reached``, or so long. Raises what ended the publisher before."""
+    async def _wait_until(self, reached: Callable[[], bool], timeout_s: float | None = None) -> None:
+        """Wait for ``reached``, or for ``timeout_s``. Raises what ended the publisher before."""
 
         def over() -> bool:
             return reached() or self._failure is not None or not self._has_started or self._is_over()
 
-        await self._reaches(over, timeout_s)
+        await self._wait_for(over, timeout_s)
         if not reached() and (timeout_s is None or self._failure is not None):
             self._raise_failure()
-            raise UsageError(f"{self._who()} is closed")
+            raise UsageError(f"{self._description()} is closed")
 
     def _is_over(self) -> bool:
         return all(task.done() for task in self._tasks)
 
-    async def _reaches(self, reached: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Wait for ``reached``; False: it did not come in time."""
+    async def _wait_for(self, reached: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait for ``reached``; return False if it did not come in time."""
         loop = asyncio.get_running_loop()
         end_s = None if timeout_s is None else loop.time() + timeout_s
         while not reached():
@@ -394,7 +394,7 @@ class AsyncPublisher:
             if end_s is not None:
                 if loop.time() >= end_s:
                     return False
-                # Claims about time are looked at again, too.
+                # Conditions that depend on time are checked again as well.
                 timer = loop.call_at(min(end_s, loop.time() + GRACE_S / 10), self._moved.set)
             await self._moved.wait()
             if timer is not None:
@@ -405,10 +405,10 @@ class AsyncPublisher:
         if self._failure is not None:
             raise self._failure
 
-    def _who(self) -> str:
+    def _description(self) -> str:
         return f"publisher {self.replica!r} of merge {self.merge!r}"
 
 
 def batches_of(batch: AnyBatch | Sequence[AnyBatch]) -> Sequence[AnyBatch]:
-    """What ``publish`` was given, as several. Batches of either engine are no lists and no tuples."""
+    """Return the argument of ``publish`` as a sequence. Batches of either engine are no lists and no tuples."""
     return batch if isinstance(batch, list | tuple) else (batch,)

@@ -1,4 +1,4 @@
-"""Staging: the workers of a replica bring their parts of a batch straight to the servers, for its publisher to commit.
+"""Staging: the workers of a replica bring parts of a batch directly to the servers, for its publisher to commit.
 
     worker      stager = Stager("h1:7171,h2:7171", "flights", "a")
                 holders = stager.stage(StageKey(query, batch, partition, attempt), messages)
@@ -6,11 +6,11 @@
                 publisher.publish(batches, Staged(query, batch, parts, both), stable=t)
 
 ``messages`` are those of ``frames.encode_publish``, numbered from 1. Staging is a shorter way for the bytes: the
-publisher has the elements as well, and says them to every server that does not hold all parts. So a server that is
-away, full or older is no error here; only what the publisher could not say either is one.
+publisher has the elements as well, and sends them to every server that does not hold all parts. So a server that is
+away, full or older is no error here; only what the publisher could not send either is one.
 
-The connections are the process's: one for each server and way to connect, however many stagers there are. Workers that
-are forked before anything is staged make their own; gRPC does not work in a process whose parent has used it, so there
+The connections belong to the process: one for each server and connector, however many stagers there are. Workers that
+are forked before anything is staged make their own. gRPC does not work in a process whose parent has used it, so there
 nothing is staged.
 """
 
@@ -35,18 +35,18 @@ from lmerge.wire.names import check_name
 
 __all__ = ["StageKey", "Staged", "Stager"]
 
-# What a server may take for a part, of some MB; longer is no shorter way any more.
+# How long a server may take for a part of some MB; beyond, staging is no shorter way any more.
 STAGE_S: Final = 10.0
-# And to be connected to, and to say that it takes a part.
+# How long connecting, and the server's answer that it takes a part, may take together.
 ANSWER_S: Final = 5.0
-# A server that had us wait for nothing is left alone for 1, 2, 4 .. s: a worker has other parts to bring.
+# A server that did not answer in time is not called for 1, 2, 4 .. s: a worker has other parts to bring.
 AWAY_S: Final = 1.0
 AWAY_MAX_S: Final = 30.0
 # Connections that a process keeps; more servers than one query feeds.
 LINES_MAX: Final = 32
 
 _METHOD: Final = f"/{pb.DESCRIPTOR.services_by_name['Lmerge'].full_name}/Stage"
-# In the trailing metadata of a refusal: the payload is above the limit of the wire, for a publisher too.
+# In the trailing metadata of a refusal: the payload is above the limit of the wire, which holds for publishers as well.
 _PAYLOAD_LIMIT: Final = ("lmerge-limit", "payload")
 # In the initial metadata of a call that takes batches.
 _TAKES: Final = ("lmerge-takes", "batches")
@@ -54,7 +54,7 @@ _TAKES: Final = ("lmerge-takes", "batches")
 
 @dataclass(frozen=True)
 class StageKey:
-    """Which part of which batch of a query, and by which attempt. A part that comes again replaces the one before."""
+    """The part of a batch of a query, and the attempt that made it. A part that comes again replaces the one before."""
 
     query: str
     batch: int
@@ -65,7 +65,7 @@ class StageKey:
 class Stager:
     """Stages parts of what ``replica`` publishes into ``merge``. Blocking; any thread may use it.
 
-    ``targets`` and ``security``: as for ``Publisher``. ``refusals``: why servers do not have the part that came last.
+    ``targets`` and ``security``: as for ``Publisher``. ``refusals``: why servers do not hold the part that came last.
     """
 
     def __init__(
@@ -79,12 +79,13 @@ class Stager:
         self._connector = connector_of(security)
 
     def stage(self, key: StageKey, messages: Sequence[bytes], timeout_s: float = STAGE_S) -> list[str]:
-        """Bring one part to all servers at once; those that have all of it now. Takes ``timeout_s`` at most.
+        """Bring one part to all servers at once; return those that hold all of it. Takes ``timeout_s`` at most.
 
-        Raises what would keep the publisher from saying it, too, and UsageError if the files of ``security`` cannot be
-        used: PermissionDenied, InvalidBatch, and LimitExceeded if a payload is too large. The message names the server.
+        Raises the errors with which the publisher would fail as well: PermissionDenied, InvalidBatch, and LimitExceeded
+        if a payload is too large; and UsageError if the files of ``security`` cannot be used. The message names the
+        server.
         """
-        if _of_parent:
+        if _parent_lines:
             self.refusals = dict.fromkeys(self.targets, "this process was forked from one that had staged already")
             return []
         return run_blocking(self._stage(key, messages, timeout_s), background_loop())
@@ -104,14 +105,14 @@ class Stager:
         return [target for target in self.targets if target not in self.refusals]
 
     async def _stage_at(self, target: str, opening: bytes, messages: Sequence[bytes], timeout_s: float) -> str:
-        """Why the server does not have the part; empty: it has it."""
+        """Return why the server does not hold the part; empty: it does."""
         line = await _line_to(self._connector, target)
         loop = asyncio.get_running_loop()
         if loop.time() < line.away_until_s:
             return f"the server at {target} has not answered lately"
         call = line.open(timeout_s)
         try:
-            await asyncio.wait_for(_opened(call, opening), min(ANSWER_S, timeout_s))
+            await asyncio.wait_for(_open_part(call, opening), min(ANSWER_S, timeout_s))
             for message in messages:
                 await call.write(message)
             await call.done_writing()
@@ -128,7 +129,7 @@ class Stager:
 
 
 class _Line:
-    """The process's connection to one server, and how it has done."""
+    """The process's connection to one server, and whether it has answered lately."""
 
     def __init__(self, channel: Any, closing: AsyncExitStack) -> None:
         self.away_until_s = 0.0
@@ -137,7 +138,7 @@ class _Line:
         self._misses = 0
 
     def open(self, timeout_s: float) -> Any:
-        """A call of Stage: write bytes of StageRequest, await the StageResponse."""
+        """Open a call of Stage: write bytes of StageRequest, await the StageResponse."""
         make = self._channel.stream_unary(
             _METHOD, request_serializer=None, response_deserializer=pb.StageResponse.FromString
         )
@@ -151,15 +152,15 @@ class _Line:
         self._misses = 0
 
 
-async def _opened(call: Any, opening: bytes) -> None:
+async def _open_part(call: Any, opening: bytes) -> None:
     """Return when the server takes what follows, or has ended the call."""
     await call.write(opening)
     if _TAKES not in [(str(name), value) for name, value in await call.initial_metadata() or ()]:
-        await call  # it has ended: to write now would hide why
+        await call  # it has ended: a write now would hide the reason
 
 
 async def _refusal(call: Any, line: _Line, target: str) -> str:
-    """Why the call has failed. Raises LmergeError if the publisher would fail as well."""
+    """Return why the call has failed. Raises LmergeError if the publisher would fail as well."""
     code, details = await call.code(), await call.details()
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         line.was_away(asyncio.get_running_loop().time())
@@ -172,14 +173,14 @@ async def _refusal(call: Any, line: _Line, target: str) -> str:
     return str(error)
 
 
-# By way to connect and server, the one used last at the end. Belongs to the background loop.
+# By connector and server, the one used last at the end. Belongs to the background loop.
 _lines: dict[tuple[Connector, str], _Line] = {}
-# Those of the process that this one was forked from. They are kept, as closing them would be speaking for it.
-_of_parent: list[_Line] = []
+# Lines of the process that this one was forked from. They are kept: closing them would act on the parent's connections.
+_parent_lines: list[_Line] = []
 
 
 async def _line_to(connector: Connector, target: str) -> _Line:
-    """The line, made if need be. Raises UsageError if the files of a Security cannot be used."""
+    """Return the line, made if need be. Raises UsageError if the files of a Security cannot be used."""
     line = _lines.pop((connector, target), None)
     if line is None:
         closing = AsyncExitStack()
@@ -191,7 +192,7 @@ async def _line_to(connector: Connector, target: str) -> _Line:
 
 
 def _leave_to_parent() -> None:
-    _of_parent.extend(_lines.values())
+    _parent_lines.extend(_lines.values())
     _lines.clear()
 
 
@@ -199,5 +200,5 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _is_final(code: grpc.StatusCode) -> bool:
-    """Whether no publisher could say it either."""
+    """Return whether no publisher could send the part either."""
     return code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.PERMISSION_DENIED)

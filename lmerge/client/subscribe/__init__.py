@@ -1,4 +1,4 @@
 """Reading one merged stream from one server or several, without loss or repetition over reconnections.
 
-Called by users through ``lmerge.client``, and by ``views`` and ``sinks``.
+Users call it through ``lmerge.client``; ``views`` and ``sinks`` call it as well.
 """

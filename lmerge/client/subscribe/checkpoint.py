@@ -3,9 +3,9 @@ stopped.
 
     lmerge checkpoint 1\\n | 16 bytes BLAKE2b | MessagePack [merge, stable point, since, [[vs, payload, ve]], epoch]
 
-It is bound to the merge by name and epoch, and to nothing else: any server of the merge will do. The epoch is left out
-in that of a merge that was never reset. A token alone (``wire.token``)
-is enough for a reader that keeps its own live events.
+A checkpoint is bound to the merge by name and epoch, and to nothing else: any server of the merge will do. Epoch 0,
+that of a merge that was never reset, is left out. A token alone (``wire.token``) is enough for a reader that keeps its
+own live events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 import msgpack
 
-from lmerge.client.subscribe.reader import Known
+from lmerge.client.subscribe.reader import ResumePoint
 from lmerge.core.elements import NEG_INF, Event
 from lmerge.errors import UsageError
 from lmerge.wire.token import read_token
@@ -25,16 +25,16 @@ _ANY_VERSION: Final = b"lmerge checkpoint "
 _DIGEST_BYTES: Final = 16
 
 
-def dump(merge: str, known: Known, epoch: int = 0) -> bytes:
-    """The checkpoint of a reader of ``merge`` in ``epoch``."""
-    items = [merge, known.stable_point, known.since, [list(event) for event in known.events]]
+def dump(merge: str, resume_point: ResumePoint, epoch: int = 0) -> bytes:
+    """Return the checkpoint of a reader of ``merge`` in ``epoch``."""
+    items = [merge, resume_point.stable_point, resume_point.since, [list(event) for event in resume_point.events]]
     body: bytes = msgpack.packb([*items, epoch] if epoch else items)
     return _MAGIC + _digest(body) + body
 
 
-def load(data: bytes, merge: str) -> tuple[Known, int]:
-    """What ``dump`` wrote, and the epoch. Raises UsageError if it is damaged, of another version or
-    of another merge.
+def load(data: bytes, merge: str) -> tuple[ResumePoint, int]:
+    """Return what ``dump`` wrote, and the epoch. Raises UsageError if it is damaged, of another version or of another
+    merge.
     """
     what = f"cannot resume merge {merge!r} from a checkpoint of {len(data)} bytes"
     if not data.startswith(_MAGIC):
@@ -47,15 +47,15 @@ def load(data: bytes, merge: str) -> tuple[Known, int]:
     name, stable_point, since, events, *epoch = msgpack.unpackb(body)
     if name != merge:
         raise UsageError(f"{what}: it is one of merge {name!r}")
-    known = Known(stable_point, since, [Event(vs, payload, ve) for vs, payload, ve in events])
-    return known, epoch[0] if epoch else 0
+    resume_point = ResumePoint(stable_point, since, [Event(vs, payload, ve) for vs, payload, ve in events])
+    return resume_point, epoch[0] if epoch else 0
 
 
-def parse_resume(resume: str | bytes, merge: str) -> tuple[Known, int | None]:
-    """Where ``resume=`` goes on, a token or a checkpoint, and in which epoch; None: in any. Raises UsageError."""
+def parse_resume(resume: str | bytes, merge: str) -> tuple[ResumePoint, int | None]:
+    """Return where ``resume=``, a token or a checkpoint, goes on, and the epoch; None: any. Raises UsageError."""
     if isinstance(resume, str):
         token = read_token(resume, merge)
-        return Known(NEG_INF, token.time), token.epoch
+        return ResumePoint(NEG_INF, token.time), token.epoch
     return load(bytes(resume), merge)
 
 

@@ -30,7 +30,7 @@ C = TypeVar("C")
 
 
 class Resumable(Protocol):
-    """What an envelope has to know of its subscriber."""
+    """What an envelope needs of its subscriber."""
 
     merge: str
     schema: Schema | None
@@ -39,7 +39,7 @@ class Resumable(Protocol):
 
 
 def wrapped(subscriber: Resumable, kind: Callable[..., Envelope[C]], rows: bool) -> Envelope[C]:
-    """An envelope for a subscriber, from its token on. Raises UsageError if it goes on from a checkpoint."""
+    """Return an envelope for a subscriber, from its token on. Raises UsageError if it resumes from a checkpoint."""
     resumed = subscriber.resumed
     if isinstance(resumed, bytes):
         raise UsageError(
@@ -51,7 +51,7 @@ def wrapped(subscriber: Resumable, kind: Callable[..., Envelope[C]], rows: bool)
 
 
 class AsyncEnvelopes:
-    """For ``AsyncSubscriber``. ``rows``: decode payloads by the declared schema, which can raise InvalidRow.
+    """The methods of ``AsyncSubscriber``. ``rows``: decode payloads by the declared schema, which can raise InvalidRow.
 
     The token of a delivery, stored with its effect, is what ``resume`` takes after a restart.
     """
@@ -67,41 +67,41 @@ class AsyncEnvelopes:
         raise NotImplementedError
 
     def batches(self) -> AsyncIterator[AnyBatch]:
-        """The stream in batches."""
+        """Iterate over the stream in batches."""
         raise NotImplementedError
 
     def final(self, *, rows: bool = True) -> AsyncIterator[Delivery[FinalEvent]]:
-        """Events that can no longer change, each exactly once, in order of (Ve, Vs, payload)."""
+        """Iterate over events that can no longer change, each exactly once, in order of (Ve, Vs, payload)."""
         return deliveries(self, wrapped(self, Finals, rows))
 
     def upserts(self, *, rows: bool = True) -> AsyncIterator[Delivery[Upsert | Delete]]:
-        """Rows by key, with what they are now."""
+        """Iterate over rows by key, with their present ends."""
         return deliveries(self, wrapped(self, Upserts, rows))
 
     def retracts(self, *, rows: bool = True) -> AsyncIterator[Delivery[Retract]]:
-        """A changelog of + and -."""
+        """Iterate over a changelog of + and -."""
         return deliveries(self, wrapped(self, Retracts, rows))
 
 
 class Envelopes:
-    """For ``Subscriber``; see ``AsyncEnvelopes``."""
+    """The methods of ``Subscriber``; see ``AsyncEnvelopes``."""
 
     _async: AsyncEnvelopes
 
     def batches(self) -> Iterator[AnyBatch]:
-        """The stream in batches."""
+        """Iterate over the stream in batches."""
         raise NotImplementedError
 
     def final(self, *, rows: bool = True) -> Iterator[Delivery[FinalEvent]]:
-        """Events that can no longer change, each exactly once, in order of (Ve, Vs, payload)."""
+        """Iterate over events that can no longer change, each exactly once, in order of (Ve, Vs, payload)."""
         return self._delivered(wrapped(self._async, Finals, rows))
 
     def upserts(self, *, rows: bool = True) -> Iterator[Delivery[Upsert | Delete]]:
-        """Rows by key, with what they are now."""
+        """Iterate over rows by key, with their present ends."""
         return self._delivered(wrapped(self._async, Upserts, rows))
 
     def retracts(self, *, rows: bool = True) -> Iterator[Delivery[Retract]]:
-        """A changelog of + and -."""
+        """Iterate over a changelog of + and -."""
         return self._delivered(wrapped(self._async, Retracts, rows))
 
     def _delivered(self, envelope: Envelope[C]) -> Iterator[Delivery[C]]:

@@ -2,22 +2,22 @@
 
 =============  ===============================================================================================
 ``Finals``     events that can no longer change, each exactly once, ordered by (Ve, Vs, payload) from the first to
-               the last, on whichever server and however the stables fell
-``Upserts``    rows by key: "this row is now so", "this row is gone"; a row that is final says so
+               the last, on whichever server and whatever the stables were
+``Upserts``    rows by key: "this row is now so", "this row is gone"; a row that is final is marked as final
 ``Retracts``   a changelog: ``+`` and ``-`` of whole rows
 =============  ===============================================================================================
 
-What happened comes in deliveries. A delivery with a token ends at a stable point: whoever stores the token together
-with the effect of everything up to it can go on from there exactly once. The token T splits what the reader has in two:
-events that end before T are its own for good and are never said again; all others are said again, in full, before
-the first token after T. So a reader that comes back with T drops its rows with Ve >= T (or overwrites them: upserts
-have the same keys, and what is not said again was removed meanwhile).
+Changes come in deliveries. A delivery with a token ends at a stable point: a reader that stores the token together
+with the effect of everything up to it can resume there exactly once. The token T divides the reader's events in two:
+events that end before T are final and are never delivered again; all others are delivered again, in full, before the
+first token after T. So a reader that resumes with T drops its rows with Ve >= T. It may also overwrite them: upserts
+have the same keys, and a row that is not delivered again was removed meanwhile.
 
 Keys: (Vs, payload) is not always one, so equal ones are numbered, the event that ends last being 0. Counted from that
 end a number survives a restart: what is frozen has the largest numbers, and once an event of a key is frozen no other
-can join or leave it. Counted from the other end, a reader that resumes would not know where to begin.
+can join or leave it. Counted from the other end, a reader that resumes would not have the number to begin with.
 
-At stable(+inf) everything is final, events that never end among it.
+At stable(+inf) everything is final, including events that never end.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MINUS: Final = "-"
 
 
 class FinalEvent(NamedTuple):
-    """An event that is fully frozen. ``row``: its payload decoded, if that was asked for and there is a schema."""
+    """An event that is fully frozen. ``row``: its payload decoded, if rows were asked for and there is a schema."""
 
     vs: int
     ve: int
@@ -52,7 +52,7 @@ class FinalEvent(NamedTuple):
 
 
 class RowKey(NamedTuple):
-    """What an event keeps from its insert to its end. ``ordinal`` is 0 wherever (vs, payload) is a key."""
+    """The identity of an event from its insert to its end. ``ordinal`` is 0 wherever (vs, payload) is a key."""
 
     vs: int
     payload: bytes
@@ -60,7 +60,7 @@ class RowKey(NamedTuple):
 
 
 class Upsert(NamedTuple):
-    """The row of this key ends at ``ve`` now. ``is_final``: it will not be spoken of again."""
+    """The row of this key ends at ``ve`` now. ``is_final``: no later delivery names the row."""
 
     key: RowKey
     ve: int
@@ -75,7 +75,7 @@ class Delete(NamedTuple):
 
 
 class Retract(NamedTuple):
-    """``op`` is ``+``: this event is there (once more), or ``-``: it is not there any more (once less)."""
+    """``op`` is ``+``: the event occurs once more, or ``-``: it occurs once less."""
 
     op: str
     vs: int
@@ -91,7 +91,7 @@ C = TypeVar("C")
 class Delivery(Generic[C]):
     """Changes, in order. ``token``: what to store with their effect; None if a stable point is still to come.
 
-    ``gaps``: stretches of time whose events may be missing from this delivery on, although they were asked for.
+    ``gaps``: stretches of time, asked for by the reader, whose events may be missing from this delivery on.
     """
 
     changes: list[C]
@@ -101,17 +101,17 @@ class Delivery(Generic[C]):
 
 
 def no_row(payload: bytes) -> None:
-    """For readers that want the payload as it is."""
+    """Decode nothing: for readers that need the payload as it is."""
 
 
 def never_reset() -> int:
-    """The epoch of a merge that was never reset."""
+    """Return 0, the epoch of a merge that was never reset."""
     return 0
 
 
 class Envelope(ABC, Generic[C]):
-    """Turns a stream into deliveries. ``since``: the time of the token with which its reader comes back;
-    ``epoch``: that of the merge, once something has come.
+    """Turns a stream into deliveries. ``since``: the time of the token with which the reader resumes; ``epoch``:
+    returns that of the merge, once something has come.
     """
 
     def __init__(
@@ -122,13 +122,13 @@ class Envelope(ABC, Generic[C]):
         self.stable_point = since
         self._decode = decode
         self._catching_up = CatchUp(since)
-        self._gaps_told_to = NEG_INF
+        self._gaps_reported_to = NEG_INF
 
     def take(self, batch: AnyBatch, gaps: Sequence[SubscriptionGap] = ()) -> list[Delivery[C]]:
-        """The deliveries that a batch causes. ``gaps``: all that the subscriber has met, as ``subscriber.gaps``."""
+        """Return the deliveries that a batch causes. ``gaps``: all gaps so far, as ``subscriber.gaps``."""
         deliveries: list[Delivery[C]] = []
-        for told, stable in segments(batch):
-            rows = self._catching_up.take(told, stable)
+        for segment, stable in segments(batch):
+            rows = self._catching_up.take(segment, stable)
             if rows is None:
                 continue
             changes = self._changes(rows, stable)
@@ -142,18 +142,18 @@ class Envelope(ABC, Generic[C]):
 
     @abstractmethod
     def _changes(self, rows: list[Row], stable: int | None) -> list[C]:
-        """What these inserts and adjusts, and then the stable, if one follows, change."""
+        """Return the changes by these inserts and adjusts, and then by the stable, if one follows."""
 
     def _new(self, gaps: Sequence[SubscriptionGap]) -> tuple[SubscriptionGap, ...]:
-        """The gaps that the stable point has just passed into. A subscriber that reads ahead knows later ones too."""
-        new = tuple(gap for gap in gaps if self._gaps_told_to <= gap.start < self.stable_point)
+        """Return the gaps that the stable point has just entered. A subscriber that reads ahead has later ones too."""
+        new = tuple(gap for gap in gaps if self._gaps_reported_to <= gap.start < self.stable_point)
         if new:
-            self._gaps_told_to = new[-1].end
+            self._gaps_reported_to = new[-1].end
         return new
 
 
 class Finals(Envelope[FinalEvent]):
-    """Events once they are final. Every stable gives a delivery; many are empty and only carry the token on."""
+    """Events once they are final. Every stable gives a delivery; an empty one only moves the token on."""
 
     def __init__(
         self, merge: str, *, since: int = NEG_INF, decode: Decode = no_row, epoch: Callable[[], int] = never_reset
@@ -168,20 +168,20 @@ class Finals(Envelope[FinalEvent]):
     def _frozen(self, rows: list[Row], stable: int | None) -> list[Event]:
         events = advance(self._table, rows, stable)
         if stable == INF:
-            self._table = Tdb(self.merge, stable_point=INF)  # what never ends is final now, and has been said
+            self._table = Tdb(self.merge, stable_point=INF)  # what never ends is final now, and has been delivered
         events.sort(key=_by_end)
         return events
 
 
 class Upserts(Envelope["Upsert | Delete"]):
-    """Rows by key. Only what differs is said: an event that comes and goes between two deliveries is not mentioned."""
+    """Rows by key. Only differences are delivered: an event that comes and goes between two deliveries is left out."""
 
     def __init__(
         self, merge: str, *, since: int = NEG_INF, decode: Decode = no_row, epoch: Callable[[], int] = never_reset
     ) -> None:
         super().__init__(merge, since=since, decode=decode, epoch=epoch)
         self._table = Tdb(merge)
-        self._said: dict[tuple[int, bytes], tuple[int, ...]] = {}  # ends by ordinal, as the reader has them
+        self._delivered: dict[tuple[int, bytes], tuple[int, ...]] = {}  # ends by ordinal, as the reader has them
 
     def _changes(self, rows: list[Row], stable: int | None) -> list[Upsert | Delete]:
         table = self._table
@@ -199,19 +199,19 @@ class Upserts(Envelope["Upsert | Delete"]):
     def _compare(
         self, pair: tuple[int, bytes], live: tuple[int, ...], frozen: list[int], changes: list[Upsert | Delete]
     ) -> None:
-        """Append how the rows of one (vs, payload) differ from what was said of them. Ends come latest first."""
-        said = self._said.get(pair, ())
+        """Append how the rows of one (vs, payload) differ from those delivered before. Ends come latest first."""
+        earlier = self._delivered.get(pair, ())
         row = self._decode(pair[1]) if live or frozen else None
         for ordinal, ve in enumerate((*live, *frozen)):
             is_final = ordinal >= len(live)
-            if is_final or ordinal >= len(said) or said[ordinal] != ve:
+            if is_final or ordinal >= len(earlier) or earlier[ordinal] != ve:
                 changes.append(Upsert(RowKey(*pair, ordinal), ve, is_final, row))
-        for ordinal in range(len(live) + len(frozen), len(said)):
+        for ordinal in range(len(live) + len(frozen), len(earlier)):
             changes.append(Delete(RowKey(*pair, ordinal)))
         if live:
-            self._said[pair] = live
+            self._delivered[pair] = live
         else:
-            self._said.pop(pair, None)
+            self._delivered.pop(pair, None)
 
 
 class Retracts(Envelope[Retract]):
@@ -232,10 +232,11 @@ class Retracts(Envelope[Retract]):
 
 
 class CatchUp:
-    """What is said again after a token, made into what its reader lacks.
+    """Turns what a server sends again after a token into what the reader lacks.
 
-    A server may begin before the token, with events that were frozen and states that were left since. Nothing is let
-    through until the stream has come to ``since``; then come all events that end there or later, and the rest as it is.
+    A server may begin before the token, with events that were frozen and states that have changed since. Nothing is
+    passed on until the stream has reached ``since``. Then come all events that end there or later, and after them the
+    rest of the stream as it is.
     """
 
     def __init__(self, since: int) -> None:
@@ -243,7 +244,7 @@ class CatchUp:
         self._table = Tdb("resumed") if since > NEG_INF else None
 
     def take(self, rows: list[Row], stable: int | None) -> list[Row] | None:
-        """The rows to go on with; None: not there yet."""
+        """Return the rows to go on with; None: the stream has not reached ``since`` yet."""
         if self._table is None:
             return rows
         events = advance(self._table, rows, stable)
@@ -258,7 +259,7 @@ class CatchUp:
 
 
 def segments(batch: AnyBatch) -> Iterator[tuple[list[Row], int | None]]:
-    """A batch cut behind each stable: (inserts and adjusts, the stable that ends them; None for the rest)."""
+    """Yield a batch cut behind each stable: (inserts and adjusts, the stable that ends them; None for the rest)."""
     rows, kinds, start = list(batch.rows()), batch.kinds, 0
     while (at := kinds.find(STABLE, start)) >= 0:
         yield rows[start:at], rows[at][1]
@@ -268,7 +269,7 @@ def segments(batch: AnyBatch) -> Iterator[tuple[list[Row], int | None]]:
 
 
 def advance(table: Tdb, rows: list[Row], stable: int | None) -> list[Event]:
-    """Apply rows and a stable; the events that became final: at stable(+inf) all of them, though some stay."""
+    """Apply rows and a stable; return the events that became final: at stable(+inf) all, though some stay."""
     for row in rows:
         table.apply_row(row)
     if stable is None:
@@ -294,14 +295,14 @@ class AnySubscriber(Protocol):
 
 
 class RowReader:
-    """Decodes payloads by the schema that ``schema()`` gives at the time; None while there is none."""
+    """Decodes payloads by the schema that ``schema()`` returns at the time; returns None while there is none."""
 
     def __init__(self, schema: Callable[[], Schema | None]) -> None:
         self._schema = schema
         self._codec: RowCodec | None = None
 
     def __call__(self, payload: bytes) -> dict[str, Any] | None:
-        """The row. Raises InvalidRow."""
+        """Return the row. Raises InvalidRow."""
         schema = self._schema()
         if schema is None:
             return None
@@ -311,14 +312,14 @@ class RowReader:
 
 
 async def deliveries(subscriber: AnySubscriber, envelope: Envelope[C]) -> AsyncIterator[Delivery[C]]:
-    """The subscriber's stream in an envelope."""
+    """Yield the subscriber's stream in an envelope."""
     async for batch in subscriber.batches():
         for delivery in envelope.take(batch, subscriber.gaps):
             yield delivery
 
 
-def envelope_named(word: str) -> type[Envelope[Any]]:
-    """The envelope that a user's word names. Raises UsageError."""
-    if word not in ENVELOPES:
-        raise UsageError(f"there is no envelope {word!r}; they are elements, {', '.join(ENVELOPES)}")
-    return ENVELOPES[word]
+def envelope_named(name: str) -> type[Envelope[Any]]:
+    """Return the envelope of this name, as users write it. Raises UsageError."""
+    if name not in ENVELOPES:
+        raise UsageError(f"there is no envelope {name!r}; they are elements, {', '.join(ENVELOPES)}")
+    return ENVELOPES[name]

@@ -1,7 +1,7 @@
 """A reader's side of Subscribe, for asyncio: one merged stream out of one server or several, across breaks.
 
-Each server has a connection of its own (``source``); the ``follower`` makes one stream of theirs, and the ``reader``
-knows how far that was read. docs/high-availability.md says who notices what after how long.
+Each server has a connection of its own (``connection``); the ``follower`` merges their streams into one, and the
+``reader`` records how far it was read. docs/high-availability.md lists which failure is noticed after how long.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lmerge.client.subscribe.checkpoint import dump, parse_resume
 from lmerge.client.subscribe.connection import SourceLink
 from lmerge.client.subscribe.envelope_methods import AsyncEnvelopes
 from lmerge.client.subscribe.follower import AWAY, Follower, SubscriptionGap
-from lmerge.client.subscribe.reader import Known
+from lmerge.client.subscribe.reader import ResumePoint
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INSERT, NEG_INF, Element, show_time
 from lmerge.core.engines.selection import LiveTdb
@@ -31,7 +31,7 @@ from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema
 from lmerge.wire.token import format_token
 
-# Batches that wait for the reader; then the servers' queues fill, and in the end they cut it off.
+# Batches that wait for the reader. Beyond, the servers' queues fill, and at last the servers cut the subscriber off.
 READ_AHEAD_BATCHES: Final = 16
 
 ERROR: Final = "error"
@@ -50,7 +50,7 @@ class RowChange(NamedTuple):
 
 class SourceStatus(NamedTuple):
     """One server of a subscriber. ``state``: connecting, joining, joined, away or broken; ``lag``: how far its stable
-    point is behind the reader's, in units of time; None: one of them is not known.
+    point is behind the reader's, in units of time; None: there is no stable point yet.
     """
 
     target: str
@@ -70,12 +70,12 @@ class AsyncSubscriber(AsyncEnvelopes):
     ``give_up_after_s``: after so long without any server the iteration raises ServerGone; None: never. ``on_gap``:
     called with each SubscriptionGap. ``policy``: how the local merge of several servers shows events; None: lazy.
 
-    ``epoch``: of the merge, once it is known: an administrator who resets a merge begins a new one, and what was read
-    before does not go on. Then MergeReset is raised, as soon as no server goes on with the epoch that was read.
+    ``epoch``: that of the merge, None until it is known. An administrator who resets a merge begins a new one, in which
+    no earlier stream goes on. Then MergeReset is raised, as soon as no server goes on with the epoch that was read.
 
-    ``resume``: a ``token`` (the reader knows every event that ends before; it is told those that were live then again)
-    or the bytes of a ``checkpoint()`` (it knows the live events too, and is told nothing twice). ``if_too_old``: no
-    server has what came since: ``"error"`` raises OutOfRange, ``"snapshot"`` goes on and reports the gap.
+    ``resume``: a ``token`` (the reader has every event that ends before; it receives those that were live then again)
+    or the bytes of a ``checkpoint()`` (it has the live events too, and receives nothing twice). ``if_too_old``: what to
+    do if no server has what came since: ``"error"`` raises OutOfRange, ``"snapshot"`` goes on and reports the gap.
     """
 
     def __init__(
@@ -98,8 +98,8 @@ class AsyncSubscriber(AsyncEnvelopes):
         self.schema: Schema | None = None
         self.resumed = resume
         self.resyncs = 0
-        known, self.epoch = (None, None) if resume is None else parse_resume(resume, merge)
-        self.follower = Follower(self.targets, policy=policy, known=known, on_gap=self._accept_gap)
+        resume_point, self.epoch = (None, None) if resume is None else parse_resume(resume, merge)
+        self.follower = Follower(self.targets, policy=policy, resume_point=resume_point, on_gap=self._accept_gap)
         self.links: list[SourceLink] = []
         self._codec: RowCodec | None = None
         self._give_up_after_s = give_up_after_s
@@ -115,7 +115,7 @@ class AsyncSubscriber(AsyncEnvelopes):
         self._failure: Exception | None = None
         self._on_more: Callable[[], None] = self._more.set
 
-    # What is known.
+    # The state.
 
     @property
     def tdb(self) -> LiveTdb:
@@ -129,15 +129,15 @@ class AsyncSubscriber(AsyncEnvelopes):
 
     @property
     def token(self) -> str:
-        """Where a reader that keeps its own live events can go on, at any server: it has read every event that ends
-        before, for good.
+        """The token from which a reader that keeps its own live events can resume, at any server: it has the final
+        result for every event that ends before.
         """
         return format_token(self.merge, max(self.follower.since, self.stable_point), self.epoch or 0)
 
     def checkpoint(self) -> bytes:
-        """Where any reader can go on, at any server: the token and the live events as they were read."""
+        """Return the bytes from which any reader can resume, at any server: the token and the live events as read."""
         stable_point, events = self.follower.reader.position()
-        return dump(self.merge, Known(stable_point, self.follower.since, events), self.epoch or 0)
+        return dump(self.merge, ResumePoint(stable_point, self.follower.since, events), self.epoch or 0)
 
     @property
     def gaps(self) -> list[SubscriptionGap]:
@@ -151,34 +151,34 @@ class AsyncSubscriber(AsyncEnvelopes):
 
     @property
     def sources(self) -> list[SourceStatus]:
-        """The servers, and what each is good for at this moment."""
-        known_to = self.follower.known_to
+        """The servers and their present states."""
+        final_to = self.follower.final_to
         return [
             SourceStatus(s.name, s.state, s.complete_from, s.stable_point,
-                         None if known_to is None or NEG_INF in (known_to, s.stable_point)
-                         else max(0, known_to - s.stable_point))
+                         None if final_to is None or NEG_INF in (final_to, s.stable_point)
+                         else max(0, final_to - s.stable_point))
             for s in self.follower.sources.values()
         ]
 
     # Reading.
 
     def batches(self) -> AsyncIterator[AnyBatch]:
-        """The stream in batches, until it is complete (stable(+inf)) or the subscriber is closed."""
+        """Iterate over the stream in batches, until it is complete (stable(+inf)) or the subscriber is closed."""
         return self._read(None)
 
     def elements(self) -> AsyncIterator[Element]:
-        """The stream element by element."""
+        """Iterate over the stream element by element."""
         return self._read(lambda batch: batch.elements())
 
     def __aiter__(self) -> AsyncIterator[Element]:
         return self.elements()
 
     def rows(self) -> AsyncIterator[RowChange]:
-        """The stream with payloads decoded by the schema that the publishers declared. Raises InvalidRow."""
+        """Iterate over the stream with payloads decoded by the schema that publishers declared. Raises InvalidRow."""
         return self._read(self.decoded)
 
     def decoded(self, batch: AnyBatch) -> list[RowChange]:
-        """The elements of a batch as row changes."""
+        """Return the elements of a batch as row changes."""
         names = {INSERT: "insert", ADJUST: "adjust"}
         return [
             RowChange(names.get(kind, "stable"), self._decode(payload) if kind in names else None, vs, ve, vold)
@@ -216,24 +216,24 @@ class AsyncSubscriber(AsyncEnvelopes):
         ]
 
     def take(self, *, at_once: bool = True) -> AnyBatch | None:
-        """The next batch for the reader, None if there is none now. Any thread may call it."""
+        """Return the next batch for the reader, None if there is none now. Any thread may call it."""
         return self.follower.reader.take(at_once=at_once)
 
     def made_room(self) -> None:
-        """The reader has taken a batch."""
+        """Note that the reader has taken a batch."""
         self._room.set()
 
     def has_ended(self) -> bool:
-        """Whether nothing more will come. Raises what ended the subscriber. Any thread may call it."""
+        """Return whether nothing more will come. Raises what ended the subscriber. Any thread may call it."""
         failure = self._failure
         ended = not self._open or self.follower.is_complete or all(task.done() for task in self._tasks)
         if self.follower.reader.waiting:
-            return False  # looked at last: it may have come since the reader found nothing, and be the end itself
+            return False  # read last: a batch may have come since the reader found none, even the end
         if failure is not None:
             raise failure
         return ended
 
-    # What the connections use: see ``source.Owner``.
+    # The calls of the connections: see ``connection.SourceLinkOwner``.
 
     @property
     def is_open(self) -> bool:
@@ -251,7 +251,7 @@ class AsyncSubscriber(AsyncEnvelopes):
             snapshot_if_too_old=not self._refuses_gaps,
         )
 
-    def is_of(self, epoch: int, target: str) -> MergeReset | None:
+    def epoch_problem(self, epoch: int, target: str) -> MergeReset | None:
         if self.epoch is None:
             self.epoch = epoch
         if self.epoch == epoch:
@@ -266,7 +266,7 @@ class AsyncSubscriber(AsyncEnvelopes):
         if schema is not None:
             self.schema, self._codec = Schema.from_message(schema), None
 
-    def told(self) -> None:
+    def notify(self) -> None:
         follower = self.follower
         if follower.reader.waiting:
             self._refuses_gaps = False
@@ -274,20 +274,20 @@ class AsyncSubscriber(AsyncEnvelopes):
             self.links[self.targets.index(name)].ask_again()
         self._on_more()
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         waiting = self.follower.reader.waiting
         while len(waiting) >= self._read_ahead_batches:
             self._room.clear()
             await self._room.wait()
 
-    def judge(self, source: SourceLink, problem: grpc.aio.AioRpcError | None) -> None:
+    def connection_ended(self, source: SourceLink, problem: grpc.aio.AioRpcError | None) -> None:
         if problem is not None:
-            self._judge_status(source, problem)
+            self._handle_status(source, problem)
         others = [link for link in self.links if link.refusal is None and not self._is_away(link)]
         if source.refusal is not None and not others:
             raise source.refusal
         if self._give_up_after_s is not None and not any(link.has_answered for link in self.links):
-            last_s = max(link.last_heard_s for link in self.links)
+            last_s = max(link.last_received_s for link in self.links)
             if asyncio.get_running_loop().time() - last_s >= self._give_up_after_s:
                 details = "it ended the stream" if problem is None else problem.details() or "no details"
                 raise ServerGone(f"the server at {source.target} cannot be reached: {details}")
@@ -295,7 +295,7 @@ class AsyncSubscriber(AsyncEnvelopes):
     # Tasks.
 
     async def _guarded(self, link: SourceLink) -> None:
-        """Whatever ends one connection for good ends the subscriber, but for the end of the stream."""
+        """Run one connection. Its error ends the subscriber; the end of the stream does not."""
         try:
             await link.run()
         except Exception as error:
@@ -305,7 +305,7 @@ class AsyncSubscriber(AsyncEnvelopes):
             self._on_more()
 
     async def _read(self, items_of: Callable[[AnyBatch], Iterable[Any]] | None) -> AsyncIterator[Any]:
-        """The batches, or the items of each, one by one."""
+        """Yield the batches, or the items of each, one by one."""
         self.start()
         reader = self.follower.reader
         try:
@@ -329,13 +329,13 @@ class AsyncSubscriber(AsyncEnvelopes):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # Judging.
+    # The ends of connections.
 
-    def _judge_status(self, source: SourceLink, problem: grpc.aio.AioRpcError) -> None:
-        """Count, note why the server did not serve, or raise."""
+    def _handle_status(self, source: SourceLink, problem: grpc.aio.AioRpcError) -> None:
+        """Count a cut-off, or note why the server does not serve, or raise."""
         code, details = problem.code(), problem.details()
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED and source.has_answered:
-            # Cut off; before anything was heard it is another limit.
+            # Cut off. Before anything was received the status means another limit.
             if not self.resync:
                 raise SubscriberTooSlow(f"{details or 'cut off'} (server {source.target})") from None
             self.resyncs += 1

@@ -1,7 +1,7 @@
 """Events as Arrow tables: a column for each of the schema, then ``vs``, ``ve`` (and ``is_final``). Needs pyarrow.
 
-Without a schema there is one binary column, ``payload``. A column of the schema that is named as one of lmerge's gets
-``payload_`` before its name.
+Without a schema there is one binary column, ``payload``. A column of the schema that has the name of one of lmerge's
+columns gets ``payload_`` before its name.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _OWN: Final = frozenset((*TIME_COLUMNS, FINAL_COLUMN))
 
 
 def import_pyarrow() -> Any:
-    """pyarrow. Raises UsageError, naming the extra, if it is not installed."""
+    """Import pyarrow. Raises UsageError, naming the extra, if it is not installed."""
     return extra("pyarrow", "arrow", "tables of events need")
 
 
 def payload_schema(schema: Schema | None) -> Any:
-    """The Arrow schema of the payload's columns."""
+    """Return the Arrow schema of the payload's columns."""
     pa = import_pyarrow()
     if schema is None:
         return pa.schema([pa.field("payload", pa.binary(), nullable=False)])
@@ -38,7 +38,7 @@ def payload_schema(schema: Schema | None) -> Any:
 
 
 def payload_table(schema: Schema | None, payloads: Sequence[bytes]) -> Any:
-    """The payloads as an Arrow table. Raises InvalidRow."""
+    """Return the payloads as an Arrow table. Raises InvalidRow."""
     pa = import_pyarrow()
     names = payload_schema(schema)
     if schema is None:
@@ -49,7 +49,7 @@ def payload_table(schema: Schema | None, payloads: Sequence[bytes]) -> Any:
 
 
 def event_table(schema: Schema | None, events: Sequence[tuple[int, int, bytes]]) -> Any:
-    """Events (vs, ve, payload) as a table. Raises InvalidRow, which names the event."""
+    """Return events (vs, ve, payload) as a table. Raises InvalidRow, which names the event."""
     pa = import_pyarrow()
     starts, ends = [vs for vs, _, _ in events], [ve for _, ve, _ in events]
     table = blamed_table(schema, [event[2] for event in events], starts)
@@ -59,7 +59,7 @@ def event_table(schema: Schema | None, events: Sequence[tuple[int, int, bytes]])
 
 
 def blamed_table(schema: Schema | None, payloads: Sequence[bytes], starts: Sequence[int]) -> Any:
-    """``payload_table``; InvalidRow says which event, by its start."""
+    """``payload_table``, but InvalidRow names the event by its start."""
     try:
         return payload_table(schema, payloads)
     except InvalidRow as problem:

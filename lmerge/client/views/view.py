@@ -1,4 +1,4 @@
-"""A live view of a merge: its TDB as a table, always as of one stable point, asked in SQL or taken as Arrow.
+"""A live view of a merge: its TDB as a table, always as of one stable point, queried in SQL or returned as Arrow.
 
     with lmerge.view("flights") as flights:
         flights.wait_until(1357023600000000)
@@ -6,7 +6,7 @@
 
 The view follows the merge in the background. A query sees every element up to the stable point ``at`` and none
 after it. Columns: those of the schema (without one, ``payload``), ``vs``, ``ve`` and ``is_final``. In SQL the table
-goes by the merge's name and by ``events``.
+has two names: the merge's name and ``events``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from lmerge.core.elements import NEG_INF, show_time
 from lmerge.errors import Unavailable, UsageError
 
 DEFAULT_TARGET: Final = "127.0.0.1:7171"
-# Ended events that are kept at most, whatever ``keep`` says: some 300 MB with payloads of 100 bytes.
+# The most ended events that are kept, whatever ``keep`` is: some 300 MB with payloads of 100 bytes.
 KEEP_EVENTS_MAX: Final = 1_000_000
 
 
 def import_duckdb() -> Any:
-    """duckdb. Raises UsageError, naming the extra, if it is not installed."""
+    """Import duckdb. Raises UsageError, naming the extra, if it is not installed."""
     return extra("duckdb", "sql", "SQL on a view needs")
 
 
@@ -63,20 +63,20 @@ class AsyncView:
         return self.subscriber.gaps
 
     def arrow(self) -> Any:
-        """The table, as a ``pyarrow.Table`` ordered by vs. Raises what ended the view, or InvalidRow."""
+        """Return the table, as a ``pyarrow.Table`` ordered by vs. Raises what ended the view, or InvalidRow."""
         return self.snapshot()[1]
 
     def snapshot(self) -> tuple[int, Any]:
-        """The stable point and the table as of it."""
+        """Return the stable point and the table as of it."""
         if self._problem is not None:
             raise self._problem
         return self._table.table(self.subscriber.schema)
 
     def sql(self, query: str, parameters: Sequence[Any] | None = None) -> Any:
-        """What DuckDB answers, as a ``pyarrow.Table``. Raises UsageError if it does not understand the query."""
+        """Return DuckDB's answer, as a ``pyarrow.Table``. Raises UsageError if DuckDB refuses the query."""
         duckdb = import_duckdb()
         table = self.arrow()
-        connection = duckdb.connect(config={"python_enable_replacements": "false"})  # no variables as tables
+        connection = duckdb.connect(config={"python_enable_replacements": "false"})  # variables of Python are no tables
         try:
             for name in dict.fromkeys((self.merge, "events")):
                 connection.register(name, table)
@@ -113,7 +113,7 @@ class AsyncView:
             self._task = asyncio.create_task(self._follow())
 
     async def close(self) -> None:
-        """Stop following. What was reached can still be asked."""
+        """Stop following. The table stays as it is and can still be queried."""
         self.subscriber.close()
         if self._task is not None:
             with suppress(asyncio.CancelledError):
@@ -135,7 +135,7 @@ class AsyncView:
                 if self._table.take(batch):
                     async with self._moved:
                         self._moved.notify_all()
-        except Exception as problem:  # told to whoever asks
+        except Exception as problem:  # raised by the next query
             self._problem = problem
         finally:
             self._ended = True
@@ -144,7 +144,7 @@ class AsyncView:
 
 
 class View:
-    """A view for code without asyncio; ``lmerge.view`` makes one. It may be asked by several threads.
+    """A view for code without asyncio; ``lmerge.view`` makes one. Several threads may query it.
 
     ``keep``: how long events stay after their end, in units of time; 0: until they are final. ``options`` are those of
     ``AsyncSubscriber``.
@@ -183,19 +183,19 @@ class View:
         return run_blocking(self._async.wait_until(t, timeout_s=timeout_s), self._loop)
 
     def arrow(self) -> Any:
-        """The table, as a ``pyarrow.Table`` ordered by vs."""
+        """Return the table, as a ``pyarrow.Table`` ordered by vs."""
         return self._async.arrow()
 
     def snapshot(self) -> tuple[int, Any]:
-        """The stable point and the table as of it."""
+        """Return the stable point and the table as of it."""
         return self._async.snapshot()
 
     def sql(self, query: str, parameters: Sequence[Any] | None = None) -> Any:
-        """What DuckDB answers, as a ``pyarrow.Table``. ``?`` in the query stand for ``parameters``."""
+        """Return DuckDB's answer, as a ``pyarrow.Table``. ``?`` in the query stand for ``parameters``."""
         return self._async.sql(query, parameters)
 
     def close(self) -> None:
-        """Stop following. What was reached can still be asked."""
+        """Stop following. The table stays as it is and can still be queried."""
         run_blocking(self._async.close(), self._loop)
 
     def __enter__(self) -> View:
@@ -208,5 +208,5 @@ class View:
 
 
 def view(merge: str, target: str = DEFAULT_TARGET, **options: Any) -> View:
-    """A live view of a merge; see ``View``."""
+    """Return a live view of a merge; see ``View``."""
     return View(merge, target, **options)

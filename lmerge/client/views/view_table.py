@@ -1,11 +1,12 @@
-"""A merge's TDB in columns, as of its last stable point: what a view's queries read. Sans-I/O.
+"""A merge's TDB in columns, as of its last stable point: the data of a view's queries. Sans-I/O.
 
-Every event has a slot: its times stand in flat arrays, its payload in a list until the first query that sees it decodes
-it, once, into an Arrow chunk. So an element costs some dictionary operations, and a query the copy of the flat arrays
-and a filter, whatever the number of columns. Slots whose event is gone are swept out when there are too many.
+Every event has a slot. Its times stand in flat arrays; its payload stands in a list until the first query that sees it
+decodes it, once, into an Arrow chunk. So an element costs some dictionary operations, and a query costs the copy of the
+flat arrays and a filter, whatever the number of columns. Slots of events that are gone are removed when there are too
+many.
 
-``take`` is called by the loop, ``table`` by whoever asks. A lock keeps a query from seeing half of a stable; decoding
-and filtering happen outside it, under one of their own, so that a query does not hold the stream up.
+The loop calls ``take``, the querying thread calls ``table``. One lock keeps a query from seeing half of a stable.
+Decoding and filtering happen under another lock, so that a query does not delay the stream.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ from lmerge.core.batch import AnyBatch, Row
 from lmerge.core.elements import ADJUST, INF, NEG_INF
 from lmerge.wire.schema import Schema
 
-# Slots that may lie empty before they are swept out, beside as many as are in use.
+# The most empty slots, beside as many as are in use, before they are removed.
 EMPTY_MAX: Final = 16_384
-# Arrow chunks, one for each query that met new events, before they become one.
+# The most Arrow chunks, one for each query that met new events, before they become one.
 CHUNKS_MAX: Final = 64
 
 
 class ViewTable:
-    """``keep``: events that ended up to so long before the stable point are still there; 0: only live ones.
+    """The events of a view. ``keep``: how long an ended event stays, in units of time; 0: only live events stay.
 
-    ``keep_events_max``: of those that have ended at most so many; the ones that ended first go first.
+    ``keep_events_max``: the most ended events that are kept; the ones that ended first go first.
     """
 
     def __init__(self, keep: int, keep_events_max: int) -> None:
         import_pyarrow()
         self.at = NEG_INF
         self._keep, self._keep_events_max = keep, keep_events_max
-        self._kept_from = NEG_INF  # events that ended before this were forgotten by number
+        self._kept_from = NEG_INF  # events that ended before were dropped because of ``keep_events_max``
         self._pending: list[Row] = []  # since the last stable
         self._slots: dict[tuple[int, bytes], list[int]] = {}
         self._vs, self._ve = array("q"), array("q")
@@ -51,7 +52,7 @@ class ViewTable:
         self._query = Lock()
 
     def take(self, batch: AnyBatch) -> bool:
-        """Notice a batch; whether the stable point is another now. What follows its last stable waits for the next."""
+        """Take a batch; return whether the stable point has moved. Elements after its last stable wait for the next."""
         before = self.at
         for rows, stable in segments(batch):
             self._pending += rows
@@ -69,7 +70,7 @@ class ViewTable:
         return self.at != before
 
     def table(self, schema: Schema | None) -> tuple[int, Any]:
-        """The stable point, and the table as of it, ordered by vs. Raises InvalidRow."""
+        """Return the stable point, and the table as of it, ordered by vs. Raises InvalidRow."""
         pa = import_pyarrow()
         with self._query:
             with self._state:
@@ -90,7 +91,7 @@ class ViewTable:
             return at, table
 
     def _decode(self, schema: Schema | None, payloads: list[bytes], starts: bytes) -> None:
-        """The payloads of slots that no query has seen. One that is no row stops here, until its slot is swept."""
+        """Decode the payloads of new slots. A payload that is no row fails here until its slot is removed."""
         pa = import_pyarrow()
         if payloads:
             vs = memoryview(starts).cast("q")[self._decoded :]
@@ -115,7 +116,7 @@ class ViewTable:
         return table.filter(mask).sort_by([("vs", "ascending"), ("ve", "ascending")])
 
     def _bound(self, at: int) -> int:
-        """The earliest end that is kept."""
+        """Return the earliest end that is kept."""
         bound = NEG_INF if at == NEG_INF else max(NEG_INF, at - self._keep)
         return max(bound, self._kept_from)
 
@@ -124,7 +125,7 @@ class ViewTable:
         for kind, vs, ve, vold, payload in rows:
             at = slots.get((vs, payload))
             if kind == ADJUST:
-                assert at is not None, "an adjust of an event that the stream has not said"
+                assert at is not None, "an adjust of an event that the stream has not inserted"
                 slot = next(slot for slot in at if ends[slot] == vold)
                 if ve > vs:
                     ends[slot] = ve
@@ -144,7 +145,7 @@ class ViewTable:
                 payloads.append(payload)
 
     def _sweep(self) -> None:
-        """Leave out the slots of events that are gone or ended too long ago. O(slots), once per as many elements."""
+        """Remove the slots of events that are gone or ended too long ago. O(slots), once per as many elements."""
         self._forget_by_number()
         bound = self._bound(self.at)
         ends, there = self._ve, self._there
@@ -165,7 +166,7 @@ class ViewTable:
         self._cached = None, None
 
     def _forget_by_number(self) -> None:
-        """Raise the bound if more ended events are kept than may be."""
+        """Raise the bound if more ended events are kept than ``keep_events_max``."""
         at, bound = self.at, self._bound(self.at)
         ended = sorted(ve for ve, is_there in zip(self._ve, self._there) if is_there and bound <= ve < at)
         if len(ended) > self._keep_events_max:

@@ -48,7 +48,7 @@ from lmerge.service.merge.stable_gate import StableGate, is_gated
 from lmerge.service.merge.stalled_merge import WaitTimer
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
-from lmerge.wire.rows import row_words
+from lmerge.wire.rows import row_formatter
 from lmerge.wire.shown import escaped_line
 
 NONE: Final = "none"
@@ -351,7 +351,7 @@ class Certifier:
 
 def describe_divergence(divergence: Divergence, declared: pb.Schema | None) -> str:
     """Return the interval and the first events that differ, as text. Rows that fit the schema show their columns."""
-    payload_text = row_words(declared)
+    payload_text = row_formatter(declared)
     texts = [
         f"{escaped_line(payload_text(d.event.payload))} [{show_time(d.event.vs)}, {show_time(d.event.ve)}): "
         f"{_has(d.present)}, {', '.join(d.absent) or 'none'} without it"

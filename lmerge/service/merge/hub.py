@@ -132,7 +132,7 @@ class Hub(NewBeginnings):
         if not self.is_alive:  # it has failed, and its streams have ended with an error
             return
         await self._inbox.emptied()
-        error = Draining(f"merge {self.name!r}: {Draining.WORDS}")
+        error = Draining(f"merge {self.name!r}: {Draining.MESSAGE}")
         await self.settled(lambda: self._end_all(error))
 
     async def close(self) -> None:
@@ -279,7 +279,7 @@ class Hub(NewBeginnings):
 
     def _check_open(self) -> None:
         if self._draining:
-            raise Draining(f"merge {self.name!r}: {Draining.WORDS}")
+            raise Draining(f"merge {self.name!r}: {Draining.MESSAGE}")
         if not self.is_alive:
             raise self._failed()
 

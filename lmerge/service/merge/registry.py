@@ -55,7 +55,7 @@ class Registry:
     def for_publisher(self, name: str) -> Hub:
         """Return the hub of a merge; make it if needed. Raises UnknownMerge, LimitExceeded, UsageError, Draining."""
         if self.draining:
-            raise Draining(Draining.WORDS)
+            raise Draining(Draining.MESSAGE)
         hub = self.hubs.get(name)
         if hub is not None:
             return hub
@@ -66,7 +66,7 @@ class Registry:
     def staging_for(self, name: str) -> Staging:
         """Return the staging area for parts of a merge, which need not exist yet. Raises UnknownMerge, Draining."""
         if self.draining:
-            raise Draining(Draining.WORDS)
+            raise Draining(Draining.MESSAGE)
         if name not in self.hubs and not self._settings.allow_create:
             raise UnknownMerge(f"there is no merge {name!r} on this server, and publishers cannot make one here")
         return self.staging
@@ -91,7 +91,7 @@ class Registry:
         StoreFull.
         """
         if self.draining:
-            raise Draining(Draining.WORDS)
+            raise Draining(Draining.MESSAGE)
         hub = self.hubs.get(name)
         is_damaged = self._is_damaged(name)
         if hub is not None and not hub.is_alive:
@@ -108,7 +108,7 @@ class Registry:
     async def wait_for(self, name: str) -> Hub:
         """Wait until the merge exists; return its hub. Raises LimitExceeded, Draining."""
         if self.draining:
-            raise Draining(Draining.WORDS)
+            raise Draining(Draining.MESSAGE)
         try:
             return self.get(name)
         except UnknownMerge:
@@ -132,7 +132,7 @@ class Registry:
         for waiters in self._awaited.values():
             for waiter in waiters:
                 if not waiter.done():
-                    waiter.set_exception(Draining(Draining.WORDS))
+                    waiter.set_exception(Draining(Draining.MESSAGE))
         await asyncio.gather(*(hub.drain() for hub in self.hubs.values()))
 
     async def close(self) -> None:

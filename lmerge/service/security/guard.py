@@ -34,7 +34,7 @@ from lmerge.service.security.quota import Connections, Places, TokenBuckets, pee
 from lmerge.service.security.tls import TlsFiles
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
-from lmerge.wire.shown import status_words
+from lmerge.wire.shown import status_text
 
 _SERVICE: Final = pb.DESCRIPTOR.services_by_name["Lmerge"].full_name
 _HEALTH: Final = "grpc.health.v1.Health"
@@ -324,14 +324,14 @@ class Guard(grpc.aio.ServerInterceptor):
                 yield request
         except LmergeError as error:
             problem = self._count_refusal(error, method, context.peer())
-            await context.abort(code_of(problem), status_words(str(problem)), trailing_metadata(problem))
+            await context.abort(code_of(problem), status_text(str(problem)), trailing_metadata(problem))
         except NotImplementedError:  # health's List, in gRPC's own asyncio servicer
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{method} is not there")
         except asyncio.CancelledError:
             if access is None or access.ended is None:
                 raise
             problem = self._count_refusal(access.ended, method, context.peer())
-            await context.abort(code_of(problem), status_words(str(problem)), trailing_metadata(problem))
+            await context.abort(code_of(problem), status_text(str(problem)), trailing_metadata(problem))
 
     def _let_in(
         self, rule: AccessRule | None, method: str, read: Callable[[Any], Any], raw: Any, context: Any,

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Final
 
 from lmerge import errors
-from lmerge.client.connection.faults import in_words
+from lmerge.client.connection.faults import error_of_kind
 from lmerge.errors import LmergeError, ServerGone, UsageError
 from lmerge.spark.sink.committer import Commit, Committed, Committer, complain
 
@@ -164,7 +164,7 @@ def _error_of(reply: object) -> LmergeError:
     """The agent's error as one of this process."""
     kind, words = reply if isinstance(reply, tuple) else ("LmergeError", repr(reply))
     found: type[LmergeError] = getattr(errors, kind, LmergeError)
-    return in_words(found, words)
+    return error_of_kind(found, words)
 
 
 # The agent.

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from lmerge import clock
 from lmerge.client.blocking import background_loop, run_blocking
-from lmerge.client.connection.faults import in_words
+from lmerge.client.connection.faults import error_of_kind
 from lmerge.client.publish.publisher import AsyncPublisher
 from lmerge.client.publish.stage import Staged
 from lmerge.core.batch import AnyBatch, BatchBuilder
@@ -107,7 +107,7 @@ class Committer:
                 return self._commit(commit)
             except LmergeError as error:
                 words = f"cannot commit batch {commit.batch} of {commit.options}: {error}"
-                raise in_words(type(error), words) from error
+                raise error_of_kind(type(error), words) from error
 
     def interrupt(self) -> None:
         """Whoever waits for a server waits no longer."""
@@ -332,7 +332,7 @@ async def _say(
 ) -> None:
     """Say the batches and the stable, and wait until a server has merged them."""
     await publisher.publish(list(batches), staged, stable=stable)
-    said = publisher.outbox.said
+    said = publisher.outbox.published
     await _reached(publisher, lambda: publisher.outbox.acked >= said)
 
 

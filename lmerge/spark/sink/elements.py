@@ -36,7 +36,7 @@ from lmerge.spark.options import APPEND, ELEMENTS, FAIL, KEYED, MODES, UPDATE
 from lmerge.spark.sink import columns, intervals
 from lmerge.spark.spool.published_state import Said
 from lmerge.wire.arrow import encode_table, insert_columns, schema_of
-from lmerge.wire.rows import RowCodec, row_words
+from lmerge.wire.rows import RowCodec, row_formatter
 from lmerge.wire.schema import Schema
 
 KIND_WORDS: Final = ("insert", "adjust", "stable")  # in the order of their numbers
@@ -162,7 +162,7 @@ class _Turner:
     def _shown(self, row: Row) -> str:
         """A row as an element, for messages: with its columns by name where there is a schema."""
         kind, vs, ve, vold, payload = row
-        words = row_words(None if self.plan.schema is None else self.plan.schema.to_message())(payload)
+        words = row_formatter(None if self.plan.schema is None else self.plan.schema.to_message())(payload)
         times = (vs, ve) if kind == INSERT else (vs, vold, ve)
         return f"{KIND_WORDS[kind]}({', '.join([words, *map(show_time, times)])})"
 

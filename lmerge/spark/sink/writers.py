@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from lmerge.client.connection.faults import in_words
+from lmerge.client.connection.faults import error_of_kind
 from lmerge.client.publish.stage import StageKey, Stager
 from lmerge.errors import (
     InvalidBatch,
@@ -121,7 +121,7 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
             holders = self._staged(task, messages)
         except LmergeError as error:
             where = f"partition {task.partition} of batch {task.batch} of {options}"
-            raise in_words(type(error), f"cannot write {where}: {error}") from error
+            raise error_of_kind(type(error), f"cannot write {where}: {error}") from error
         tally = written.tally
         freeze_loaded()
         return Written(task.query, task.run, written.part, written.stable, holders, tally.late, tally.first_late)

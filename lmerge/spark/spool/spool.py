@@ -328,20 +328,20 @@ class Spool:
         if self._base is not None:
             name = _base_name(self._base.batch)
             for piece in read_elements(self.files, name, self.files.read_frames(name, "live")[1:]):
-                live.say_batch(live.own(piece))
+                live.apply_batch(live.own(piece))
             stable = self._base.stable_point
             if stable > NEG_INF:
-                live.say((STABLE, stable, 0, 0, b""))
+                live.apply_row((STABLE, stable, 0, 0, b""))
         # Trimmed at the end only: an adjust finds an event that is frozen by now, but was not when it was said.
         for number, manifest in sorted(self._loaded().items()):
             if number > batch:
                 break
             for part in manifest.parts:
                 for piece in self.read_part(part):
-                    live.say_batch(live.own(piece))
+                    live.apply_batch(live.own(piece))
             if manifest.stable is not None:
                 stable = manifest.stable
-                live.say((STABLE, stable, 0, 0, b""))
+                live.apply_row((STABLE, stable, 0, 0, b""))
         if trimmed > NEG_INF:
             live.trim(trimmed)
         return live, stable

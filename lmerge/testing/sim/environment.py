@@ -1,6 +1,6 @@
-"""The outside world as the code under test sees it during a run: wall clock, randomness, channels, log.
+"""The environment of the code under test during a run: wall clock, randomness, channels, log.
 
-Everything is put back when the run is over. One run at a time in a process.
+Everything is restored when the run is over. One run at a time in a process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lmerge.testing.sim import disk
 from lmerge.testing.sim.calls import Channel
 from lmerge.testing.sim.loop import PROCESS
 from lmerge.testing.sim.network import Network
-from lmerge.testing.sim.processes import Process
+from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.testing.sim.trace import Trace
 
 #: The wall clock at the beginning of every run, in microseconds since the epoch.
@@ -32,22 +32,22 @@ EPOCH_US: Final = 1_700_000_000_000_000
 
 
 class Blocks(Exception):
-    """The code under test would block for real."""
+    """The code under test would block the thread."""
 
 
 @contextmanager
 def simulated(network: Network, random: Random, trace: Trace) -> Iterator[None]:
-    """The code under test sees the simulation instead of the machine."""
+    """Replace the machine by the simulation for the code under test."""
     loop = network.loop
 
     def wall_us() -> int:
         process = PROCESS.get()
-        skew = process.skew_us if isinstance(process, Process) else 0
+        skew = process.skew_us if isinstance(process, SimulatedProcess) else 0
         return EPOCH_US + int(loop.time() * 1e6) + skew
 
     def channel(target: str, *_args: Any, **_options: Any) -> Channel:
         process = PROCESS.get()
-        assert isinstance(process, Process), "only a process can connect"
+        assert isinstance(process, SimulatedProcess), "only a process can connect"
         return Channel(network, process, host_of(target))
 
     with ExitStack() as stack:
@@ -64,7 +64,7 @@ def simulated(network: Network, random: Random, trace: Trace) -> Iterator[None]:
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """``owner.name`` is ``value`` inside."""
+    """Set ``owner.name`` to ``value`` inside the block."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -74,7 +74,7 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def _users_of(function: Any) -> list[Any]:
-    """The modules of lmerge that have bound a name to the wall clock."""
+    """Return the modules of lmerge that have bound a name to the wall clock."""
     return [
         module for name, module in list(sys.modules.items())
         if name.partition(".")[0] == "lmerge" and getattr(module, "wall_us", None) is function
@@ -82,7 +82,7 @@ def _users_of(function: Any) -> list[Any]:
 
 
 def _refusing(sleep: Any) -> Any:
-    """``sleep`` for other threads; for this one it is a fault."""
+    """Return a ``sleep`` that raises Blocks in this thread and works in others."""
     mine = threading.get_ident()
 
     def refuse(seconds: float) -> None:
@@ -100,15 +100,15 @@ class _TraceHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         process = PROCESS.get()
-        words = session_recorder.getMessage()
-        if session_recorder.exc_info and session_recorder.exc_info[1] is not None:
-            words += f": {session_recorder.exc_info[1]!r}"
-        self.trace.say(process if process is not None else "-", words)
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f": {record.exc_info[1]!r}"
+        self.trace.note(process if process is not None else "-", text)
 
 
 @contextmanager
 def _log_to(trace: Trace) -> Iterator[None]:
-    """What lmerge logs goes to the trace and nowhere else."""
+    """Send lmerge's log to the trace and nowhere else."""
     logger = logging.getLogger("lmerge")
     before = logger.propagate, logger.level, logger.handlers[:], logger.disabled
     logger.propagate, logger.handlers[:] = False, [_TraceHandler(trace)]

@@ -1,4 +1,4 @@
-"""Processes of a simulation: what can be paused and killed, with a clock and a disk of its own.
+"""Processes of a simulation: they can be paused and killed, and each has a clock and a disk of its own.
 
 A process is all tasks and callbacks that began in its context. Killing it is SIGKILL: no step of it runs any more,
 no ``finally`` and no destructor, and nothing is flushed. Pausing it is SIGSTOP: its steps wait, in their order.
@@ -20,7 +20,7 @@ PAUSED: Final = "paused"
 DEAD: Final = "dead"
 
 
-class Process:
+class SimulatedProcess:
     """One life of one process. ``host`` is its machine: partitions are between hosts."""
 
     def __init__(self, loop: VirtualLoop, host: str, name: str, random: Random) -> None:
@@ -28,8 +28,8 @@ class Process:
         self.host = host
         self.name = name
         self.state = RUNNING
-        self.skew_us = 0  # what its wall clock is wrong by
-        self.disk_s = (0.0001, 0.002)  # what a function in a thread takes, at least and at most
+        self.skew_us = 0  # the error of its wall clock
+        self.disk_s = (0.0001, 0.002)  # the least and most time of a function in a thread
         self.disk: Disk | None = None
         self.when_dead: dict[Callable[[], None], None] = {}  # called when it is killed
         self._random = random
@@ -40,7 +40,7 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Running or paused."""
+        """Whether the process is running or paused."""
         return self.state != DEAD
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str = "") -> asyncio.Task[Any]:
@@ -52,7 +52,7 @@ class Process:
         return task
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Stop the process for ever, as SIGKILL does."""
         if self.state == DEAD:
             return
         self.state = DEAD
@@ -60,19 +60,19 @@ class Process:
             callback()
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Hold the process's steps, as SIGSTOP does."""
         if self.state == RUNNING:
             self.state = PAUSED
 
     def go_on(self) -> None:
-        """SIGCONT."""
+        """Run the held steps, as SIGCONT does."""
         if self.state == PAUSED:
             self.state = RUNNING
             held, self._held = self._held, []
             self.loop.release(held)
 
     def unwind(self) -> None:
-        """The run is over: let what is held be cancelled."""
+        """Release the held steps at the end of the run, so that they can be cancelled."""
         held, self._held = self._held, []
         self.loop.release(held)
 

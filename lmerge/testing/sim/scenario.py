@@ -1,4 +1,4 @@
-"""What a seed stands for: how many of everything, how the streams look, and which faults happen when.
+"""The scenario of a seed: how many of everything, the form of the streams, and the faults with their times.
 
 Swarm style: each seed allows a random subset of the faults, so that some runs have many of one kind and others a mix.
 """
@@ -13,7 +13,7 @@ from lmerge.core.elements import Event
 from lmerge.core.engines.selection import NATIVE, PYTHON, native_problem
 from lmerge.testing.generate import PLAIN, Shape, reference
 
-#: What inputs promise, by the case that follows from it.
+#: What inputs promise, by the algorithm that follows from it.
 PROMISES: Final = {
     "r0": ("insert-only", "strictly-ordered"),
     "r1": ("insert-only", "ordered", "deterministic-ties"),
@@ -29,8 +29,8 @@ FAULTS: Final = (
 
 
 @dataclass(frozen=True)
-class Fault:
-    """One fault: ``kind`` hits at ``at_s`` and lasts ``lasts_s``; ``pick`` in [0, 1) chooses whom."""
+class PlannedFault:
+    """One fault: ``kind`` hits at ``at_s`` and lasts ``lasts_s``; ``pick`` in [0, 1) chooses the target."""
 
     at_s: float
     kind: str
@@ -56,22 +56,22 @@ class Scenario:
     subscribers: int
     lasts_s: float  # how long the replicas publish
     lag_s: float  # how far replicas are apart at most
-    burst_s: float  # they say what they have in such steps
+    burst_s: float  # they publish in such steps
     feedback_lag: int | None
     retain_bytes: int
     segment_bytes: int
-    behind_events_max: int  # so many events publishers keep for a server that is away
+    behind_events_max: int  # live events that publishers keep for a server that is away
     delay_s: tuple[float, float]
-    disk_s: tuple[float, float]  # what a commit takes
+    disk_s: tuple[float, float]  # the time of a commit
     window_bytes: int
     allowed: tuple[str, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[PlannedFault, ...]
     family: str = "plain"
     divergence: str = "alarm"
     certify_interval: int = 60_000_000
     lead_max: int | None = None
     lead_wait_s: float = 10.0
-    records: bool = False  # servers record what they are told, on the disk of their store
+    records: bool = False  # servers record their sessions, on the disk of their store
 
     def __str__(self) -> str:
         stores = ", ".join("durable" if durable else "in memory" for durable in self.durable)
@@ -83,12 +83,12 @@ class Scenario:
 
     @property
     def healed_at_s(self) -> float:
-        """From here on nothing goes wrong any more."""
+        """The time from which on nothing goes wrong any more."""
         return max([self.lasts_s, *(fault.at_s + fault.lasts_s for fault in self.faults)])
 
 
 def scenario(seed: int) -> Scenario:
-    """The scenario of a seed."""
+    """Return the scenario of a seed."""
     random = Random(f"scenario {seed}")
     case = random.choices(tuple(PROMISES), (1, 1, 1, 8, 5))[0]
     count = random.choice((8, 20, 40, 60))
@@ -135,12 +135,12 @@ def _shape(random: Random) -> Shape:
     )
 
 
-def _faults(random: Random, allowed: tuple[str, ...], lasts_s: float) -> tuple[Fault, ...]:
+def _faults(random: Random, allowed: tuple[str, ...], lasts_s: float) -> tuple[PlannedFault, ...]:
     if not allowed:
         return ()
     faults = []
     for _ in range(random.choice((1, 2, 4, 8, 12))):
         kind = random.choice(allowed)
         lasts = random.choice((0.05, 0.5, 3.0, 20.0)) * random.uniform(0.5, 1.5)
-        faults.append(Fault(random.uniform(0.0, lasts_s), kind, lasts, random.random()))
+        faults.append(PlannedFault(random.uniform(0.0, lasts_s), kind, lasts, random.random()))
     return tuple(sorted(faults, key=lambda fault: fault.at_s))

@@ -16,25 +16,25 @@ from lmerge.testing.sim.environment import simulated
 from lmerge.testing.sim.families import BOUNDED, PLAIN, PREVENTING, in_family
 from lmerge.testing.sim.faults import Faults
 from lmerge.testing.sim.loop import Deadlock, RunsForever, VirtualLoop
-from lmerge.testing.sim.machines import Machine, ServerMachine
+from lmerge.testing.sim.machines import ServerMachine, SimulatedMachine
 from lmerge.testing.sim.network import Network
-from lmerge.testing.sim.processes import Process
+from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.testing.sim.readers import SubscriberMachine, Witness
 from lmerge.testing.sim.replicas import ReplicaMachine
 from lmerge.testing.sim.scenario import Scenario, scenario
 from lmerge.testing.sim.trace import Trace
-from lmerge.testing.sim.verdict import Doubt, Reference
+from lmerge.testing.sim.verdict import Doubt, ReferenceEvents
 from lmerge.testing.sim.wrong import WrongReplica
 
 # Files of stores are real; a file system in memory makes their fsync cheap.
 MEMORY_FOLDER: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-# After the last fault: the keepalive, two attempts to connect, their backoff, and the same once more.
+# The time to settle after the last fault: the keepalive, two attempts to connect, their backoff, and all of it again.
 SETTLE_S: Final = 120.0
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended. ``problems``: empty if all is well."""
+    """The end of a run. ``problems``: empty if all is well."""
 
     scenario: Scenario
     problems: tuple[str, ...]
@@ -50,7 +50,7 @@ class Result:
         return not self.problems
 
     def report(self, last: int = 60) -> str:
-        """For people: what went wrong, what happened before, and how to run it again."""
+        """Return a text of what went wrong, what happened before, and how to run it again."""
         seed, family = self.scenario.seed, self.scenario.family
         return "\n".join((
             f"seed {seed} FAILED: {self.scenario}", *self.lines[-last:], *(f"  {problem}" for problem in self.problems),
@@ -58,8 +58,8 @@ class Result:
         ))
 
 
-class World:
-    """A scenario at work."""
+class SimulatedWorld:
+    """The machines, the network and the clock of a run."""
 
     def __init__(self, plan: Scenario, folder: Path, echo: Callable[[str], object] | None = None) -> None:
         self.scenario = plan
@@ -69,9 +69,9 @@ class World:
         self.network = Network(self.loop, Random(f"network {plan.seed}"), self.trace)
         self.network.weather.delay_s = plan.delay_s
         self.network.weather.window_bytes = plan.window_bytes
-        self.reference = Reference(plan.events)
+        self.reference = ReferenceEvents(plan.events)
         self.doubt = Doubt(self._promises_nothing)
-        self.processes: list[Process] = []
+        self.processes: list[SimulatedProcess] = []
         self.problems: list[str] = []
         self.over = asyncio.Event()
         self.is_over = False
@@ -81,31 +81,31 @@ class World:
         self.replicas += [ReplicaMachine(self, f"o{n}", OBSERVE) for n in range(plan.observers)]
         self.subscribers = [SubscriberMachine(self, f"reader{n}") for n in range(plan.subscribers)]
         self.witnesses = [Witness(self, server) for server in self.servers]
-        self.bad: list[Machine] = []
+        self.bad: list[SimulatedMachine] = []
         self.wrong: list[WrongReplica] = []
 
     @property
     def targets(self) -> str:
-        """What clients connect to: addresses, of which a simulated network uses the hosts."""
+        """The addresses that clients connect to; a simulated network uses the hosts only."""
         return ",".join(f"{server.host}:7171" for server in self.servers)
 
     def _promises_nothing(self) -> bool:
-        """Whether a wrong replica may lead the output, under a policy that does not prevent it."""
+        """Return whether a wrong replica may lead the output, under a policy that does not prevent it."""
         if self.scenario.divergence in PREVENTING:
             return False
         return any(wrong.may_lead and wrong.kind != BOUNDED for wrong in self.wrong)
 
     def fail(self, problem: str) -> None:
-        """A check has failed: the run is over."""
+        """Record a check that has failed: the run is over."""
         self.problems.append(problem)
         self._look.set()
 
     def look(self) -> None:
-        """Something has ended."""
+        """Wake the run: a reader has ended."""
         self._look.set()
 
     def run(self) -> Result:
-        """The whole run."""
+        """Run the whole scenario; return the result."""
         asyncio.set_event_loop(self.loop)
         try:
             with simulated(self.network, Random(f"clients {self.scenario.seed}"), self.trace):
@@ -125,8 +125,8 @@ class World:
         )
 
     async def _run(self) -> None:
-        self.trace.say("world", str(self.scenario))
-        machines: list[Machine] = [*self.servers, *self.replicas, *self.subscribers, *self.witnesses]
+        self.trace.note("world", str(self.scenario))
+        machines: list[SimulatedMachine] = [*self.servers, *self.replicas, *self.subscribers, *self.witnesses]
         for machine in machines:
             self.loop.after(machine.random.uniform(0.0, 0.2), machine.start)
         Faults(self).schedule()
@@ -145,7 +145,7 @@ class World:
         self.problems += self.loop.problems
 
     def _stuck(self) -> str:
-        """Who waits for what."""
+        """Return a text of the readers that wait, and of the merges."""
         readers = ", ".join(
             f"{r.process} at {r.stream.stable_point}" for r in self.subscribers if not r.is_complete
         )
@@ -157,12 +157,12 @@ class World:
         return f"not over {SETTLE_S:.0f} s after the last fault: {readers}; {merges}"
 
     def _end(self) -> None:
-        """Let every task end, those of the dead as well, without a network."""
+        """Let every task end, those of dead processes as well, without a network."""
         self.is_over = self.network.closed = True
         self.over.set()
         for connection in list(self.network.connections):
-            connection.tell_client("the run is over")
-            connection.tell_server("the run is over")
+            connection.break_at_client("the run is over")
+            connection.break_at_server("the run is over")
         self.loop.ending = True
         for process in self.processes:
             process.unwind()
@@ -175,4 +175,4 @@ def run(
 ) -> Result:
     """Run the scenario of a seed. ``kinds``: of faults of the family; None: all of them."""
     with TemporaryDirectory(prefix="lmerge-sim-", dir=MEMORY_FOLDER) as folder:
-        return World(in_family(scenario(seed), family, kinds), Path(folder), echo).run()
+        return SimulatedWorld(in_family(scenario(seed), family, kinds), Path(folder), echo).run()
