@@ -32,7 +32,7 @@ DEFECTS = (
     ),
     Defect(
         "a spool takes the newest stable for that of the batch before",
-        RETENTION, "min(heard, old[-1].stable_point)", "min(heard, manifests[-1].stable_point)",
+        RETENTION, "min(merge_stable, old[-1].stable_point)", "min(merge_stable, manifests[-1].stable_point)",
         TEST_SPOOL + "test_a_replica_that_is_behind_the_merge_keeps_what_it_may_adjust",
     ),
     Defect(
@@ -52,7 +52,7 @@ DEFECTS = (
     ),
     Defect(
         "a stream's spool is taken by another one",
-        SPOOL, "and meta[word] != known[word]:", "and not meta[word]:",
+        SPOOL, "and meta[field] != recorded[field]:", "and not meta[field]:",
         TEST_SPOOL + "test_another_stream_is_refused_by_name",
     ),
     Defect(
@@ -70,7 +70,8 @@ DEFECTS = (
     ),
     Defect(
         "a quiet partition loses its keys",
-        SPOOL, "Part(batch, partition, 0, said=keyed[partition].said)", "Part(batch, partition, 0)",
+        SPOOL,
+        "SpoolPart(batch, partition, 0, keyed_state=keyed[partition].keyed_state)", "SpoolPart(batch, partition, 0)",
         TEST_SPOOL + "test_another_number_of_partitions_is_refused_where_keys_are_remembered",
     ),
     Defect(

@@ -16,7 +16,7 @@ from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.sink.partition_attempt import RowsWritten, write_rows
 from lmerge.spark.spool.files import SpoolFiles
 from lmerge.spark.spool.manifest import Manifest
-from lmerge.spark.spool.published_state import Said
+from lmerge.spark.spool.published_state import PublishedState
 from lmerge.spark.spool.spool import Spool
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
@@ -82,7 +82,7 @@ def state_of(spool: Spool, partitions: int = 2) -> dict[str, Any]:
         "live": {batch: events_of(spool.live_before(batch), spool.last_stable(batch)) for batch in batches},
         "said": {
             (batch, partition): {
-                key: value for key, value in Said.load(spool, partition, batch - 1).entries.items()
+                key: value for key, value in PublishedState.load(spool, partition, batch - 1).entries.items()
                 if isinstance(value[0], int) and value[1] >= spool.last_stable(batch)
             }
             for batch in batches for partition in range(partitions)

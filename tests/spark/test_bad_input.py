@@ -88,7 +88,7 @@ def test_a_checkpoint_of_which_only_half_was_deleted_ends_the_query(
     ends(PLANS[plan](spark, feed, world.target), checkpoint, "holds a stream whose query", "each query needs a spool")
     shutil.rmtree(kept / "lmerge")
     feed.put(*rows[0])
-    ends(PLANS[plan](spark, feed, world.target), kept, "is empty: the query has run before without it")
+    ends(PLANS[plan](spark, feed, world.target), kept, "is empty: either the query ran before without it")
 
 
 def test_keys_that_change_between_restarts_end_the_query(spark: Any, scratch: Path, world: ThreadedWorld) -> None:

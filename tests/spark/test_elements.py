@@ -20,7 +20,7 @@ from lmerge.errors import InputViolation, InvalidRow, UsageError
 from lmerge.spark.options import DROP
 from lmerge.spark.sink.elements import RowPlan, Tally, turner_of
 from lmerge.spark.spool.files import SpoolFiles
-from lmerge.spark.spool.published_state import Said
+from lmerge.spark.spool.published_state import PublishedState
 from lmerge.wire.schema import parse_schema
 
 ELEMENTS = RowPlan("elements", name="a")
@@ -29,11 +29,11 @@ ELEMENT_COLUMNS = pa.schema([
 ])
 
 
-def fresh() -> Said:
-    return Said(SpoolFiles.at("nowhere"), 0, -1, None)
+def fresh() -> PublishedState:
+    return PublishedState(SpoolFiles.at("nowhere"), 0, -1, None)
 
 
-def turn(plan: RowPlan, *batches: Any, stable: int = NEG_INF, said: Said | None = None) -> list[Element]:
+def turn(plan: RowPlan, *batches: Any, stable: int = NEG_INF, said: PublishedState | None = None) -> list[Element]:
     turner = turner_of(plan, stable, said or fresh())
     return [element for rows in batches for element in turner.take(rows).elements()]
 

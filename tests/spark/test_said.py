@@ -30,8 +30,8 @@ from lmerge.errors import InputViolation, StoreDamaged
 from lmerge.spark.options import DROP
 from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.spool import published_state, retention
-from lmerge.spark.spool.published_state import Said, forget_cached
-from lmerge.spark.spool.spool import Part, Spool
+from lmerge.spark.spool.published_state import PublishedState, forget_cached
+from lmerge.spark.spool.spool import Spool, SpoolPart
 
 DROPPING = RowPlan("update", UPDATES.schema, ve="ve", keys=("k",), late=DROP)
 
@@ -52,7 +52,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def entries(spool: Spool, version: int) -> dict[bytes, Any]:
-    return dict(Said.load(spool, 0, version).entries)
+    return dict(PublishedState.load(spool, 0, version).entries)
 
 
 def test_a_version_is_the_state_after_its_batch(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_worker_catches_up_by_what_others_have_written(tmp_path: Path) -> None
         run(spool, batch, [[("a", batch + 1, 10, 20), (f"k{batch}", 1, 10, 20)]])
     forget_cached()
     published_state._cache.update(mine)
-    whole = tmp_path / (run(spool, 4, [[]]).parts[0].said or pytest.fail("no state")).name
+    whole = tmp_path / (run(spool, 4, [[]]).parts[0].keyed_state or pytest.fail("no state")).name
     first = next(tmp_path.glob("said/0/0-*.whole"))
     good = first.read_bytes()
     first.write_bytes(b"not needed: the worker has it")
@@ -198,7 +198,7 @@ class Lives:
 
     def run(self, batch: int) -> None:
         """A batch, with attempts that are lost and workers that are new; then its commit."""
-        parts: list[Part] = []
+        parts: list[SpoolPart] = []
         for partition, told in enumerate(self.told[batch]):
             rows = list(told)
             for attempt in range(self.random.choice((1, 1, 2))):
@@ -292,7 +292,7 @@ def close(lives: Lives, stable: int) -> None:
     forget_cached()
     version = len(lives.told) - 1
     open_ = [event for event in lives.events() if event.ve == INF]
-    kept = [v for p in (0, 1) for v in Said.load(lives.spool, p, version).entries.values()]
+    kept = [v for p in (0, 1) for v in PublishedState.load(lives.spool, p, version).entries.values()]
     assert len(kept) == len(open_)
     assert len(list(lives.folder.glob("said/*/*"))) <= 2
     retained = Spool(str(lives.folder))

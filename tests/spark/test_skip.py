@@ -37,7 +37,7 @@ from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.sink.intervals import ABORT, END, START, VOID, WHOLE
 from lmerge.spark.spool import published_state
 from lmerge.spark.spool.manifest import Manifest
-from lmerge.spark.spool.published_state import Said
+from lmerge.spark.spool.published_state import PublishedState
 from lmerge.spark.spool.spool import Spool
 
 # What a batch leaves out.
@@ -101,7 +101,7 @@ def test_a_row_that_nobody_wants_is_not_late(tmp_path: Path) -> None:
 
 
 def entries(spool: Spool, version: int) -> dict[bytes, Any]:
-    return dict(Said.load(spool, 0, version).entries)
+    return dict(PublishedState.load(spool, 0, version).entries)
 
 
 def test_keys_that_nobody_wants_are_forgotten_at_once(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, S
 from lmerge.errors import LimitExceeded, LmergeError, StoreDamaged, StoreFull, UsageError
 from lmerge.spark.spool import retention
 from lmerge.spark.spool.files import SpoolFiles, file_system
-from lmerge.spark.spool.manifest import Base, Manifest, Part
+from lmerge.spark.spool.manifest import Base, Manifest, SpoolPart
 from lmerge.spark.spool.published_state import forget_cached
 from lmerge.spark.spool.retention import Cut, cut_of
 from lmerge.spark.spool.spool import Spool
@@ -234,11 +234,11 @@ def test_nobody_reads_again_what_is_mostly_alive(tmp_path: Path) -> None:
     """The work of trimming is a constant for each element: with nothing dead, nothing is done."""
     ends = (INF,) * 8
     manifests = [
-        Manifest(n, (Part(n, 0, 0, "f", 1, 100_000, 0, 1, INF, INF, ends),), n, n) for n in range(40)
+        Manifest(n, (SpoolPart(n, 0, 0, "f", 1, 100_000, 0, 1, INF, INF, ends),), n, n) for n in range(40)
     ]
     assert cut_of(None, manifests, 30) is None
     dying = [
-        Manifest(n, (Part(n, 0, 0, "f", 1, 100_000, 60_000, 1, INF, 5, ends),), n, n) for n in range(40)
+        Manifest(n, (SpoolPart(n, 0, 0, "f", 1, 100_000, 60_000, 1, INF, 5, ends),), n, n) for n in range(40)
     ]
     assert cut_of(None, dying, 30) == Cut(37, folds=True)
     base = Base(37, 37, 30, 1, 10_000_000, INF, ends)
@@ -247,7 +247,7 @@ def test_nobody_reads_again_what_is_mostly_alive(tmp_path: Path) -> None:
 
 def test_many_small_batches_are_put_together() -> None:
     ends = (INF,)
-    manifests = [Manifest(n, (Part(n, 0, 0, "f", 1, 10, 0, 1, INF, INF, ends),), n, n) for n in range(66)]
+    manifests = [Manifest(n, (SpoolPart(n, 0, 0, "f", 1, 10, 0, 1, INF, INF, ends),), n, n) for n in range(66)]
     assert cut_of(None, manifests[:65], 30) is None
     assert cut_of(None, manifests, 30) == Cut(63, folds=True)
     assert cut_of(Base(-1, 0, 0, 1, 100_000, INF, ends), manifests, 30) is None
@@ -278,14 +278,14 @@ def test_what_was_aborted_is_removed_and_what_counts_is_not(tmp_path: Path) -> N
     lost = attempt_at(spool, 0, 0, [("a", 1, 1, 5)]).part
     won = attempt_at(spool, 0, 0, [("a", 1, 1, 5)], attempt=1).part
     spool.abort(0, [lost, None])
-    assert set(files_in(tmp_path)) == {won.name, won.said.name if won.said else ""}
+    assert set(files_in(tmp_path)) == {won.name, won.keyed_state.name if won.keyed_state else ""}
     spool.commit(0, [won], None, META)
     carried = attempt_at(spool, 1, 0, []).part
     spool.abort(0, [won])
     spool.abort(1, [carried])
     assert events_of(spool.live_before(1)) == [Event(1, payload_of("a", 1), 5)]
-    assert won.said is not None
-    assert (tmp_path / won.said.name).exists()
+    assert won.keyed_state is not None
+    assert (tmp_path / won.keyed_state.name).exists()
 
 
 # Whom it refuses.
@@ -313,7 +313,7 @@ def test_a_query_that_has_run_without_the_spool_is_told(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     for attempt in (
         lambda: spool.last_stable(7), lambda: spool.commit(7, [], None, META), lambda: spool.live_before(7),
-        lambda: spool.said_ref(0, 6),
+        lambda: spool.state_ref(0, 6),
     ):
         with pytest.raises(UsageError, match=r"cannot go on with batch 7: the spool .* is empty"):
             attempt()
@@ -324,7 +324,7 @@ def test_a_stream_can_begin_in_the_middle_of_a_query(tmp_path: Path) -> None:
     spool.begin(7, 50, META)
     again = Spool(str(tmp_path))
     assert again.last_stable(7) == 50
-    assert again.said_ref(0, 6) is None
+    assert again.state_ref(0, 6) is None
     assert again.complete_from(7) == 50
     assert seed_of(again, 7) == [Stable(50)]
     run(again, 7, [[("a", 1, 60, 70)]], 55)
@@ -336,9 +336,9 @@ def test_a_stream_can_begin_in_the_middle_of_a_query(tmp_path: Path) -> None:
 def test_parts_of_another_batch_and_parts_that_come_twice_are_refused(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     with pytest.raises(UsageError, match="a part is of batch 1"):
-        spool.commit(0, [Part(1, 0, 0)], None, META)
+        spool.commit(0, [SpoolPart(1, 0, 0)], None, META)
     with pytest.raises(UsageError, match="partition 2 came twice"):
-        spool.commit(0, [Part(0, 2, 0), Part(0, 2, 1)], None, META)
+        spool.commit(0, [SpoolPart(0, 2, 0), SpoolPart(0, 2, 1)], None, META)
 
 
 def test_another_number_of_partitions_is_refused_where_keys_are_remembered(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_another_number_of_partitions_is_refused_where_keys_are_remembered(tmp_p
         run(spool, 1, [[("c", 1, 1, 5)]])
     # A batch without rows may come in fewer partitions: what was said is carried on.
     run(spool, 1, [[]])
-    assert [part.said is not None for part in run(spool, 2, [[("a", 2, 1, 5)], []]).parts] == [True, True]
+    assert [part.keyed_state is not None for part in run(spool, 2, [[("a", 2, 1, 5)], []]).parts] == [True, True]
     assert events_of(spool.live_before(3)) == [Event(1, payload_of("a", 2), 5), Event(1, payload_of("b", 1), 5)]
 
 

@@ -36,7 +36,7 @@ from lmerge.errors import LmergeError, ServerGone
 from lmerge.spark.options import SinkOptions, schema_of_text
 from lmerge.spark.sink.watermark import batch_watermark_us
 from lmerge.spark.spool.manifest import Manifest
-from lmerge.spark.spool.spool import Part, Spool
+from lmerge.spark.spool.spool import Spool, SpoolPart
 
 # How often a waiting commit looks whether its batch was merged: far below what a micro-batch costs.
 _LOOK_S: Final = 0.002
@@ -64,7 +64,7 @@ class Commit:
     query: str
     run: str | None
     batch: int
-    parts: tuple[Part, ...]
+    parts: tuple[SpoolPart, ...]
     stable: int | None = None
     holders: frozenset[str] = frozenset()
     late: int = 0

@@ -34,7 +34,7 @@ from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE, show_time
 from lmerge.errors import InputViolation, InvalidRow, UsageError
 from lmerge.spark.options import APPEND, ELEMENTS, FAIL, KEYED, MODES, UPDATE
 from lmerge.spark.sink import columns, intervals
-from lmerge.spark.spool.published_state import Said
+from lmerge.spark.spool.published_state import PublishedState
 from lmerge.wire.arrow import encode_table, insert_columns, schema_of
 from lmerge.wire.rows import RowCodec, row_words
 from lmerge.wire.schema import Schema
@@ -100,7 +100,7 @@ class Turner(Protocol):
         """Of a key's entry: what can still change; None: nothing."""
 
 
-def turner_of(plan: RowPlan, stable: int, said: Said | None = None, skipped: int = NEG_INF) -> Turner:
+def turner_of(plan: RowPlan, stable: int, said: PublishedState | None = None, skipped: int = NEG_INF) -> Turner:
     """What turns the rows of a partition; ``stable``: said before the batch; ``skipped``: events that end before are
     left out. Raises UsageError.
     """
@@ -265,7 +265,7 @@ class Saying(_Turner):
 class _Keyed(_Turner):
     """Modes with a state."""
 
-    def __init__(self, plan: RowPlan, stable: int, said: Said, skipped: int = NEG_INF) -> None:
+    def __init__(self, plan: RowPlan, stable: int, said: PublishedState, skipped: int = NEG_INF) -> None:
         super().__init__(plan, stable, skipped)
         self._said = said
         self._key_codec: RowCodec | None = None

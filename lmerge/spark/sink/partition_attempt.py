@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lmerge.spark.sink.elements import RowPlan, Tally, turner_of
-from lmerge.spark.spool.manifest import Part
-from lmerge.spark.spool.published_state import Said
+from lmerge.spark.spool.manifest import SpoolPart
+from lmerge.spark.spool.published_state import PublishedState
 from lmerge.spark.spool.spool import Spool
 
 
@@ -16,7 +16,7 @@ from lmerge.spark.spool.spool import Spool
 class RowsWritten:
     """What came of it. ``stable``: the largest among the rows (mode ``elements``); None: none."""
 
-    part: Part
+    part: SpoolPart
     tally: Tally
     stable: int | None
 
@@ -31,7 +31,7 @@ def write_rows(
     Nothing counts before it is committed, so an attempt can fail anywhere, and another can be made. Raises InvalidRow,
     InputViolation (a late row), LimitExceeded (a payload), UsageError, and what the spool raises.
     """
-    said = Said.load(spool, partition, batch - 1) if plan.is_keyed else None
+    said = PublishedState.load(spool, partition, batch - 1) if plan.is_keyed else None
     stable, skipped = spool.last_stable(batch), spool.skips_to(batch)
     turner = turner_of(plan, stable, said, skipped)
     part = spool.write_part(batch, partition, attempt, map(turner.take, rows), also=also)

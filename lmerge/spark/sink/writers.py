@@ -45,7 +45,7 @@ from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.sink.partition_attempt import write_rows
 from lmerge.spark.sink.watermark import query_id
 from lmerge.spark.sink.workers import freeze_loaded
-from lmerge.spark.spool.spool import Part, Spool
+from lmerge.spark.spool.spool import Spool, SpoolPart
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -67,7 +67,7 @@ class Written(WriterCommitMessage):
 
     query: str
     run: str
-    part: Part
+    part: SpoolPart
     stable: int | None
     holders: tuple[str, ...]
     late: int
