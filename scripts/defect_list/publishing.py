@@ -56,7 +56,7 @@ DEFECTS = (
     ),
     Defect(
         "a commit does not wait for a server",
-        COMMITTER, "    await _reached(publisher, lambda: publisher.outbox.acked >= said)\n", "    assert said >= 0\n",
+        COMMITTER, "    await _reached(publisher, lambda: publisher.outbox.acked >= published)\n", "    assert published >= 0\n",
         "tests/spark/test_skip.py::test_a_commit_comes_back_when_a_server_has_merged_its_batch",
     ),
     Defect(

@@ -35,7 +35,7 @@ DEFECTS = (
     ),
     Defect(
         "a query skips that was not asked to",
-        COMMITTER, "self._wanted_from if self._options.skips else NEG_INF", "self._wanted_from",
+        COMMITTER, "self._needed_from if self._options.skips else NEG_INF", "self._needed_from",
         TEST + "test_a_query_that_does_not_skip_leaves_nothing_out",
     ),
     Defect(
@@ -53,7 +53,7 @@ DEFECTS = (
     ),
     Defect(
         "an event that ends at the point is left out",
-        ELEMENTS, "wanted = pc.greater_equal(ve, self._skipped)", "wanted = pc.greater(ve, self._skipped)",
+        ELEMENTS, "needed = pc.greater_equal(ve, self._skipped)", "needed = pc.greater(ve, self._skipped)",
         TEST + "test_a_batch_leaves_out_what_the_one_before_has_told_the_servers",
     ),
     Defect(
@@ -63,7 +63,7 @@ DEFECTS = (
     ),
     Defect(
         "what nobody wants is remembered for ever",
-        ELEMENTS, "value[1] >= max(self._said_stable, self._skipped)", "value[1] >= self._said_stable",
+        ELEMENTS, "value[1] >= max(self._published_stable, self._skipped)", "value[1] >= self._published_stable",
         TEST + "test_keys_that_nobody_wants_are_forgotten_at_once",
     ),
     Defect(

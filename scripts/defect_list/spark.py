@@ -192,7 +192,7 @@ DEFECTS = (
     ),
     Defect(
         "options are looked at in the first batch",
-        UPDATE_SINK, "            sink_options(self.given)  # what is wrong with them is told at once\n", "",
+        UPDATE_SINK, "            sink_options(self.given)  # raises before there is a query\n", "",
         TEST_REFUSALS + "test_options_are_refused_before_there_is_a_query",
     ),
     Defect(
@@ -212,8 +212,8 @@ DEFECTS = (
     ),
     Defect(
         "a cutover ends the old query with an error",
-        COMMITTER, "if options.ends_after_cutover and _SUCCEEDED in words:",
-        "if options.skips and _SUCCEEDED in words:",
+        COMMITTER, "if options.ends_after_cutover and _SUCCEEDED in reason:",
+        "if options.skips and _SUCCEEDED in reason:",
         TEST_TERMINAL + "test_a_cutover_ends_the_program_without_an_error",
     ),
     Defect(

@@ -116,13 +116,13 @@ DEFECTS = (
     ),
     Defect(
         "a key whose event ends at the stable point is forgotten",
-        ELEMENTS, "return value if value[1] >= max(self._said_stable,",
-        "return value if value[1] > max(self._said_stable,",
+        ELEMENTS, "return value if value[1] >= max(self._published_stable,",
+        "return value if value[1] > max(self._published_stable,",
         TEST_SAID + "test_a_key_whose_event_is_frozen_is_as_if_nothing_was_said",
     ),
     Defect(
         "a row at the stable point is late",
-        ELEMENTS, "late = pc.less(vs, self._said_stable)", "late = pc.less_equal(vs, self._said_stable)",
+        ELEMENTS, "late = pc.less(vs, self._published_stable)", "late = pc.less_equal(vs, self._published_stable)",
         TEST_ELEMENTS + "test_a_row_with_vs_at_the_stable_point_is_on_time[python]",
     ),
     Defect(

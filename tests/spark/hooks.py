@@ -20,7 +20,7 @@ from typing import Any
 
 from lmerge.spark.datasource import LmergeDataSource
 from lmerge.spark.session import register
-from lmerge.spark.sink.writers import LmergeStreamWriter, Task
+from lmerge.spark.sink.writers import LmergeStreamWriter, WriteTask
 
 PLACES = ("write", "written", "commit", "done")
 
@@ -39,7 +39,7 @@ class HookedWriter(LmergeStreamWriter):
         self.folder = Path(options["path"]) if "path" in options else None
 
     def write(self, iterator: Iterator[Any]) -> Any:
-        batch = Task.current(self.said).batch
+        batch = WriteTask.current(self.batch_options).batch
         reach(self.folder, "write", batch)
         written = super().write(iterator)
         reach(self.folder, "written", batch)

@@ -18,7 +18,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert
 from lmerge.errors import InputViolation, InvalidRow, UsageError
 from lmerge.spark.options import DROP
-from lmerge.spark.sink.elements import RowPlan, Tally, turner_of
+from lmerge.spark.sink.elements import RowPlan, RowTally, converter_of
 from lmerge.spark.spool.files import SpoolFiles
 from lmerge.spark.spool.published_state import PublishedState
 from lmerge.wire.schema import parse_schema
@@ -34,8 +34,8 @@ def fresh() -> PublishedState:
 
 
 def turn(plan: RowPlan, *batches: Any, stable: int = NEG_INF, said: PublishedState | None = None) -> list[Element]:
-    turner = turner_of(plan, stable, said or fresh())
-    return [element for rows in batches for element in turner.take(rows).elements()]
+    converter = converter_of(plan, stable, said or fresh())
+    return [element for rows in batches for element in converter.take(rows).elements()]
 
 
 def elements(*rows: tuple[Any, ...]) -> Any:
@@ -82,10 +82,10 @@ def test_times_can_be_timestamps_and_stand_in_the_payload(engine: str) -> None:
 def test_a_row_with_vs_at_the_stable_point_is_on_time(engine: str) -> None:
     """A row below the stable point that was said would be an insert below it (Example 5)."""
     rows = rows_of([("a", 1, 5, 90), ("b", 2, 4, 90), ("c", 3, 3, 90)])
-    turner = turner_of(dropping(APPENDS), 5)
-    assert list(turner.take(rows).elements()) == [Insert(payload_of("a", 1), 5, 90)]
-    assert list(turner.take(rows_of([("d", 1, 1, 2)])).elements()) == []
-    tally = turner.tally
+    converter = converter_of(dropping(APPENDS), 5)
+    assert list(converter.take(rows).elements()) == [Insert(payload_of("a", 1), 5, 90)]
+    assert list(converter.take(rows_of([("d", 1, 1, 2)])).elements()) == []
+    tally = converter.tally
     assert (tally.rows, tally.late) == (4, 3)
     assert tally.first_late == "insert(k=b, n=2, 4, 90)"
     words = r"'stream' broke its promise \(late-row\) with insert\(.*, 4, 90\): promised nothing below its own stable"
@@ -110,9 +110,9 @@ def test_a_late_row_is_shown_by_its_columns(
     said = fresh()
     if before is not None:
         turn(plan, rows_of([before]), said=said)
-    turner = turner_of(replace(plan, late=DROP), 10, said)
-    turner.take(rows_of([late]))
-    assert (turner.tally.late, turner.tally.first_late) == (1, shown)
+    converter = converter_of(replace(plan, late=DROP), 10, said)
+    converter.take(rows_of([late]))
+    assert (converter.tally.late, converter.tally.first_late) == (1, shown)
     with pytest.raises(InputViolation, match=re.escape(f"(late-row) with {shown}: promised")):
         turn(plan, rows_of([late]), stable=10, said=said)
 
@@ -145,7 +145,7 @@ def test_columns_that_are_missing_or_no_times_are_named() -> None:
 ])
 def test_plans_that_make_no_sense_are_refused(plan: RowPlan, problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
-        turner_of(plan, NEG_INF)
+        converter_of(plan, NEG_INF)
 
 
 # update
@@ -191,9 +191,9 @@ def test_a_change_is_late_if_either_half_is(
     if before is not None:
         turn(UPDATES, rows_of([("a", *before)]), said=said)
     kept = dict(said.changes)
-    turner = turner_of(dropping(UPDATES), 10, said)
-    told = turner.take(rows_of([("a", *row)]))
-    assert turner.tally.late == int(is_late)
+    converter = converter_of(dropping(UPDATES), 10, said)
+    told = converter.take(rows_of([("a", *row)]))
+    assert converter.tally.late == int(is_late)
     if is_late:
         assert (told.count, said.changes) == (0, kept)
         with pytest.raises(InputViolation, match="late-row"):
@@ -242,11 +242,11 @@ def test_a_column_of_kinds_tells_starts_ends_and_aborts(engine: str) -> None:
 def test_marks_below_the_stable_point_are_late(engine: str) -> None:
     said = fresh()
     turn(INTERVALS, rows_of([("a", 1, 5, None)]), said=said)
-    turner = turner_of(dropping(INTERVALS), 10, said)
-    told = turner.take(rows_of([("a", None, None, 9), ("b", 1, 9, None), ("a", None, None, 10), ("c", None, None, 12)]))
+    converter = converter_of(dropping(INTERVALS), 10, said)
+    told = converter.take(rows_of([("a", None, None, 9), ("b", 1, 9, None), ("a", None, None, 10), ("c", None, None, 12)]))
     assert list(told.elements()) == [Adjust(payload_of("a", 1), 5, INF, 10)]
-    assert (turner.tally.late, turner.tally.unmatched) == (2, 0)
-    later = turner_of(dropping(INTERVALS), 13, said)
+    assert (converter.tally.late, converter.tally.unmatched) == (2, 0)
+    later = converter_of(dropping(INTERVALS), 13, said)
     assert [later.kept(value) for value in said.changes.values() if value] == [None, None]
     assert later.tally.unmatched == 1
     with pytest.raises(InputViolation, match="late-row"):
@@ -256,9 +256,9 @@ def test_marks_below_the_stable_point_are_late(engine: str) -> None:
 def test_an_end_whose_start_never_came_is_counted_when_its_key_comes_back(engine: str) -> None:
     said = fresh()
     turn(INTERVALS, rows_of([("a", None, None, 9)]), said=said)
-    turner = turner_of(INTERVALS, 10, said)
-    assert list(turner.take(rows_of([("a", 1, 20, None)])).elements()) == [Insert(payload_of("a", 1), 20, INF)]
-    assert turner.tally.unmatched == 1
+    converter = converter_of(INTERVALS, 10, said)
+    assert list(converter.take(rows_of([("a", 1, 20, None)])).elements()) == [Insert(payload_of("a", 1), 20, INF)]
+    assert converter.tally.unmatched == 1
 
 
 # elements
@@ -273,12 +273,12 @@ def test_elements_are_said_as_they_are(engine: str) -> None:
 
 
 def test_the_largest_stable_is_kept_for_the_end_of_the_batch(engine: str) -> None:
-    turner = turner_of(ELEMENTS, NEG_INF)
-    assert turner.stable is None
-    told = turner.take(elements(("stable", None, 7, None, None), ("insert", b"x", 5, 9, None)))
+    converter = converter_of(ELEMENTS, NEG_INF)
+    assert converter.stable is None
+    told = converter.take(elements(("stable", None, 7, None, None), ("insert", b"x", 5, 9, None)))
     assert list(told.elements()) == [Insert(b"x", 5, 9)]  # it is said before the stable, wherever it stands
-    assert turner.take(elements(("stable", None, 6, None, None))).count == 0
-    assert turner.stable == 7
+    assert converter.take(elements(("stable", None, 6, None, None))).count == 0
+    assert converter.stable == 7
 
 
 def test_payloads_can_be_text_and_times_timestamps(engine: str) -> None:
@@ -300,9 +300,9 @@ def test_payloads_can_be_text_and_times_timestamps(engine: str) -> None:
     (("adjust", b"x", 1, 50, None), False),
 ])
 def test_elements_below_the_stable_point_are_late(engine: str, row: tuple[Any, ...], is_late: bool) -> None:
-    turner = turner_of(dropping(ELEMENTS), 10)
-    told = list(turner.take(elements(row, ("insert", b"z", 20, 30, None))).elements())
-    assert (len(told), turner.tally.late, turner.tally.first_late != "") == (2 - is_late, int(is_late), is_late)
+    converter = converter_of(dropping(ELEMENTS), 10)
+    told = list(converter.take(elements(row, ("insert", b"z", 20, 30, None))).elements())
+    assert (len(told), converter.tally.late, converter.tally.first_late != "") == (2 - is_late, int(is_late), is_late)
     if is_late:
         with pytest.raises(InputViolation, match=rf"input 'a' broke its promise \(late-row\) with {row[0]}"):
             turn(ELEMENTS, elements(row), stable=10)
@@ -332,20 +332,20 @@ def test_an_adjust_needs_its_column_of_old_ends() -> None:
 
 def test_kinds_are_words() -> None:
     rows = pa.RecordBatch.from_pylist([{"kind": 0}], schema=pa.schema([("kind", pa.int64())]))
-    with pytest.raises(InvalidRow, match="column 'kind' is int64; it must hold the words insert, adjust, stable"):
+    with pytest.raises(InvalidRow, match="column 'kind' is int64; it must hold one of insert, adjust, stable"):
         turn(ELEMENTS, rows)
 
 
 def test_tallies_add_up() -> None:
-    total = Tally()
-    for one in (Tally(3), Tally(4, 2, "first", 1), Tally(5, 1, "second", 2)):
+    total = RowTally()
+    for one in (RowTally(3), RowTally(4, 2, "first", 1), RowTally(5, 1, "second", 2)):
         total.add(one)
-    assert total == Tally(12, 3, "first", 3)
+    assert total == RowTally(12, 3, "first", 3)
 
 
 def test_batches_of_both_engines_hold_the_same(engine: str) -> None:
     rows = elements(*[("adjust", b"x" * (i % 7), i, i + 9, i + 5) for i in range(100)])
-    said = turner_of(ELEMENTS, NEG_INF).take(rows.slice(10, 70))
+    said = converter_of(ELEMENTS, NEG_INF).take(rows.slice(10, 70))
     assert isinstance(said, Batch) == (engine == "python")
     assert said.vs == list(range(10, 80))
     assert said.payloads == [b"x" * (i % 7) for i in range(10, 80)]

@@ -17,7 +17,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidBatch, InvalidRow, UsageError
 from lmerge.spark.source.columns import Layout
-from lmerge.spark.source.decided_events import Tally
+from lmerge.spark.source.decided_events import DecidedEvents
 from lmerge.spark.source.envelope_rows import (
     ADJUST,
     ELEMENTS,
@@ -74,7 +74,7 @@ def read(random: Random, output: list[Element], begin: int, end: int) -> Tally:
     stream: list[Element] = [Insert(event.payload, event.vs, event.ve) for event in live]
     stream += [Stable(stable)] if stable > NEG_INF else []
     stream += output[at : last + random.choice((0, 0, 3, 50))]
-    tally = Tally(begin)
+    tally = DecidedEvents(begin)
     while stream:
         count = random.randint(1, 7)
         tally.add(Batch.of(stream[:count]))
@@ -91,7 +91,7 @@ def ranges(random: Random, events: list[Event]) -> list[Range]:
     return [Range(start, end, fresh=start == NEG_INF) for start, end in pairwise(times)]
 
 
-def whole(envelope: str, asked: Range, tally: Tally) -> Any:
+def whole(envelope: str, asked: Range, tally: DecidedEvents) -> Any:
     return rows(envelope, asked, tally, asked.start, asked.end, is_last=True)
 
 
@@ -200,7 +200,7 @@ def test_a_limit_ends_a_range_early_and_loses_nothing(seed: int) -> None:
 
 
 def tally_of(*elements: Element, since: int = NEG_INF) -> Tally:
-    tally = Tally(since)
+    tally = DecidedEvents(since)
     tally.add(Batch.of(elements))
     tally.settle(tally.stable_point)
     return tally
@@ -228,7 +228,7 @@ def test_an_end_that_is_not_final_is_not_told() -> None:
 
 def test_a_batch_query_sees_the_end_that_is_said_now() -> None:
     asked = Range(5, 5, fresh=True, as_said=True)
-    tally = Tally(5)
+    tally = DecidedEvents(5)
     tally.add(Batch.of([Insert(b"a", 2, 9), Insert(b"b", 1, 3), Insert(b"c", 6, 9), Stable(5)]))
     assert events_of(whole(TABLE, asked, tally)) == [Event(2, b"a", 9)]
 

@@ -28,7 +28,7 @@ from lmerge.demo.judge import Judge
 from lmerge.demo.spark import Spark, without_spark
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.spark.options import APPEND, RAW
-from lmerge.spark.sink.elements import RowPlan, turner_of
+from lmerge.spark.sink.elements import RowPlan, converter_of
 from replicas.flights.flight import Flight, read_flights
 from replicas.flights.replay import ReplayClock, first_instant, read_clock, write_clock
 from replicas.flights.source import Days
@@ -125,10 +125,10 @@ def test_the_source_gives_what_is_known_by_the_clock_and_the_same_rows_again(tmp
 def test_a_raw_payload_is_the_column_as_it_is() -> None:
     rows = pa.record_batch({"flight": ["x", "y"], "vs": [1, 2], "ve": [5, None]})
     plan = RowPlan(APPEND, ve="ve", raw="flight")
-    assert list(turner_of(plan, NEG_INF).take(rows).elements()) == [Insert(b"x", 1, 5), Insert(b"y", 2, INF)]
+    assert list(converter_of(plan, NEG_INF).take(rows).elements()) == [Insert(b"x", 1, 5), Insert(b"y", 2, INF)]
     missing = pa.record_batch({"flight": pa.array(["x", None]), "vs": [1, 2], "ve": [5, 6]})
     with pytest.raises(InvalidRow, match="flight"):
-        turner_of(plan, NEG_INF).take(missing)
+        converter_of(plan, NEG_INF).take(missing)
 
 
 @pytest.mark.parametrize(("columns", "words"), [

@@ -102,7 +102,7 @@ def test_the_watermark_is_that_of_the_batch_itself(tmp_path: Path) -> None:
         assert batch_watermark_us(checkpoint, 0) is None
         assert batch_watermark_us(checkpoint, 1) == 90 * S
         assert query_id(checkpoint) == "q-1"
-    with pytest.raises(UsageError, match=r"offsets/2.*own files, others are said as a URI"):
+    with pytest.raises(UsageError, match=r"offsets/2.*own files, any other needs a URI"):
         batch_watermark_us(str(tmp_path), 2)
     (tmp_path / "offsets" / "2").write_text("v1")
     with pytest.raises(UsageError, match="not what Spark writes"):

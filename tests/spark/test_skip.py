@@ -32,7 +32,7 @@ from lmerge.errors import UsageError
 from lmerge.spark import skipped_until
 from lmerge.spark.options import SinkOptions, schema_text
 from lmerge.spark.sink import intervals
-from lmerge.spark.sink.committer import Commit, Committer, seed_of
+from lmerge.spark.sink.committer import Commit, BatchCommitter, seed_of
 from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.sink.intervals import ABORT, END, START, VOID, WHOLE
 from lmerge.spark.spool import published_state
@@ -58,7 +58,7 @@ def test_a_batch_leaves_out_what_the_one_before_has_told_the_servers(tmp_path: P
     assert said == [Insert(payload_of("a", 1), 1, 9), Insert(payload_of("b", 2), 2, 10),
                     Insert(payload_of("c", 3), 3, INF), Stable(0)]
     written = attempt_at(spool, 1, 0, rows, APPENDS)
-    assert (written.tally.rows, written.tally.unwanted, written.tally.late) == (3, 1, 0)
+    assert (written.tally.rows, written.tally.unneeded, written.tally.late) == (3, 1, 0)
     assert run(spool, 1, rows, 1) == [*said[1:3], Stable(1)]
 
 
@@ -184,7 +184,7 @@ class Query:
     def restart(self, back: int = 0) -> None:
         """As after the death of the driver; ``back``: so many batches run again."""
         self.run, self.next = f"run {self.next}", self.next - back
-        self.committer = Committer()
+        self.committer = BatchCommitter()
 
     def batch(self, rows: Sequence[Told] = (), stable: int | None = None) -> Manifest:
         """One more batch."""

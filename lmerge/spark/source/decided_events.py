@@ -53,7 +53,7 @@ class _Run(NamedTuple):
     takes: bool
 
 
-class Tally:
+class DecidedEvents:
     """The events of one stream. ``stable_point``: its last stable; ``decided_to``: as far as ``settle`` has come.
 
     ``since``: of events that end before nothing is kept.

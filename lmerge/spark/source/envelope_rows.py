@@ -40,7 +40,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.spark.source.decided_events import EVENTS, Tally
+from lmerge.spark.source.decided_events import EVENTS, DecidedEvents
 
 FINAL: Final = "final"
 UPSERT: Final = "upsert"
@@ -86,7 +86,7 @@ def row_schema(envelope: str) -> Any:
     return pa.schema([pa.field(name, _TYPES[name]) for name in ("payload", *OWN_COLUMNS[envelope])])
 
 
-def rows(envelope: str, asked: Range, tally: Tally, low: int, high: int, *, is_last: bool) -> Any:
+def rows(envelope: str, asked: Range, tally: DecidedEvents, low: int, high: int, *, is_last: bool) -> Any:
     """The rows of a slice, in order, from a tally that has decided to ``high``. ``is_last``: ``high`` is the end."""
     ended = tally.between(low, high)
     goes_on = EVENTS.empty_table()
@@ -105,7 +105,7 @@ def rows(envelope: str, asked: Range, tally: Tally, low: int, high: int, *, is_l
     return pa.concat_tables([table.select(schema.names).cast(schema) for table in tables])
 
 
-def fitting_end(envelope: str, asked: Range, tally: Tally, rows_max: int) -> int:
+def fitting_end(envelope: str, asked: Range, tally: DecidedEvents, rows_max: int) -> int:
     """The latest end, up to ``asked.end``, at which the range has no more than ``rows_max`` rows.
 
     A moment is never split, so one that has more rows is a range of its own. What a fresh range begins with, and the
@@ -142,7 +142,7 @@ def _elements(asked: Range, ended: Any, goes_on: Any, *, is_last: bool) -> list[
     return tables
 
 
-def _upserts(ended: Any, goes_on: Any, tally: Tally, high: int) -> list[Any]:
+def _upserts(ended: Any, goes_on: Any, tally: DecidedEvents, high: int) -> list[Any]:
     later = tally.going_on(high, NEG_INF, high, ended) if ended.num_rows else EVENTS.empty_table()
     ordinals = _ordinals(ended, Counter(_keys(later)))
     numbers = _ordinals(goes_on, Counter())  # equal ones begin together, so all of them are here

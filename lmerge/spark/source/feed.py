@@ -1,6 +1,6 @@
 """What a streaming query's driver knows of the merge: a thread that follows all servers ahead of the query.
 
-It keeps what it reads in a ``Tally`` from the query's last offset on, so it can say how far a micro-batch may go, how
+It keeps what it reads in a ``DecidedEvents`` from the query's last offset on, so it can say how far a micro-batch may go, how
 many rows that is, and, for a batch of ordinary size, what they are; then no task asks a server. When it holds too much,
 it stops reading until the query has come after it: then the servers hold back, or cut it off and it resumes.
 """
@@ -15,7 +15,7 @@ from lmerge.client import Subscriber, SubscriptionGap
 from lmerge.client.subscribe.subscriber import ERROR, SNAPSHOT
 from lmerge.core.elements import show_time
 from lmerge.errors import MergeReset, OutOfRange
-from lmerge.spark.source.decided_events import Tally
+from lmerge.spark.source.decided_events import DecidedEvents
 from lmerge.spark.source.envelope_rows import Range, fitting_end, rows
 from lmerge.spark.source.merge_queries import ANEW, ask
 from lmerge.spark.source.options import ReadOptions
@@ -40,7 +40,7 @@ class Feed:
         self.gaps: list[SubscriptionGap] = []
         self._options = options
         self._changed = threading.Condition()
-        self._tally = Tally(start)
+        self._tally = DecidedEvents(start)
         self._problem: Exception | None = None
         self._is_closed = False
         begin = start if options.fails_on_loss else self._oldest(start, epoch)

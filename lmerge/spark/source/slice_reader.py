@@ -30,7 +30,7 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.core.engines import selection
 from lmerge.errors import LmergeError, MergeReset, OutOfRange, ServerGone, Unavailable, UnknownMerge
-from lmerge.spark.source.decided_events import Tally
+from lmerge.spark.source.decided_events import DecidedEvents
 from lmerge.spark.source.envelope_rows import Range, rows
 from lmerge.spark.source.merge_queries import ANEW, ask
 from lmerge.spark.source.options import ReadOptions
@@ -77,7 +77,7 @@ def slice_tables(options: ReadOptions, envelope: str, wanted: Slice) -> Iterator
     attempts = _Attempts(options, wanted.epoch)
     while True:
         for target in dict.fromkeys((*wanted.first, *options.servers)):
-            tally = Tally(position)
+            tally = DecidedEvents(position)
             source = _Source(options, target, wanted, max(position, attempts.skip_to), attempts.accepts_loss)
             try:
                 for batches in source.portions():
