@@ -112,7 +112,7 @@ class SinkOptions:
         return f"replica {self.replica!r} of merge {self.merge!r} at {self.target}"
 
 
-class Options:
+class OptionReader:
     """Options by name, however they were written. Raises UsageError naming the option."""
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str], what: str) -> None:
@@ -228,7 +228,7 @@ class Options:
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """The options of a query that publishes. Raises UsageError naming the option."""
-    options = Options(given, SINK, "publishing to lmerge")
+    options = OptionReader(given, SINK, "publishing to lmerge")
     checkpoint = options.needed(
         "checkpoint_location",
         ': a restart goes on from there, so say .option("checkpointLocation", ...) on the query itself '

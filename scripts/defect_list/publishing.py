@@ -56,7 +56,8 @@ DEFECTS = (
     ),
     Defect(
         "a commit does not wait for a server",
-        COMMITTER, "    await _reached(publisher, lambda: publisher.outbox.acked >= published)\n", "    assert published >= 0\n",
+        COMMITTER, "    await _reached(publisher, lambda: publisher.outbox.acked >= published)\n",
+        "    assert published >= 0\n",
         "tests/spark/test_skip.py::test_a_commit_comes_back_when_a_server_has_merged_its_batch",
     ),
     Defect(
@@ -76,18 +77,18 @@ DEFECTS = (
     ),
     Defect(
         "an event that begins at the end of a range has begun",
-        ENVELOPES, "goes_on = tally.going_on(high, asked.begun_from, high)",
-        "goes_on = tally.going_on(high, asked.begun_from, high + 1)",
+        ENVELOPES, "goes_on = events.going_on(high, requested.begun_from, high)",
+        "goes_on = events.going_on(high, requested.begun_from, high + 1)",
         TEST_READ + "test_an_event_that_begins_at_the_end_of_a_range_has_not_begun",
     ),
     Defect(
-        "an end that can change is told",
-        ENVELOPES, "        if not asked.as_said:\n", "        if not asked.as_said and asked.fresh:\n",
+        "an end that can change is shown",
+        ENVELOPES, "        if not requested.current_ends:\n", "        if not requested.current_ends and requested.fresh:\n",
         ALL_RANGES,
     ),
     Defect(
-        "a driver that holds enough tells nobody",
-        FEED, "self._tally.stable_point > before or self._is_full():", "self._tally.stable_point > before:",
+        "a driver that holds enough wakes no waiting thread",
+        FEED, "self._events_read.stable_point > before or self._is_full():", "self._events_read.stable_point > before:",
         "tests/spark/test_source.py::"
         "test_who_waits_hears_that_the_driver_holds_enough_though_nothing_new_is_stable",
     ),

@@ -167,12 +167,12 @@ def test_a_query_goes_on_at_a_server_that_was_not_reset_yet(readers: Any) -> Non
         life.say()
         query.read_to(life.t)
         assert query.rows == life.final
-        asked = Range(NEG_INF, life.t)
+        requested = Range(NEG_INF, life.t)
         chosen = stream_options(options(world.target))
-        tables = list(slice_tables(chosen, FINAL, Slice(asked, NEG_INF, life.t)))
+        tables = list(slice_tables(chosen, FINAL, Slice(requested, NEG_INF, life.t)))
         assert [event for table in tables for event in events_of(table.to_pylist())] == life.final
         with pytest.raises(MergeReset, match="epoch 5"):
-            list(slice_tables(chosen, FINAL, Slice(asked, NEG_INF, life.t, epoch=5)))
+            list(slice_tables(chosen, FINAL, Slice(requested, NEG_INF, life.t, epoch=5)))
 
 
 def test_a_position_that_an_earlier_version_wrote_is_one_of_a_merge_that_was_never_reset() -> None:

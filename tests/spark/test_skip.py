@@ -32,7 +32,7 @@ from lmerge.errors import UsageError
 from lmerge.spark import skipped_until
 from lmerge.spark.options import SinkOptions, schema_text
 from lmerge.spark.sink import intervals
-from lmerge.spark.sink.committer import Commit, BatchCommitter, seed_of
+from lmerge.spark.sink.committer import BatchCommitter, Commit, seed_of
 from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.sink.intervals import ABORT, END, START, VOID, WHOLE
 from lmerge.spark.spool import published_state

@@ -46,9 +46,9 @@ B = (Insert(b"c", 6, 7), Stable(8))
 
 # Slices, straight from servers.
 
-def read_slice(target: str, asked: Range, low: int, high: int, envelope: str = FINAL, **given: Any) -> list[Event]:
+def read_slice(target: str, requested: Range, low: int, high: int, envelope: str = FINAL, **given: Any) -> list[Event]:
     chosen = stream_options(options(target, **given))
-    tables = slice_tables(chosen, envelope, Slice(asked, low, high))
+    tables = slice_tables(chosen, envelope, Slice(requested, low, high))
     return [event for table in tables for event in events_of(table.to_pylist())]
 
 
@@ -57,11 +57,11 @@ def test_a_slice_is_the_same_from_each_server() -> None:
     with servers(2, of_0={"policy": "eager"}, of_1={"policy": "half-frozen-only"}) as world:
         world.say(*revised(1, events), replica="a")
         world.say(*revised(2, events), replica="b", at=1)
-        asked = Range(NEG_INF, 200)
+        requested = Range(NEG_INF, 200)
         wanted = [event for event in events if event.ve < 200]
         for target in world.targets:
-            assert sorted(read_slice(target, asked, NEG_INF, 200)) == wanted
-            assert sorted(read_slice(target, asked, 100, 200)) == [event for event in wanted if event.ve >= 100]
+            assert sorted(read_slice(target, requested, NEG_INF, 200)) == wanted
+            assert sorted(read_slice(target, requested, 100, 200)) == [event for event in wanted if event.ve >= 100]
 
 
 def test_a_server_that_goes_in_the_middle_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +294,7 @@ def test_a_driver_that_holds_enough_waits_for_the_query(readers: Any) -> None:
             read += events_of(told(reader, start, end))
             start = end
         assert sorted(read) == events
-        assert reader._feed._tally.bytes < 200_000
+        assert reader._feed._events_read.bytes < 200_000
 
 
 def test_who_waits_hears_that_the_driver_holds_enough_though_nothing_new_is_stable(readers: Any) -> None:

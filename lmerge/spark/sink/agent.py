@@ -35,7 +35,7 @@ from typing import Final
 from lmerge import errors
 from lmerge.client.connection.faults import in_words
 from lmerge.errors import LmergeError, ServerGone, UsageError
-from lmerge.spark.sink.committer import Commit, Committed, BatchCommitter, write_log
+from lmerge.spark.sink.committer import BatchCommitter, Commit, Committed, write_log
 
 # A path of a socket may have about 100 bytes.
 _PATH_BYTES_MAX: Final = 90

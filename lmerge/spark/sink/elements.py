@@ -69,7 +69,7 @@ class RowPlan:
 
 
 @dataclass
-class Tally:
+class RowTally:
     """The number of rows converted, and of those without elements.
 
     ``unmatched``: ends whose start never came. ``unneeded``: events that end before the time to which the query skips.
