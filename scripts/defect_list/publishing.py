@@ -83,7 +83,8 @@ DEFECTS = (
     ),
     Defect(
         "an end that can change is shown",
-        ENVELOPES, "        if not requested.current_ends:\n", "        if not requested.current_ends and requested.fresh:\n",
+        ENVELOPES, "        if not requested.current_ends:\n",
+        "        if not requested.current_ends and requested.fresh:\n",
         ALL_RANGES,
     ),
     Defect(

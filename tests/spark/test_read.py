@@ -74,15 +74,15 @@ def read(random: Random, output: list[Element], begin: int, end: int) -> Decided
     stream: list[Element] = [Insert(event.payload, event.vs, event.ve) for event in live]
     stream += [Stable(stable)] if stable > NEG_INF else []
     stream += output[at : last + random.choice((0, 0, 3, 50))]
-    events = DecidedEvents(begin)
+    decided = DecidedEvents(begin)
     while stream:
         count = random.randint(1, 7)
-        events.add(Batch.of(stream[:count]))
+        decided.add(Batch.of(stream[:count]))
         del stream[:count]
         if random.random() < 0.3:
-            events.settle(min(events.stable_point, end))
-    events.settle(end)
-    return events
+            decided.settle(min(decided.stable_point, end))
+    decided.settle(end)
+    return decided
 
 
 def ranges(random: Random, events: list[Event]) -> list[Range]:
@@ -91,8 +91,8 @@ def ranges(random: Random, events: list[Event]) -> list[Range]:
     return [Range(start, end, fresh=start == NEG_INF) for start, end in pairwise(times)]
 
 
-def whole(envelope: str, requested: Range, events: DecidedEvents) -> Any:
-    return rows(envelope, requested, events, requested.start, requested.end, is_last=True)
+def whole(envelope: str, requested: Range, decided: DecidedEvents) -> Any:
+    return rows(envelope, requested, decided, requested.start, requested.end, is_last=True)
 
 
 def sliced(random: Random, output: list[Element], envelope: str, requested: Range, times: list[int]) -> Any:
@@ -140,9 +140,9 @@ def test_all_ranges_together_are_the_tdb(seed: int) -> None:
     tables: dict[str, list[Any]] = {envelope: [] for envelope in ENVELOPES}
     stream = Tdb("elements")
     for requested in ranges(random, events):
-        events = read(random, said, requested.start, requested.end)
+        decided = read(random, said, requested.start, requested.end)
         for envelope in ENVELOPES:
-            tables[envelope].append(whole(envelope, requested, events))
+            tables[envelope].append(whole(envelope, requested, decided))
         for element in elements_of(tables[ELEMENTS][-1]):
             stream.apply(element)  # raises if it is no legal stream
         assert_is_the_tdb_at(stream, events, requested.end)
@@ -185,8 +185,8 @@ def test_a_limit_ends_a_range_early_and_loses_nothing(seed: int) -> None:
     for envelope in ENVELOPES:
         start, told = NEG_INF, []
         while start < INF:
-            events = read(random, said, start, INF)
-            end = fitting_end(envelope, Range(start, INF), events, rows_max)
+            decided = read(random, said, start, INF)
+            end = fitting_end(envelope, Range(start, INF), decided, rows_max)
             assert end > start
             requested = Range(start, end, fresh=start == NEG_INF)
             table = whole(envelope, requested, read(random, said, start, end))
@@ -199,65 +199,65 @@ def test_a_limit_ends_a_range_early_and_loses_nothing(seed: int) -> None:
             assert sorted(events_of(pa.concat_tables(told))) == events
 
 
-def events_of(*elements: Element, since: int = NEG_INF) -> DecidedEvents:
-    events = DecidedEvents(since)
-    events.add(Batch.of(elements))
-    events.settle(events.stable_point)
-    return events
+def decided_of(*elements: Element, since: int = NEG_INF) -> DecidedEvents:
+    decided = DecidedEvents(since)
+    decided.add(Batch.of(elements))
+    decided.settle(decided.stable_point)
+    return decided
 
 
 def test_an_event_that_ends_at_the_stable_point_is_not_final() -> None:
-    events = events_of(Insert(b"a", 1, 5), Stable(5))
-    assert whole(FINAL, Range(1, 5), events).num_rows == 0
-    events = events_of(Insert(b"a", 1, 5), Stable(5), Stable(6), since=5)
-    assert events_of(whole(FINAL, Range(5, 6), events)) == [Event(1, b"a", 5)]
+    decided = decided_of(Insert(b"a", 1, 5), Stable(5))
+    assert whole(FINAL, Range(1, 5), decided).num_rows == 0
+    decided = decided_of(Insert(b"a", 1, 5), Stable(5), Stable(6), since=5)
+    assert events_of(whole(FINAL, Range(5, 6), decided)) == [Event(1, b"a", 5)]
 
 
 def test_an_event_that_begins_at_the_end_of_a_range_has_not_begun() -> None:
-    events = events_of(Insert(b"a", 5, 9), Insert(b"b", 4, 9), Stable(5))
-    assert [row["payload"] for row in whole(UPSERT, Range(1, 5), events).to_pylist()] == [b"b"]
+    decided = decided_of(Insert(b"a", 5, 9), Insert(b"b", 4, 9), Stable(5))
+    assert [row["payload"] for row in whole(UPSERT, Range(1, 5), decided).to_pylist()] == [b"b"]
 
 
 def test_an_end_that_is_not_final_is_not_told() -> None:
     requested = Range(1, 5)
     for elements in ([Insert(b"a", 2, 9)], [Insert(b"a", 2, 6), Adjust(b"a", 2, 6, INF)]):
-        table = whole(ELEMENTS, requested, events_of(*elements, Stable(5)))
+        table = whole(ELEMENTS, requested, decided_of(*elements, Stable(5)))
         assert list(elements_of(table)) == [Insert(b"a", 2, INF), Stable(5)]
-        assert whole(UPSERT, requested, events_of(*elements, Stable(5))).column("ve").to_pylist() == [INF]
+        assert whole(UPSERT, requested, decided_of(*elements, Stable(5))).column("ve").to_pylist() == [INF]
 
 
 def test_a_batch_query_sees_the_end_that_is_said_now() -> None:
     requested = Range(5, 5, fresh=True, current_ends=True)
-    events = DecidedEvents(5)
-    events.add(Batch.of([Insert(b"a", 2, 9), Insert(b"b", 1, 3), Insert(b"c", 6, 9), Stable(5)]))
-    assert events_of(whole(TABLE, requested, events)) == [Event(2, b"a", 9)]
+    decided = DecidedEvents(5)
+    decided.add(Batch.of([Insert(b"a", 2, 9), Insert(b"b", 1, 3), Insert(b"c", 6, 9), Stable(5)]))
+    assert events_of(whole(TABLE, requested, decided)) == [Event(2, b"a", 9)]
 
 
 def test_what_never_ends_is_final_at_the_end_of_the_stream() -> None:
-    events = events_of(Insert(b"a", 1, INF), Stable(INF), since=4)
-    assert events_of(whole(FINAL, Range(4, INF), events)) == [Event(1, b"a", INF)]
-    assert list(elements_of(whole(ELEMENTS, Range(4, INF), events))) == [Stable(INF)]
+    decided = decided_of(Insert(b"a", 1, INF), Stable(INF), since=4)
+    assert events_of(whole(FINAL, Range(4, INF), decided)) == [Event(1, b"a", INF)]
+    assert list(elements_of(whole(ELEMENTS, Range(4, INF), decided))) == [Stable(INF)]
 
 
 def test_a_stream_that_takes_back_what_it_never_said_is_refused() -> None:
     with pytest.raises(InvalidBatch, match="never inserted"):
-        events_of(Adjust(b"a", 1, 3, 4), Stable(9))
+        decided_of(Adjust(b"a", 1, 3, 4), Stable(9))
 
 
 def test_equal_events_are_numbered_from_the_one_that_ends_last() -> None:
     elements = [Insert(b"a", 1, ve) for ve in (3, 3, 7, 20, 30)]
-    table = whole(UPSERT, Range(NEG_INF, 5), events_of(*elements, Stable(5)))
+    table = whole(UPSERT, Range(NEG_INF, 5), decided_of(*elements, Stable(5)))
     assert [(row["ve"], row["ordinal"]) for row in table.to_pylist()] == [(3, 4), (3, 3), (INF, 2), (INF, 1), (INF, 0)]
-    table = whole(UPSERT, Range(5, 8), events_of(*elements, Stable(8), since=5))
+    table = whole(UPSERT, Range(5, 8), decided_of(*elements, Stable(8), since=5))
     assert [(row["ve"], row["ordinal"]) for row in table.to_pylist()] == [(7, 2)]
 
 
 def test_what_was_forgotten_takes_no_memory() -> None:
-    events = events_of(*(Insert(b"x" * 100, t, t + 1) for t in range(1000)), Stable(900))
-    before = events.bytes
-    events.forget(900)
-    assert len(events) == 0
-    assert events.bytes < before / 5
+    decided = decided_of(*(Insert(b"x" * 100, t, t + 1) for t in range(1000)), Stable(900))
+    before = decided.bytes
+    decided.forget(900)
+    assert len(decided) == 0
+    assert decided.bytes < before / 5
 
 
 # Columns.
@@ -274,8 +274,8 @@ def spark_columns(layout: Layout, table: Any) -> list[dict[str, Any]]:
 
 
 def test_payloads_become_columns_and_infinity_null() -> None:
-    events = events_of(Insert(flight("UA", 3), 1, 2), Insert(flight("B6"), 1, INF), Stable(5))
-    table = whole(UPSERT, Range(NEG_INF, 5), events)
+    decided = decided_of(Insert(flight("UA", 3), 1, 2), Insert(flight("B6"), 1, INF), Stable(5))
+    table = whole(UPSERT, Range(NEG_INF, 5), decided)
     assert spark_columns(Layout(UPSERT, FLIGHTS, "long"), table) == [
         {"carrier": "UA", "delay": 3, "payload_vs": 0.5, "vs": 1, "ve": 2, "ordinal": 0, "is_final": True},
         {"carrier": "B6", "delay": None, "payload_vs": 0.5, "vs": 1, "ve": INF, "ordinal": 0, "is_final": False},
@@ -286,7 +286,7 @@ def test_payloads_become_columns_and_infinity_null() -> None:
 
 
 def test_a_stable_has_no_payload() -> None:
-    table = whole(ELEMENTS, Range(NEG_INF, 5), events_of(Insert(flight("UA", 3), 1, 2), Stable(5)))
+    table = whole(ELEMENTS, Range(NEG_INF, 5), decided_of(Insert(flight("UA", 3), 1, 2), Stable(5)))
     told = spark_columns(Layout(ELEMENTS, FLIGHTS, "long"), table)
     assert [(row["kind"], row["carrier"], row["vs"], row["ve"], row["vold"]) for row in told] == [
         ("insert", "UA", 1, 2, None), ("stable", None, 5, None, None)]
@@ -294,7 +294,7 @@ def test_a_stable_has_no_payload() -> None:
 
 
 def test_a_payload_that_is_no_row_is_named() -> None:
-    table = whole(FINAL, Range(NEG_INF, 5), events_of(Insert(b"?", 1, 2), Stable(5)))
+    table = whole(FINAL, Range(NEG_INF, 5), decided_of(Insert(b"?", 1, 2), Stable(5)))
     with pytest.raises(InvalidRow, match="vs=1"):
         list(Layout(FINAL, FLIGHTS, "long").batches(table, Layout(FINAL, FLIGHTS, "long").fields()))
 
@@ -303,13 +303,13 @@ def test_a_query_may_want_fewer_columns_and_narrower_ones() -> None:
     layout = Layout(FINAL, FLIGHTS, "long")
     wanted = pa.schema([("ve", pa.int64()), ("delay", pa.int32())])
     layout.check(wanted)
-    table = whole(FINAL, Range(NEG_INF, 5), events_of(Insert(flight("UA", 3), 1, 2), Stable(5)))
+    table = whole(FINAL, Range(NEG_INF, 5), decided_of(Insert(flight("UA", 3), 1, 2), Stable(5)))
     assert [batch.to_pylist() for batch in layout.batches(table, wanted)] == [[{"ve": 2, "delay": 3}]]
     with pytest.raises(UsageError, match="column 'speed'; the columns are carrier, delay, payload_vs, vs, ve"):
         layout.check(pa.schema([("speed", pa.int64())]))
     with pytest.raises(UsageError, match="column 'carrier' as list"):
         layout.check(pa.schema([("carrier", pa.list_(pa.int64()))]))
-    big = whole(FINAL, Range(NEG_INF, 5), events_of(Insert(flight("UA", 2**40), 1, 2), Stable(5)))
+    big = whole(FINAL, Range(NEG_INF, 5), decided_of(Insert(flight("UA", 2**40), 1, 2), Stable(5)))
     with pytest.raises(UsageError, match="column 'delay' is no int32"):
         list(layout.batches(big, wanted))
 
