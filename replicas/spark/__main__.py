@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from lmerge.errors import LmergeError, Unavailable, UsageError
 from lmerge.spark.sink.watermark import batch_watermark_us
-from lmerge.spark.terminal import own_words
+from lmerge.spark.terminal import own_message
 from replicas.flights.replay import ReplayClock, first_instant, write_clock
 from replicas.flights.source import Days, data_folder
 from replicas.process import leave, options_parser, security_of, stop_on_signals, tell, told_to_start
@@ -151,7 +151,7 @@ def watermark_of(progress: Any) -> int:
 def failure(query: Any) -> Unavailable:
     """What ended the query, in lmerge's own words if it has any."""
     words = str(query.exception() or "it ended without a word")
-    return Unavailable(f"the query failed: {own_words(words) or words.splitlines()[0]}")
+    return Unavailable(f"the query failed: {own_message(words) or words.splitlines()[0]}")
 
 
 def is_complete(checkpoint: Path, until: int) -> bool:

@@ -39,7 +39,7 @@ def test_a_session_of_spark_connect_publishes_and_reads(tmp_path: Path) -> None:
     assert "declare by hand what would have been derived from it: properties=" in said["append"]
     assert "stable_lag=, how far below the watermark" in said["append"]
     assert "properties=" not in said["update"]
-    assert "keys=, the columns that tell which rows are of one event" in said["update"]
+    assert "keys=, the columns that identify the rows of one event" in said["update"]
     assert "cannot skip in a Spark Connect session" in said["skip"]
     assert "warning [unread] the plan: stays at the server and was not looked into" in said["explain"]
     assert int(said["read"]) == len(final(update_reference(rows)))

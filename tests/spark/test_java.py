@@ -29,7 +29,7 @@ def test_the_java_of_java_home_is_taken_if_it_is_new_enough(tmp_path: Path, monk
 
 @pytest.mark.parametrize(
     ("words", "why"),
-    [('openjdk version "11.0.2"', "is Java 11"), ("Segmentation fault", "nothing that can be understood")],
+    [('openjdk version "11.0.2"', "is Java 11"), ("Segmentation fault", "prints no version number")],
 )
 def test_without_a_java_that_can_be_used_it_says_what_to_do(
     words: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -106,7 +106,7 @@ def test_starts_ends_and_takings_back_are_one_event_each(
         ({"mode": "intervals"}, "needs keys"),
         ({"mode": "intervals", "keys": ["nobody"]}, "keys has 'nobody'"),
         ({"servers": "a,a"}, "a server stands twice"),
-        ({"stable_lag": "a while"}, "no duration"),
+        ({"stable_lag": "a while"}, "not a duration"),
     ],
 )
 def test_a_wrong_argument_is_named(spark: Any, feed: Feed, given: dict[str, Any], words: str) -> None:
@@ -166,8 +166,8 @@ def test_a_heartbeat_closes_windows_of_a_silent_source(
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [({"time": "name"}, "no column of timestamps"), ({"every": "0 seconds"}, "every must be more"),
-     ({"lag": "some"}, "no duration")],
+    [({"time": "name"}, "not a column of timestamps"), ({"every": "0 seconds"}, "every must be more"),
+     ({"lag": "some"}, "not a duration")],
 )
 def test_a_wrong_heartbeat_is_refused(spark: Any, feed: Feed, given: dict[str, str], words: str) -> None:
     with pytest.raises(UsageError, match=words):

@@ -52,18 +52,18 @@ def test_options_are_one_however_they_are_written() -> None:
         ({"servers": "a,a"}, "option servers: a server stands twice"),
         ({"merge": " "}, "option merge is missing"),
         ({"replica": ""}, "option replica is missing"),
-        ({"checkpointLocation": ""}, 'say .option("checkpointLocation"'),
+        ({"checkpointLocation": ""}, 'set .option("checkpointLocation"'),
         ({"mode": "complete"}, "option mode is 'complete'; it is append or update"),
         ({"mode": "append"}, "lmerge.spark.publish() prepares"),
         ({"properties": "shiny"}, "option properties: .*shiny"),
         ({"late": "never"}, "option late is 'never'"),
-        ({"give_up_after": "soon"}, "option give_up_after: 'soon' is no duration"),
+        ({"give_up_after": "soon"}, "option give_up_after: 'soon' is not a duration"),
         ({"join_at": "yesterday"}, "option join_at: 'yesterday'"),
         ({"join_at": "2024-01-01T00:00:00"}, "option join_at: .*no time zone"),
         ({"tls": "perhaps"}, "option tls is 'perhaps'"),
         ({"cert": "/c.pem"}, "options ca, cert, key, token_file: cert and key go together"),
         ({"replcia": "b"}, "unknown option 'replcia'; did you mean replica?"),
-        ({"token": "lmt_secret"}, "option token would stand in Spark's UI"),
+        ({"token": "lmt_secret"}, "option token would be readable for all in Spark's UI"),
     ],
 )
 def test_a_wrong_option_is_named(given: dict[str, str], words: str) -> None:
@@ -85,7 +85,7 @@ def test_durations_and_moments() -> None:
     assert duration_us("1 hour 30 minutes") == 5400 * S
     assert moment_us("1970-01-02T00:00:00+00:00") == 86_400 * S
     for wrong in ("", "10", "ten seconds", "10 fortnights"):
-        with pytest.raises(UsageError, match="no duration"):
+        with pytest.raises(UsageError, match="not a duration"):
             duration_us(wrong)
 
 

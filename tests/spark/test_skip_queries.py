@@ -289,6 +289,6 @@ def test_ends_that_a_revision_may_change_are_refused(spark: Any, tmp_path: Path,
     last = trips(spark, feed, tmp_path).groupBy(functions.window("ts", "10 seconds"), "name").agg(
         functions.max("ts").alias("last"))
     for refused in ({"ve": "last"}, {"ve": "window.end", "keys": ["name"]}):
-        with pytest.raises(UsageError, match="ends which no revision changes"):
+        with pytest.raises(UsageError, match="ends that no revision changes"):
             publish(last.withColumn("n", functions.lit(1)), **given, **refused, payload=["name", "n"])
     publish(last, **given, ve="last", payload=["name"], skips=False)

@@ -16,7 +16,7 @@ from client_world import ThreadedWorld, threaded_world
 from spark_world import HERE, recorded
 
 from lmerge.client.admin import detach_input
-from lmerge.spark.terminal import own_words
+from lmerge.spark.terminal import own_message
 
 ROOT = HERE.parents[1]
 ANSWER_S = 240.0
@@ -192,8 +192,8 @@ def test_a_cutover_ends_the_program_without_an_error(world: ThreadedWorld, tmp_p
 def test_the_words_of_lmerge_are_found_in_what_spark_makes_of_them() -> None:
     wrapped = ("[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\nTraceback (most recent call "
                "last):\n  File \"x.py\", line 1\nlmerge.errors.UsageError: the spool is another's\n")
-    assert own_words(wrapped) == "the spool is another's"
-    assert own_words("java.lang.OutOfMemoryError: heap") == ""
+    assert own_message(wrapped) == "the spool is another's"
+    assert own_message("java.lang.OutOfMemoryError: heap") == ""
 
 
 def test_the_pandas_that_is_installed_is_what_pyspark_recommends() -> None:

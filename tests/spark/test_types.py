@@ -97,7 +97,7 @@ def test_floats_are_rounded_where_it_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("digits", "words"), [
-    ({"gone": 1}, "there is no column 'gone'; there are a, i"),
+    ({"gone": 1}, "there is no column 'gone'; the columns are a, i"),
     ({"i": 1}, "column 'i' is int, and only floats are rounded"),
     (16, "rounding to 16 digits is beyond 15"),
 ], ids=["unknown", "no float", "too many"])

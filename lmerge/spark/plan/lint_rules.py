@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from lmerge.errors import UsageError
-from lmerge.spark.options import WANTED, duration_us
+from lmerge.spark.options import SKIP_FILTER, duration_us
 from lmerge.spark.plan.bounds import FIXED_INTERVAL_US_MAX, shifted
 from lmerge.spark.plan.tree import Expr
 
@@ -264,7 +264,7 @@ def is_udf(e: Expr) -> bool:
 
 def is_skip(e: Expr) -> bool:
     """Whether ``e`` leaves out what nobody wants any more (``skipping``): by that replicas may differ."""
-    return e.kind == "PythonUDF" and e.name == WANTED
+    return e.kind == "PythonUDF" and e.name == SKIP_FILTER
 
 
 def what_remains(above: Expr, rule: Rule) -> Rule | None:

@@ -37,7 +37,7 @@ _BY_HAND: Final = {
     "properties": "what the stream promises, such as ('insert-only', 'key'), or () for nothing",
     "stable_lag": "how far below the watermark a row can still come out, such as '1 minute' for windows of a minute "
                   "that begin at vs",
-    "keys": "the columns that tell which rows are of one event",
+    "keys": "the columns that identify the rows of one event",
 }
 
 
