@@ -41,7 +41,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from lmerge.errors import UsageError
-from lmerge.spark.options import VE, SKIP_FILTER, spool_in
+from lmerge.spark.options import SKIP_FILTER, VE, spool_in
 from lmerge.spark.plan.tree import is_connect
 from lmerge.spark.spool.spool import Spool
 

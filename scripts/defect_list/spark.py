@@ -38,7 +38,7 @@ ALL_ROWS = TEST_READ + "test_all_ranges_together_are_the_tdb"
 DEFECTS = (
     Defect(
         "the start of a window counts as its end",
-        BOUNDS, "return later_by(window, -window.window_us, words)", "return later_by(window, 0, words)", STABLE_RULE,
+        BOUNDS, "return later_by(window, -window.window_us, reason)", "return later_by(window, 0, reason)", STABLE_RULE,
     ),
     Defect(
         "of several times the nearest bound holds",
@@ -79,7 +79,8 @@ DEFECTS = (
     ),
     Defect(
         "a part of the key that was projected away does not count",
-        KEYING, "if key.parts is not None and len(known) == len(found) else None", "if key.parts is not None else None",
+        KEYING, "if key.parts is not None and len(carried) == len(found) else None",
+        "if key.parts is not None else None",
         TEST_PLAN + "test_what_is_left_out_of_the_payload_tells_nothing_apart",
     ),
     Defect(
@@ -207,7 +208,7 @@ DEFECTS = (
     ),
     Defect(
         "a mistake ends with a traceback",
-        TERMINAL, "if words and isinstance(error, UsageError):", "if not words:",
+        TERMINAL, "if message and isinstance(error, UsageError):", "if not message:",
         TEST_TERMINAL + "test_a_mistake_is_one_sentence_and_the_line_that_it_is_about",
     ),
     Defect(

@@ -41,6 +41,6 @@ def test_a_session_of_spark_connect_publishes_and_reads(tmp_path: Path) -> None:
     assert "properties=" not in said["update"]
     assert "keys=, the columns that identify the rows of one event" in said["update"]
     assert "cannot skip in a Spark Connect session" in said["skip"]
-    assert "warning [unread] the plan: stays at the server and was not looked into" in said["explain"]
+    assert "warning [unread] the plan: stays at the server and was not checked" in said["explain"]
     assert int(said["read"]) == len(final(update_reference(rows)))
     assert "name" in said["now"]

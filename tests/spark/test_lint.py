@@ -191,7 +191,7 @@ def test_what_differs_between_replicas_is_found_and_named(stream: Any, case: tup
     assert found, f"nothing of code {code}"
     assert {finding.severity for finding in found} == {severity}
     assert any(named.lower() in f"{finding.sql} {finding.where}".lower() for finding in found), found
-    assert all(finding.words and finding.instead and finding.where for finding in found)
+    assert all(finding.problem and finding.instead and finding.where for finding in found)
 
 
 def test_every_code_is_that_of_some_finding() -> None:
@@ -218,7 +218,7 @@ def test_a_finding_says_where_the_value_was_made_and_where_it_matters(stream: An
     (finding,) = lint(df)
     assert finding.sql == "sum(x)"
     assert finding.where == "column 'total' of Aggregate"
-    assert "published column 'double'" in finding.words
+    assert "published column 'double'" in finding.problem
     assert str(finding).startswith("error [float-aggregate] sum(x) in column 'total' of Aggregate: ")
 
 

@@ -116,7 +116,7 @@ def test_a_wrong_argument_is_named(spark: Any, feed: Feed, given: dict[str, Any]
 
 
 def test_a_batch_dataframe_is_refused(spark: Any) -> None:
-    with pytest.raises(UsageError, match="no streaming one"):
+    with pytest.raises(UsageError, match="not a streaming one"):
         publish(spark.range(1), vs="id", **CONNECT)
 
 

@@ -178,7 +178,7 @@ class Spool:
         """Commit ``parts`` as the elements of the batch, and ``stable`` as its end. Return the manifest.
 
         ``stable`` of the manifest is what to publish: None if the stable point does not advance. ``skipped``: the
-        batches after this one leave out events that end before it, and the servers were told so; it never decreases.
+        batches after this one leave out events that end before it, as announced to the servers; it never decreases.
 
         ``meta`` identifies the stream. Raises UsageError if the spool holds another stream, if it does not record the
         batch before, or if parts were written to another folder because executors and driver do not share this one.
