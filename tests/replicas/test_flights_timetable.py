@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lmerge.core.elements import INF
 from replicas.flights.flight import DAY, HOUR, NEW_YORK, Clock, Flight, midnight, read_flights
 from replicas.flights.source import Days
-from replicas.flights.stream import FlightStream, Step
+from replicas.flights.stream import FlightStream, StreamStep
 from replicas.flights.style import STYLES, final_at
 from replicas.flights.timetable import SETTLED_AFTER, Timetable
 
@@ -75,5 +75,5 @@ def test_a_join_from_the_timetable_is_the_join_from_the_whole_table(
 @pytest.mark.parametrize("style", STYLES.values(), ids=lambda style: style.name)
 def test_from_the_beginning_it_is_the_same_stream(timetable: Timetable, flights: list[Flight], style: object) -> None:
     assert isinstance(style, type(STYLES["aggressive"]))
-    steps: list[Step] = list(FlightStream(timetable, style).steps())
+    steps: list[StreamStep] = list(FlightStream(timetable, style).steps())
     assert steps == list(FlightStream(flights, style).steps())

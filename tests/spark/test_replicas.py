@@ -315,7 +315,7 @@ def test_a_stopped_process_leaves_no_jvm_and_goes_on_from_its_checkpoint(
             assert not replica.has_left()
         with process(tmp_path, world.target, "--speed", "1000", "--start", "0") as replica:
             assert replica.ends() == 0, replica.said
-            assert replica.said.endswith("a: everything was said\n")
+            assert replica.said.endswith("a: everything was published\n")
             assert not replica.has_left()
         assert table(recorder.until_stable(final)) == expected
     assert "java" not in (tmp_path / "replica.log").read_text().lower(), "quiet"
