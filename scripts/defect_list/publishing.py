@@ -16,7 +16,7 @@ WORKERS = "lmerge/spark/sink/workers.py"
 TEST_EXACTLY_ONCE = "tests/spark/test_exactly_once.py::"
 TEST_READ = "tests/spark/test_read.py::"
 TEST_SINK = "tests/spark/test_sink.py::"
-FAILED_BATCH = TEST_EXACTLY_ONCE + "test_a_batch_that_fails_is_said_once_when_it_is_run_again"
+FAILED_BATCH = TEST_EXACTLY_ONCE + "test_a_batch_that_fails_is_published_once_when_it_is_run_again"
 EDGES = "tests/spark/test_stable_edges.py::"
 ALL_RANGES = TEST_READ + "test_a_range_has_the_same_rows_at_every_server"
 
@@ -68,7 +68,7 @@ DEFECTS = (
     Defect(
         "a commit leaves out what its batch wrote",
         SINK, "parts=tuple(one.part for one in written), stable", "parts=(), stable",
-        TEST_SINK + "test_a_dataframe_of_elements_is_said_as_it_is",
+        TEST_SINK + "test_a_dataframe_of_elements_is_published_unchanged",
     ),
     Defect(
         "ticks are filtered before the watermark has seen them",
@@ -91,7 +91,7 @@ DEFECTS = (
         "a driver that holds enough wakes no waiting thread",
         FEED, "self._events_read.stable_point > before or self._is_full():", "self._events_read.stable_point > before:",
         "tests/spark/test_source.py::"
-        "test_who_waits_hears_that_the_driver_holds_enough_though_nothing_new_is_stable",
+        "test_a_full_driver_wakes_a_waiting_query_though_nothing_new_is_stable",
     ),
     Defect(
         "a shard goes on from an attempt that failed",

@@ -75,13 +75,13 @@ DEFECTS = (
         "rows without duplicates within the watermark are unique for ever",
         KEYING, "        names |= {c.expr_id: c.name for c in node.output if c.delay_ms is not None}\n",
         "        names = dict(names)\n",
-        TEST_PLAN + "test_a_key_is_promised_where_vs_and_payload_tell_rows_apart",
+        TEST_PLAN + "test_a_key_is_promised_where_vs_and_payload_identify_rows",
     ),
     Defect(
         "a part of the key that was projected away does not count",
         KEYING, "if key.parts is not None and len(carried) == len(found) else None",
         "if key.parts is not None else None",
-        TEST_PLAN + "test_what_is_left_out_of_the_payload_tells_nothing_apart",
+        TEST_PLAN + "test_what_is_left_out_of_the_payload_identifies_nothing",
     ),
     Defect(
         "the stable of a merge is that of its fastest shard",
@@ -123,7 +123,7 @@ DEFECTS = (
     Defect(
         "what tells of an input's end is a stable for the next merge",
         PACKS, "pc.equal(rows.column(\"vs\"), NEG_INF)", "pc.equal(rows.column(\"vs\"), INF)",
-        TEST_MERGING + "test_what_tells_of_an_end_says_nothing_to_the_next_merge",
+        TEST_MERGING + "test_a_report_of_an_end_changes_nothing_in_the_next_merge",
     ),
     Defect(
         "an event that was removed is still read",

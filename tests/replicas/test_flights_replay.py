@@ -15,7 +15,7 @@ from replicas.flights.stream import FlightStream
 from replicas.flights.style import STYLES
 
 
-def test_a_replica_that_is_late_says_everything_in_order_in_few_batches(blizzard: list[Flight]) -> None:
+def test_a_replica_that_is_late_publishes_everything_in_order_in_few_batches(blizzard: list[Flight]) -> None:
     style, said = STYLES["aggressive"], list[Batch]()
     clock = ReplayClock(time.time() - 3600, blizzard[0].vs - DAY, speed=86_400.0)  # the replay ended long ago
     assert replay(FlightStream(blizzard, style).steps(), clock, said.append, threading.Event())
@@ -26,7 +26,7 @@ def test_a_replica_that_is_late_says_everything_in_order_in_few_batches(blizzard
     assert max(b.count for b in said) < 2 * BATCH_ELEMENTS_MAX
 
 
-def test_nothing_is_said_before_its_time(blizzard: list[Flight]) -> None:
+def test_nothing_is_published_before_its_time(blizzard: list[Flight]) -> None:
     """The clock stands just after the 40th step, and a day of flights takes a year."""
     stop, said = threading.Event(), list[Batch]()
     steps = list(FlightStream(blizzard, STYLES["open-ended"]).steps())
@@ -47,7 +47,7 @@ def test_a_stopped_replay_ends_at_once_and_is_not_complete(blizzard: list[Flight
     assert not replay(FlightStream(blizzard, STYLES["aggressive"]).steps(), clock, lambda batch: None, stop)
 
 
-def test_replicas_of_the_same_days_start_at_one_instant_before_anything_is_told(blizzard: list[Flight]) -> None:
+def test_replicas_of_the_same_days_start_at_one_instant_before_anything_is_published(blizzard: list[Flight]) -> None:
     start = first_instant(Days(date(2013, 2, 7), date(2013, 2, 10)))
     assert start == (blizzard[0].vs // DAY * DAY) + 5 * HOUR - 2 * HOUR  # midnight in New York, less the longest lead
     for style in STYLES.values():

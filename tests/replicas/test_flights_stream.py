@@ -65,7 +65,7 @@ def test_a_conservative_replica_never_mentions_a_cancelled_flight() -> None:
     assert changes(STYLES["conservative"], Flight(NOON, b"p", NOON + HOUR, None, NOON)) == []
 
 
-def test_a_conservative_replica_says_only_inserts_in_order(blizzard: list[Flight]) -> None:
+def test_a_conservative_replica_publishes_only_inserts_in_order(blizzard: list[Flight]) -> None:
     said = [e for e in elements(STYLES["conservative"], *blizzard) if not isinstance(e, Stable)]
     assert all(isinstance(e, Insert) for e in said)
     assert all((a.vs, a.payload) < (b.vs, b.payload) for a, b in pairwise(said))
@@ -108,7 +108,7 @@ def with_another_future(flight: Flight, t: int) -> Flight:
 
 @pytest.mark.parametrize("style", ALL)
 @pytest.mark.parametrize("hours", [3, 30, 31, 50, 77])
-def test_a_stream_says_nothing_before_it_is_known(style: Style, hours: int, blizzard: list[Flight]) -> None:
+def test_a_stream_publishes_nothing_before_its_time(style: Style, hours: int, blizzard: list[Flight]) -> None:
     t = blizzard[0].vs // HOUR * HOUR + hours * HOUR
     other = [with_another_future(flight, t) for flight in blizzard]
     assert other != blizzard
@@ -136,7 +136,7 @@ def test_stable_points_follow_the_clock_but_for_the_conservative_one(blizzard: l
             assert all(point <= step.until for point in points)
 
 
-def test_no_departure_is_known_before_the_announcement(blizzard: list[Flight]) -> None:
+def test_no_departure_is_published_before_the_announcement(blizzard: list[Flight]) -> None:
     assert all(f.departed is None or f.departed > f.vs - LEAD for f in blizzard)
 
 

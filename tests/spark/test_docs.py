@@ -89,7 +89,7 @@ def test_the_table_of_findings_is_that_of_the_lint(request: pytest.FixtureReques
     assert shown == f"{table}\n"
 
 
-def test_what_publish_takes_the_sink_knows() -> None:
+def test_the_sink_has_every_option_of_publish() -> None:
     from lmerge.spark.publishing import publish
 
     only_here = {"df", "payload", "round_digits", "stable_lag", "output_mode", "partitions", "allow"}
@@ -246,7 +246,7 @@ def unknown(spark: Any, text: str) -> list[str]:
     return re.findall(r"additionalProperties=\{([^}=]+)=", str(understood.toString()))
 
 
-def test_the_manifests_for_kubernetes_say_what_sparks_own_client_understands(spark: Any) -> None:
+def test_sparks_own_client_can_read_the_manifests_for_kubernetes(spark: Any) -> None:
     documents = (ROOT / "deploy" / "spark" / "kubernetes.yaml").read_text().split("\n---\n")
     kinds = [(re.findall(r"^kind: (\w+)$", text, re.MULTILINE) or [""])[0] for text in documents]
     assert kinds == ["ServiceAccount", "Role", "RoleBinding", "PersistentVolumeClaim", "Service", "StatefulSet"]

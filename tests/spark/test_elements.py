@@ -151,7 +151,7 @@ def test_plans_that_make_no_sense_are_refused(plan: RowPlan, problem: str) -> No
 # update
 
 
-def test_a_row_replaces_what_was_said_of_its_key(engine: str) -> None:
+def test_a_row_replaces_what_was_published_for_its_key(engine: str) -> None:
     said = fresh()
     a1, a2 = payload_of("a", 1), payload_of("a", 2)
     assert turn(UPDATES, rows_of([("a", 1, 10, 20)]), said=said) == [Insert(a1, 10, 20)]
@@ -164,7 +164,7 @@ def test_a_row_replaces_what_was_said_of_its_key(engine: str) -> None:
     assert said.changes[next(iter(said.changes))] is None
 
 
-def test_rows_that_take_an_event_back_need_not_say_a_new_one(engine: str) -> None:
+def test_rows_that_take_an_event_back_need_no_new_one(engine: str) -> None:
     said = fresh()
     turn(UPDATES, rows_of([("a", 1, 10, 20)]), said=said)
     assert turn(UPDATES, rows_of([("a", 2, 12, 12)]), said=said) == [Adjust(payload_of("a", 1), 10, 20, 10)]
@@ -223,7 +223,7 @@ def test_starts_and_ends_are_open_events_and_adjusts(engine: str) -> None:
     assert turn(INTERVALS, rows_of([("c", 1, 20, 25)]), said=said) == [Insert(payload_of("c", 1), 20, 25)]
 
 
-def test_a_column_of_kinds_tells_starts_ends_and_aborts(engine: str) -> None:
+def test_a_column_of_kinds_distinguishes_starts_ends_and_aborts(engine: str) -> None:
     schema = pa.schema([("kind", pa.string()), ("k", pa.string()), ("n", pa.int64()), ("t", pa.int64())])
 
     def rows(*told: tuple[Any, ...]) -> Any:
@@ -264,7 +264,7 @@ def test_an_end_whose_start_never_came_is_counted_when_its_key_comes_back(engine
 # elements
 
 
-def test_elements_are_said_as_they_are(engine: str) -> None:
+def test_elements_are_published_unchanged(engine: str) -> None:
     told = turn(ELEMENTS, elements(
         ("insert", b"x", 5, 9, None), ("insert", b"y", 5, None, None), ("adjust", b"y", 5, 30, None),
         ("adjust", b"x", 5, 5, 9),
@@ -330,7 +330,7 @@ def test_an_adjust_needs_its_column_of_old_ends() -> None:
         turn(ELEMENTS, adjust)
 
 
-def test_kinds_are_words() -> None:
+def test_kinds_are_text() -> None:
     rows = pa.RecordBatch.from_pylist([{"kind": 0}], schema=pa.schema([("kind", pa.int64())]))
     with pytest.raises(InvalidRow, match="column 'kind' is int64; it must hold one of insert, adjust, stable"):
         turn(ELEMENTS, rows)

@@ -189,7 +189,7 @@ def test_a_position_that_an_earlier_version_wrote_is_one_of_a_merge_that_was_nev
         assert Position.parse(begun, chosen).offset(chosen) == begun
 
 
-def test_a_table_is_read_in_the_epoch_that_was_asked_for(spark: SparkSession) -> None:
+def test_a_table_is_read_in_the_requested_epoch(spark: SparkSession) -> None:
     register(spark)
 
     def table(**given: Any) -> list[str]:

@@ -52,7 +52,7 @@ def hooked(spark: Any, scratch: Path, servers: str, plan: str, **options: Any) -
 
 @pytest.mark.parametrize("plan", ["append", "update"])
 @pytest.mark.parametrize("place", ["write", "written", "commit", "done"])
-def test_a_batch_that_fails_is_said_once_when_it_is_run_again(
+def test_a_batch_that_fails_is_published_once_when_it_is_run_again(
     spark: Any, scratch: Path, world: ThreadedWorld, plan: str, place: str
 ) -> None:
     """A failing task is tried again within the batch; a failing commit ends the query, and a restart goes on."""

@@ -31,7 +31,7 @@ def test_the_java_of_java_home_is_taken_if_it_is_new_enough(tmp_path: Path, monk
     ("words", "why"),
     [('openjdk version "11.0.2"', "is Java 11"), ("Segmentation fault", "prints no version number")],
 )
-def test_without_a_java_that_can_be_used_it_says_what_to_do(
+def test_without_a_usable_java_the_error_names_what_to_do(
     words: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path, words)
@@ -41,7 +41,7 @@ def test_without_a_java_that_can_be_used_it_says_what_to_do(
         java.use_java()
 
 
-def test_the_packaged_java_is_reached_without_the_argument_that_it_does_not_know(
+def test_the_packaged_java_is_started_without_the_argument_that_it_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = program(tmp_path / "it's here", 'openjdk version "25"')

@@ -212,7 +212,7 @@ def test_a_column_that_is_published_rounded_only_warns_of_a_float_sum(stream: An
     assert codes(lint(df, round_digits={"other": 2})) == ["float-aggregate"]
 
 
-def test_a_finding_says_where_the_value_was_made_and_where_it_matters(stream: Any) -> None:
+def test_a_finding_names_where_the_value_was_made_and_where_it_matters(stream: Any) -> None:
     f = functions()
     df = grouped(stream, f, f.sum("x").alias("total")).withColumn("double", f.col("total") * 2).select("k", "double")
     (finding,) = lint(df)
@@ -260,7 +260,7 @@ def test_revised_rows_must_reach_the_sink_as_they_are(stream: Any, number: int) 
     assert {one for one in found if one.startswith("update")} == ({code} if code else set())
 
 
-def test_keys_by_hand_say_which_row_is_revised(stream: Any) -> None:
+def test_declared_keys_define_which_row_is_revised(stream: Any) -> None:
     assert lint(stream, "update", keys=("id",)) == []
 
 

@@ -159,7 +159,7 @@ def test_aggregates_that_the_lint_lets_pass_are_the_same_in_any_order(spark: Any
     assert (differing, objected) == ([], [])
 
 
-def test_every_aggregate_that_the_lint_knows_is_run() -> None:
+def test_every_aggregate_of_the_lint_is_run() -> None:
     run = " ".join([*SAME_IN_ANY_ORDER, *(text for texts in DIFFER_BY_ORDER.values() for text in texts)])
     tried = set(re.findall(r"(\w+)\(", run))
     table = classified()
@@ -237,7 +237,7 @@ def test_what_is_another_value_each_time_is_found(spark: Any, code: str, text: s
     assert code in found_in(spark, text)
 
 
-def test_what_tells_of_partitions_and_files_is_found(spark: Any, tmp_path: Path) -> None:
+def test_what_depends_on_partitions_and_files_is_found(spark: Any, tmp_path: Path) -> None:
     for parts, folder in ((1, "a"), (3, "b")):
         spark.range(6).repartition(parts).write.json(str(tmp_path / folder))
     texts = {"partition": ["monotonically_increasing_id()", "spark_partition_id()"],

@@ -88,13 +88,13 @@ def test_what_is_frozen_is_forgotten(marks: list[Mark], stable: int, cut: int, u
     ([s(1)], marks_of(1, 7, b"p"), 5, False),
     ([s(1)], marks_of(1, 7, b"other"), 5, True),
 ])
-def test_what_cannot_be_said_any_more_is_late(
+def test_a_mark_that_cannot_be_published_any_more_is_late(
     marks: list[Mark], row: list[Mark], stable: int, is_late: bool
 ) -> None:
     assert (with_marks(sorted(marks), row, stable) is None) == is_late
 
 
-def test_changes_are_said_once() -> None:
+def test_changes_are_published_once() -> None:
     def said(before: list[Mark], after: list[Mark]) -> list[Element]:
         builder = BatchBuilder()
         builder.rows += changes(read_marks(sorted(before)).intervals, read_marks(sorted(after)).intervals)
@@ -132,7 +132,7 @@ def test_the_order_of_rows_makes_no_difference(rows: list[list[Mark]]) -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32))
-def test_what_is_said_is_legal_and_forgetting_changes_nothing(seed: int) -> None:
+def test_what_is_published_is_legal_and_forgetting_changes_nothing(seed: int) -> None:
     """Rows in any order, with a stable point that moves; a twin that forgets nothing says the same."""
     random = Random(seed)
     tdb, stable = Tdb(), 0

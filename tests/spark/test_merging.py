@@ -179,7 +179,7 @@ def test_both_engines_do(engine: str) -> None:
         compare(plan_of("r4", 2, engine=engine), said, random)
 
 
-def test_no_more_is_said_than_was_heard() -> None:
+def test_no_more_is_emitted_than_was_received() -> None:
     """Law 8, per kind: inserts, inserts and adjusts, stables."""
     for seed in range(5):
         random = Random(seed)
@@ -314,7 +314,7 @@ def test_without_an_order_a_batch_is_taken_by_kind() -> None:
     assert output.ended == []
 
 
-def test_what_tells_of_an_end_says_nothing_to_the_next_merge() -> None:
+def test_a_report_of_an_end_changes_nothing_in_the_next_merge() -> None:
     """The row of stable(-inf) that carries ``ended`` is no stable that goes back."""
     flow, output = Flow(plan_of("r4", 2), Random(1)), Output()
     output.batch(flow.batch({0: [row_of(Stable(10), 7)]}))

@@ -108,7 +108,7 @@ def test_a_query_goes_on_exactly_after_a_failed_batch_and_a_restart(
     assert output.ended == []
 
 
-def test_a_query_tells_why_an_input_has_ended(session: SparkSession, tmp_path: Path) -> None:
+def test_a_query_reports_why_an_input_has_ended(session: SparkSession, tmp_path: Path) -> None:
     random = Random(9)
     one, other = streams(random, "r3", 2)
     said = [cut(random, one, 2), [other[:10], [Adjust(b"nobody", 10**6, 10**6 + 5, 10**6 + 9), *other[10:]]]]
@@ -149,7 +149,7 @@ def test_shards_are_spread_evenly_and_the_first_is_always_the_same(spark: SparkS
         assert sorted(spark_hash(lane) % shards for lane in lanes(shards)) == list(range(shards))
 
 
-def test_what_cannot_be_merged_is_said_at_once(session: SparkSession, tmp_path: Path) -> None:
+def test_what_cannot_be_merged_is_refused_at_once(session: SparkSession, tmp_path: Path) -> None:
     from spark_world import Feed
 
     from lmerge.spark.merging.query import MergeInput, merge

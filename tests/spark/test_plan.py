@@ -230,7 +230,7 @@ KEYS: list[tuple[Build, str, str, tuple[str, ...] | None, bool]] = [
 
 
 @pytest.mark.parametrize("number", range(len(KEYS)))
-def test_a_key_is_promised_where_vs_and_payload_tell_rows_apart(stream: Any, number: int) -> None:
+def test_a_key_is_promised_where_vs_and_payload_identify_rows(stream: Any, number: int) -> None:
     build, vs, mode, keys, promised = KEYS[number]
     facts = explain_plan(build(stream, functions()), vs, None, mode)
     assert (KEY in facts.properties) == promised, facts.reasons
@@ -240,7 +240,7 @@ def test_a_key_is_promised_where_vs_and_payload_tell_rows_apart(stream: Any, num
     assert (INSERT_ONLY in facts.properties) == (mode == "append")
 
 
-def test_what_is_left_out_of_the_payload_tells_nothing_apart(stream: Any) -> None:
+def test_what_is_left_out_of_the_payload_identifies_nothing(stream: Any) -> None:
     df = tumbling(stream, functions())
     assert KEY in explain_plan(df, "window.start", payload=["k", "n"]).properties
     assert KEY not in explain_plan(df, "window.start", payload=["n"]).properties
@@ -248,7 +248,7 @@ def test_what_is_left_out_of_the_payload_tells_nothing_apart(stream: Any) -> Non
         explain_plan(df, "window.start", payload=["m"])
 
 
-def test_intervals_are_told_apart_by_the_declared_keys(stream: Any) -> None:
+def test_intervals_are_identified_by_the_declared_keys(stream: Any) -> None:
     facts = explain_plan(stream, "ts", "other", "intervals", keys=["k"], stable_lag_us=0)
     assert facts.properties == {KEY}
     assert facts.keys == ("k",)
@@ -281,7 +281,7 @@ def test_the_explanation_is_for_people(stream: Any) -> None:
         assert words in text
 
 
-def test_the_explanation_says_what_to_declare(stream: Any) -> None:
+def test_the_explanation_names_what_to_declare(stream: Any) -> None:
     text = explain(tumbling(stream, functions(), functions().max("ts").alias("t")), "t")
     assert "cannot be derived: declare it with stable_lag=" in text
 

@@ -218,7 +218,7 @@ def test_an_event_that_begins_at_the_end_of_a_range_has_not_begun() -> None:
     assert [row["payload"] for row in whole(UPSERT, Range(1, 5), decided).to_pylist()] == [b"b"]
 
 
-def test_an_end_that_is_not_final_is_not_told() -> None:
+def test_an_end_that_is_not_final_is_not_shown() -> None:
     requested = Range(1, 5)
     for elements in ([Insert(b"a", 2, 9)], [Insert(b"a", 2, 6), Adjust(b"a", 2, 6, INF)]):
         table = whole(ELEMENTS, requested, decided_of(*elements, Stable(5)))
@@ -226,7 +226,7 @@ def test_an_end_that_is_not_final_is_not_told() -> None:
         assert whole(UPSERT, requested, decided_of(*elements, Stable(5))).column("ve").to_pylist() == [INF]
 
 
-def test_a_batch_query_sees_the_end_that_is_said_now() -> None:
+def test_a_batch_query_reads_the_present_ends() -> None:
     requested = Range(5, 5, fresh=True, current_ends=True)
     decided = DecidedEvents(5)
     decided.add(Batch.of([Insert(b"a", 2, 9), Insert(b"b", 1, 3), Insert(b"c", 6, 9), Stable(5)]))
@@ -239,7 +239,7 @@ def test_what_never_ends_is_final_at_the_end_of_the_stream() -> None:
     assert list(elements_of(whole(ELEMENTS, Range(4, INF), decided))) == [Stable(INF)]
 
 
-def test_a_stream_that_takes_back_what_it_never_said_is_refused() -> None:
+def test_a_stream_that_takes_back_what_it_never_inserted_is_refused() -> None:
     with pytest.raises(InvalidBatch, match="never inserted"):
         decided_of(Adjust(b"a", 1, 3, 4), Stable(9))
 
@@ -299,7 +299,7 @@ def test_a_payload_that_is_no_row_is_named() -> None:
         list(Layout(FINAL, FLIGHTS, "long").batches(table, Layout(FINAL, FLIGHTS, "long").fields()))
 
 
-def test_a_query_may_want_fewer_columns_and_narrower_ones() -> None:
+def test_a_query_may_read_fewer_columns_and_narrower_ones() -> None:
     layout = Layout(FINAL, FLIGHTS, "long")
     wanted = pa.schema([("ve", pa.int64()), ("delay", pa.int32())])
     layout.check(wanted)

@@ -99,7 +99,7 @@ def test_behind_the_last_row_everything_is_final(flights: list[Flight], tmp_path
     assert final > max(f.vs for f in flights)
 
 
-def test_the_source_gives_what_is_known_by_the_clock_and_the_same_rows_again(tmp_path: Path) -> None:
+def test_the_source_gives_rows_up_to_the_clock_and_the_same_rows_again(tmp_path: Path) -> None:
     log, clock = write_log(tmp_path, BLIZZARD), tmp_path / "clock.json"
     reader = NewsReader({"log": str(log), "clock": str(clock)})
     begun = reader.initialOffset()
@@ -198,7 +198,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_the_command_says_which_replicas_there_are() -> None:
+def test_the_command_lists_the_replicas() -> None:
     listed = subprocess.run([*REPLICA[:-1], "list"], capture_output=True, text=True, check=True).stdout
     names = [line.split()[0] for line in listed.splitlines()]
     assert names == ["aggressive", "conservative", "open-ended", "spark-append", "spark-update"]
@@ -224,7 +224,7 @@ def test_a_replica_in_plain_python_is_run_to_its_end(world: ThreadedWorld, expec
         assert table(recorder.until_stable(INF)) == expected
 
 
-def test_without_pyspark_or_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_pyspark_or_java_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def missing(name: str) -> str:
         raise session.PackageNotFoundError(name)
 
@@ -327,7 +327,7 @@ def test_a_stopped_process_leaves_no_jvm_and_goes_on_from_its_checkpoint(
 @pytest.mark.long
 @pytest.mark.timeout(2 * PROCESS_S)
 @pytest.mark.usefixtures("spark_is_here")
-async def test_a_replica_in_spark_shows_what_a_secured_server_asks_for(tmp_path: Path) -> None:
+async def test_a_replica_in_spark_shows_what_a_secured_server_requires(tmp_path: Path) -> None:
     days = ["--first", "2013-02-08", "--last", "2013-02-08", "--speed", "1000", "--start", "0"]
     async with SecureWorld(tmp_path, merges=(MERGE,)) as world:
         file = tmp_path / "a.token"

@@ -133,7 +133,7 @@ def world() -> Iterator[ThreadedWorld]:
         yield world
 
 
-def test_a_dataframe_of_elements_is_said_as_it_is(spark: Any, tmp_path: Path, world: ThreadedWorld) -> None:
+def test_a_dataframe_of_elements_is_published_unchanged(spark: Any, tmp_path: Path, world: ThreadedWorld) -> None:
     lmerge.spark.register(spark)
     feed = Feed(tmp_path / "feed", "kind string, payload string, vs long, ve long, vold long")
     feed.put({"kind": "insert", "payload": "x", "vs": 1, "ve": 5}, {"kind": "insert", "payload": "y", "vs": 2},
@@ -207,7 +207,7 @@ def test_a_schema_that_changes_between_restarts_ends_the_query(
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
 
 
-def test_a_checkpoint_that_was_deleted_begins_anew_and_says_nothing_twice(
+def test_a_checkpoint_that_was_deleted_begins_anew_and_publishes_nothing_twice(
     spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
 ) -> None:
     feed.put(*rows(36))
@@ -277,7 +277,7 @@ def test_a_clock_that_went_back_does_not_keep_a_restart_out(
     assert int(after.meta["incarnation"]) > ahead
 
 
-def test_the_location_of_the_checkpoint_must_be_said_on_the_query(spark: Any, feed: Feed, tmp_path: Path) -> None:
+def test_the_location_of_the_checkpoint_must_be_set_on_the_query(spark: Any, feed: Feed, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "all"))
     try:
         with pytest.raises(Exception, match="checkpointLocation"):

@@ -51,7 +51,7 @@ def run(
     return elements_of(spool, spool.commit(batch, [written.part], stable, META, skipped))
 
 
-def test_a_batch_leaves_out_what_the_one_before_has_told_the_servers(tmp_path: Path) -> None:
+def test_a_batch_leaves_out_what_the_one_before_announced_to_the_servers(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     rows: list[Told] = [("a", 1, 1, 9), ("b", 2, 2, 10), ("c", 3, 3, None)]
     said = run(spool, 0, rows, 0, skipped=10)
@@ -82,7 +82,7 @@ def test_what_was_left_out_once_is_left_out_for_good(tmp_path: Path) -> None:
     assert spool.complete_from(30) >= 10
 
 
-def test_a_batch_of_which_nothing_is_known_is_refused(tmp_path: Path) -> None:
+def test_a_batch_that_the_spool_does_not_record_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is empty"):
         Spool(str(tmp_path)).skips_to(3)
     spool = Spool(str(tmp_path / "begun"))
@@ -90,7 +90,7 @@ def test_a_batch_of_which_nothing_is_known_is_refused(tmp_path: Path) -> None:
     assert spool.skips_to(5) == NEG_INF
 
 
-def test_a_row_that_nobody_wants_is_not_late(tmp_path: Path) -> None:
+def test_a_row_that_is_not_needed_is_not_late(tmp_path: Path) -> None:
     """It may have lost rows that it was made of; and a query that fails over late rows has no reason to."""
     spool = Spool(str(tmp_path))
     run(spool, 0, [], 8, skipped=10)
@@ -104,7 +104,7 @@ def entries(spool: Spool, version: int) -> dict[bytes, Any]:
     return dict(PublishedState.load(spool, 0, version).entries)
 
 
-def test_keys_that_nobody_wants_are_forgotten_at_once(tmp_path: Path) -> None:
+def test_keys_that_are_not_needed_are_forgotten_at_once(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     rows: list[Told] = [(f"k{at}", 1, at, at + 5) for at in range(10)]
     run(spool, 0, rows, 0, skipped=10, plan=UPDATES)
@@ -114,7 +114,7 @@ def test_keys_that_nobody_wants_are_forgotten_at_once(tmp_path: Path) -> None:
     assert {entry[1] for entry in entries(spool, 1).values()} == {10, 11, 12, 13, 14}
 
 
-def test_an_event_that_was_begun_hears_of_its_end_even_if_that_is_of_no_interest(tmp_path: Path) -> None:
+def test_an_event_that_was_begun_gets_its_end_even_if_that_is_not_needed(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     run(spool, 0, [("open", 1, 1, None), ("short", 1, 2, 8)], 0, skipped=10, plan=INTERVALS)
     said = run(spool, 1, [("open", 1, None, 9), ("short", 1, None, 5), ("new", 1, 3, 6), ("new", 2, 7, None)], 1,
@@ -158,7 +158,7 @@ def test_a_payload_that_is_forgotten_was_of_an_interval_that_ends_before(
 # What a restarted publisher begins with.
 
 
-def test_a_replica_that_skips_may_still_say_what_begins_before_the_point() -> None:
+def test_a_replica_that_skips_may_still_publish_what_begins_before_the_point() -> None:
     live = Batch.of([Insert(b"x", 1, 50), Stable(3)])
     seed, rest = seed_of(live, 20)
     assert seed is not None
@@ -239,7 +239,7 @@ def say(publisher: lmerge.Publisher, rows: Sequence[Told], stable: int) -> None:
     publisher.flush()
 
 
-def test_servers_are_told_before_the_first_event_is_left_out(tmp_path: Path, world: ThreadedWorld) -> None:
+def test_a_skip_is_announced_before_the_first_event_is_left_out(tmp_path: Path, world: ThreadedWorld) -> None:
     slow = Query(world.target, tmp_path)
     with recorded(world.target) as reader, fast(world) as ahead:
         say(ahead, rows_until(1000), 1000)
@@ -287,7 +287,7 @@ def test_one_that_is_alone_never_leaves_out_what_it_alone_has(tmp_path: Path) ->
         slow.close()
 
 
-def test_what_the_dead_have_not_said_is_not_left_out(tmp_path: Path, world: ThreadedWorld) -> None:
+def test_what_dead_servers_did_not_send_is_not_left_out(tmp_path: Path, world: ThreadedWorld) -> None:
     """The one that was ahead is gone: what ends before its stable point is decided, the rest only this one has."""
     slow = Query(world.target, tmp_path)
     with recorded(world.target) as reader:
@@ -333,7 +333,7 @@ def test_one_that_is_no_longer_behind_does_not_skip(tmp_path: Path, world: Threa
     slow.close()
 
 
-def test_a_restart_leaves_out_what_it_left_out_and_may_say_the_rest(tmp_path: Path, world: ThreadedWorld) -> None:
+def test_a_restart_leaves_out_what_it_left_out_and_may_publish_the_rest(tmp_path: Path, world: ThreadedWorld) -> None:
     """Its own stable point is far below what it skips to: what goes on there is still to be said."""
     slow = Query(world.target, tmp_path)
     goes_on: list[Told] = [("long", 1, 30, 5000)]
@@ -353,7 +353,7 @@ def test_a_restart_leaves_out_what_it_left_out_and_may_say_the_rest(tmp_path: Pa
     slow.close()
 
 
-def test_a_server_that_comes_later_is_told_what_is_missing(tmp_path: Path, world: ThreadedWorld) -> None:
+def test_a_server_that_comes_later_learns_what_is_missing(tmp_path: Path, world: ThreadedWorld) -> None:
     """It has less than the replica has skipped: there it joins, and moves nothing before somebody else has come so far.
     """
     slow = Query(world.target, tmp_path)
@@ -389,7 +389,7 @@ def test_outside_of_a_task_it_is_that_of_the_next_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"checkpoint": "/a", "spool": "/a/lmerge"}])
-def test_where_to_look_is_said_once(given: dict[str, str]) -> None:
+def test_a_skip_is_logged_once(given: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="and not both"):
         skipped_until(**given)
 

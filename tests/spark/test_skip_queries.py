@@ -143,7 +143,7 @@ def test_a_query_that_is_behind_skips_before_the_expensive_part_and_goes_on_afte
             event for event in scored(rows) if event.ve < moment(13)]
 
 
-def test_windows_that_have_lost_rows_are_not_said(
+def test_windows_that_have_lost_rows_are_not_published(
     spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
 ) -> None:
     from pyspark.sql import functions
@@ -176,7 +176,7 @@ def test_windows_that_have_lost_rows_are_not_said(
         assert [e for e in table(elements) if e.ve < final] == [e for e in counted(rows) if e.ve < final]
 
 
-def test_state_of_ones_own_asks_as_of_its_batch(
+def test_state_of_the_users_own_skips_as_of_its_batch(
     spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
 ) -> None:
     """A stateful processor and a function: both are told what the batch leaves out, and it is the same for both."""
@@ -217,7 +217,7 @@ def test_state_of_ones_own_asks_as_of_its_batch(
     assert set(until_told(calls, "p")) == set(until_told(calls, "f")) == expected
 
 
-def test_a_query_that_reads_a_merge_does_not_read_what_nobody_wants(
+def test_a_query_that_reads_a_merge_does_not_read_what_is_not_needed(
     spark: Any, tmp_path: Path, world: ThreadedWorld
 ) -> None:
     """It feeds another merge, where somebody has come further."""
@@ -271,7 +271,7 @@ def test_a_wrong_argument_is_named(spark: Any, feed: Feed, changed: dict[str, An
         skip_to(feed.timed(spark, "ts"), **{"ve": "ts", "checkpoint": "/c", **changed})
 
 
-def test_the_lint_has_nothing_against_it_and_the_user_is_told(spark: Any, tmp_path: Path, feed: Feed) -> None:
+def test_the_lint_accepts_it_and_the_user_is_informed(spark: Any, tmp_path: Path, feed: Feed) -> None:
     rows = trips(spark, feed, tmp_path)
     assert lint(rows) == []
     assert "leaves out what they no longer want" in explain(rows, "ts")

@@ -98,7 +98,7 @@ def test_what_no_server_has_any_more_is_an_error_or_left_out() -> None:
         assert read_slice(world.target, Range(1, 8), 1, 8, failOnDataLoss="false") == [Event(6, b"c", 7)]
 
 
-def test_nobody_there_ends_a_task_after_a_while() -> None:
+def test_a_task_ends_after_a_while_without_any_server() -> None:
     with servers() as world:
         world.stop()
         with pytest.raises(ServerGone, match=r"cannot read merge 'flights' at .*, after 0\.3 s: .*cannot be reached"):
@@ -205,7 +205,7 @@ def test_a_merge_that_does_not_exist_yet_is_waited_for(readers: Any) -> None:
         assert events_of(told(reader, pinned, latest(reader, pinned))) == [Event(1, b"a", 3)]
 
 
-def test_a_merge_that_nobody_has_is_an_error_on_request(readers: Any) -> None:
+def test_a_merge_that_no_server_has_is_an_error_on_request(readers: Any) -> None:
     from lmerge.spark.source import readers
 
     with servers() as world:
@@ -297,7 +297,7 @@ def test_a_driver_that_holds_enough_waits_for_the_query(readers: Any) -> None:
         assert reader._feed._events_read.bytes < 200_000
 
 
-def test_who_waits_hears_that_the_driver_holds_enough_though_nothing_new_is_stable(readers: Any) -> None:
+def test_a_full_driver_wakes_a_waiting_query_though_nothing_new_is_stable(readers: Any) -> None:
     """Or a query with availableNow stands still until it gives up."""
     pause = threading.Event()
     with servers(policy="eager") as world, world.publisher() as publisher:
@@ -325,7 +325,7 @@ def test_executors_get_no_secrets(readers: Any, monkeypatch: pytest.MonkeyPatch)
     assert pickle.loads(pickle.dumps(reader))._options == reader._options
 
 
-def test_a_reader_without_the_right_is_told(readers: Any, tmp_path: Path) -> None:
+def test_a_reader_without_the_right_gets_an_error(readers: Any, tmp_path: Path) -> None:
     from spark_world import secure
 
     with secure(tmp_path) as world:

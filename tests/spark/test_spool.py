@@ -71,7 +71,7 @@ def test_parts_are_read_as_they_were_written(engine: str, tmp_path: Path) -> Non
     assert part.bytes == (tmp_path / part.name).stat().st_size
 
 
-def test_a_part_that_says_nothing_has_no_file(tmp_path: Path) -> None:
+def test_a_part_without_elements_has_no_file(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     part = spool.write_part(0, 0, 0, [])
     assert (part.name, spool.read_part(part), files_in(tmp_path)) == ("", [], [])
@@ -113,7 +113,7 @@ def test_live_events_without_any_stable_are_a_seed_all_the_same(engine: str, tmp
     assert list(outbox.live.prelude().elements()) == [Insert(b"a", 1, INF)]
 
 
-def test_a_stable_that_is_no_news_is_not_said(tmp_path: Path) -> None:
+def test_a_stable_that_does_not_advance_is_not_published(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     said = [say(spool, batch, [], stable) for batch, stable in enumerate([None, 5, 5, 3, 6])]
     assert [(m.stable, m.stable_point) for m in said] == [
@@ -134,7 +134,7 @@ def test_a_batch_that_is_run_again_replaces_itself_and_what_came_after(tmp_path:
         assert events_of(opened.live_before(3)) == [Event(10, b"old", 50), Event(11, b"old", 50), Event(40, b"new", 50)]
 
 
-def test_parts_are_said_in_order_of_partition(tmp_path: Path) -> None:
+def test_parts_are_published_in_order_of_partition(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     parts = [spool.write_part(0, p, 9 - p, [Batch.of([Insert(b"%d" % p, p, 9)])]) for p in (2, 0, 1)]
     manifest = spool.commit(0, parts, None, META)
@@ -153,7 +153,7 @@ def test_a_place_is_found_however_spark_writes_it() -> None:
         assert file_system(uri)[1] == "/a%20b/c"
 
 
-def test_a_place_that_no_file_system_knows_is_refused() -> None:
+def test_a_place_of_no_file_system_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot use 'nowhere://x' as a spool"):
         Spool("nowhere://x")
 
@@ -230,7 +230,7 @@ def test_what_the_merge_has_not_frozen_is_kept(engine: str, tmp_path: Path, eage
     assert again.complete_from(6) <= 7
 
 
-def test_nobody_reads_again_what_is_mostly_alive(tmp_path: Path) -> None:
+def test_what_is_mostly_alive_is_not_read_again(tmp_path: Path) -> None:
     """The work of trimming is a constant for each element: with nothing dead, nothing is done."""
     ends = (INF,) * 8
     manifests = [
@@ -253,7 +253,7 @@ def test_many_small_batches_are_put_together() -> None:
     assert cut_of(Base(-1, 0, 0, 1, 100_000, INF, ends), manifests, 30) is None
 
 
-def test_a_batch_does_not_go_while_a_later_one_adjusts_what_it_said(tmp_path: Path, eager: None) -> None:
+def test_a_batch_stays_while_a_later_one_adjusts_its_events(tmp_path: Path, eager: None) -> None:
     spool = Spool(str(tmp_path))
     say(spool, 0, [Insert(b"p", 1, 5)], 2)
     say(spool, 1, [Adjust(b"p", 1, 5, 90)], 30)
@@ -309,7 +309,7 @@ def test_a_snapshot_remembers_whose_stream_it_is(tmp_path: Path, eager: None) ->
         Spool(str(tmp_path)).check(META | {"replica": "b"})
 
 
-def test_a_query_that_has_run_without_the_spool_is_told(tmp_path: Path) -> None:
+def test_a_query_that_has_run_without_the_spool_gets_an_error(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     for attempt in (
         lambda: spool.last_stable(7), lambda: spool.commit(7, [], None, META), lambda: spool.live_before(7),
@@ -562,7 +562,7 @@ def test_a_worker_that_was_given_up_harms_nothing(tmp_path: Path) -> None:
     assert events_of(Spool(str(tmp_path)).live_before(1)) == [Event(1, payload_of("a", 1), 5)]
 
 
-def test_appends_tell_the_same_from_a_spool_that_was_trimmed_or_not(tmp_path: Path, eager: None) -> None:
+def test_appends_publish_the_same_from_a_spool_that_was_trimmed_or_not(tmp_path: Path, eager: None) -> None:
     trimmed, kept = Spool(str(tmp_path / "trimmed")), Spool(str(tmp_path / "kept"))
     for batch in range(30):
         told: list[list[Told]] = [[(f"k{i}", i, 10 * batch + i, 10 * batch + 3 * i + 1) for i in range(9)]]

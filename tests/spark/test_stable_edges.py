@@ -189,7 +189,7 @@ def test_windows_of_windows_follow_the_last_ones(edges: Edges) -> None:
     assert all(earliest >= stable for stable, earliest in found), found
 
 
-def test_a_stateful_processor_is_as_late_as_the_user_says(edges: Edges) -> None:
+def test_a_stateful_processor_is_as_late_as_the_user_declares(edges: Edges) -> None:
     """transformWithState can give any time; this one gives the time of its rows, which Spark lets in above W."""
     from processors import Echo
 

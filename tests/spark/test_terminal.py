@@ -189,7 +189,7 @@ def test_a_cutover_ends_the_program_without_an_error(world: ThreadedWorld, tmp_p
     assert "Traceback" not in said
 
 
-def test_the_words_of_lmerge_are_found_in_what_spark_makes_of_them() -> None:
+def test_the_message_of_lmerge_is_found_in_an_error_of_spark() -> None:
     wrapped = ("[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\nTraceback (most recent call "
                "last):\n  File \"x.py\", line 1\nlmerge.errors.UsageError: the spool is another's\n")
     assert own_message(wrapped) == "the spool is another's"

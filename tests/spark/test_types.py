@@ -85,7 +85,7 @@ def test_a_local_time_needs_a_zone_and_a_column_of_its_own() -> None:
         schema_of_spark(nested, zone="UTC")
 
 
-def test_floats_are_rounded_where_it_is_asked_for() -> None:
+def test_floats_are_rounded_where_it_is_requested() -> None:
     fields = struct("a double, b double, i int").add("o", struct("m float"))
     fields.add("l", types.ArrayType(types.DoubleType()))
     assert schema_of_spark(fields, 2) == parse_schema({

@@ -112,7 +112,7 @@ def test_an_attempt_that_fails_halfway_leaves_the_state_as_it_was(tmp_path: Path
     assert elements_of(spool, again) == [Adjust(payload_of("a", 1), 10, 20, 10), Insert(payload_of("a", 3), 10, 20)]
 
 
-def test_a_key_whose_event_is_frozen_is_as_if_nothing_was_said(tmp_path: Path, eager: None) -> None:
+def test_a_key_whose_event_is_frozen_counts_as_never_published(tmp_path: Path, eager: None) -> None:
     """Ve < S is fully frozen (III.C), Ve == S is not; files and caches make no difference."""
     for forgets in (False, True):
         spool = Spool(str(tmp_path / str(forgets)))
@@ -249,7 +249,7 @@ class Lives:
 
 @SETTINGS
 @given(st.integers(0, 2**32))
-def test_whole_lives_of_updates_say_what_the_reference_says(
+def test_whole_lives_of_updates_equal_the_reference(
     tmp_path_factory: pytest.TempPathFactory, eager: None, seed: int
 ) -> None:
     """The last row of each window counts, whatever was said before it, by whom, and how often."""
@@ -362,7 +362,7 @@ def live_with_any_rows(folder: Path, seed: int) -> None:
 
 @SETTINGS
 @given(st.integers(0, 2**32))
-def test_whole_lives_of_intervals_say_what_the_reference_says(
+def test_whole_lives_of_intervals_equal_the_reference(
     tmp_path_factory: pytest.TempPathFactory, eager: None, seed: int
 ) -> None:
     """Starts and ends come in any order, as long as they come before the stable point has passed them."""
@@ -412,7 +412,7 @@ def test_many_lives(
         shutil.rmtree(folder)
 
 
-def test_a_stream_ends_with_what_it_was_told_last(tmp_path: Path) -> None:
+def test_a_stream_ends_with_its_last_rows(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     manifest = run(spool, 0, [[("a", 1, 10, 20)]], 15)
     assert elements_of(spool, manifest)[-1] == Stable(15)
