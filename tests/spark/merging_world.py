@@ -14,7 +14,7 @@ from lmerge.spark.merging.shard import InputPlan, MergePlan
 from lmerge.testing.generate import Shape, present, reference
 
 Row = dict[str, Any]
-Said = list[list[Element]]  # what one input says, batch by batch
+InputBatches = list[list[Element]]  # the elements of one input, batch by batch
 
 
 def row_of(element: Element, order: int) -> Row:
@@ -36,13 +36,13 @@ def element_of(row: Mapping[str, Any]) -> Element:
     return Adjust(bytes(row["payload"]), row["vs"], row["vold"], row["ve"])
 
 
-def rows_of(said: Said) -> list[list[Row]]:
+def rows_of(batches: InputBatches) -> list[list[Row]]:
     """Batches of rows with orders that go on from batch to batch."""
     numbers = iter(range(10**9))
-    return [[row_of(element, next(numbers)) for element in batch] for batch in said]
+    return [[row_of(element, next(numbers)) for element in batch] for batch in batches]
 
 
-def cut(random: Random, stream: Sequence[Element], batches: int, first: int = 0) -> Said:
+def cut(random: Random, stream: Sequence[Element], batches: int, first: int = 0) -> InputBatches:
     """A stream in so many batches, the ones before ``first`` empty."""
     ends = sorted(random.randint(0, len(stream)) for _ in range(batches - first - 1))
     edges = [0] * (first + 1) + ends + [len(stream)]
@@ -58,9 +58,9 @@ class Twin:
         self.tdb = Tdb("twin")
         self.ended: list[str] = []
 
-    def batch(self, said: Mapping[int, Sequence[Element]]) -> tuple[list[Event], int]:
-        for number in sorted(said):
-            outcome = self.merge.apply(self.plan.inputs[number].name, Batch.of(said[number]))
+    def batch(self, batches: Mapping[int, Sequence[Element]]) -> tuple[list[Event], int]:
+        for number in sorted(batches):
+            outcome = self.merge.apply(self.plan.inputs[number].name, Batch.of(batches[number]))
             self.tdb.apply_batch(outcome.batch)
             self.ended += [detached.reason for detached in outcome.detached]
         return self.tdb.events(), self.merge.stable_point
@@ -85,7 +85,7 @@ class Output:
             if row["ended"]:
                 self.ended += row["ended"].split("; ")
             if row["kind"] == "stable" and row["vs"] == NEG_INF:
-                assert row["ended"], "a stable that says nothing"
+                assert row["ended"], "an empty stable"
                 continue
             assert (row["shard"] is None) == (row["kind"] == "stable")
             self.counts[row["kind"]] += 1

@@ -29,8 +29,8 @@ class Echo(StatefulProcessor):
         pass
 
 
-class Asks(StatefulProcessor):
-    """Gives each row back, and writes into ``folder`` what nobody wants any more."""
+class SkipRecorder(StatefulProcessor):
+    """Outputs each row, and writes the time before which events are not needed into ``folder``."""
 
     def __init__(self, checkpoint: str, folder: str) -> None:
         self._checkpoint, self._folder = checkpoint, folder

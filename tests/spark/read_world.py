@@ -70,7 +70,7 @@ class Servers:
     def run(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
-    def say(self, *elements: Element, replica: str = "a", at: int | None = None, **options: Any) -> None:
+    def publish(self, *elements: Element, replica: str = "a", at: int | None = None, **options: Any) -> None:
         """A replica that says this, and goes when it is merged."""
         with lmerge.Publisher(self.target if at is None else self.targets[at], MERGE, replica, **options) as publisher:
             publisher.publish(Batch.of(elements))
@@ -172,7 +172,7 @@ def latest(reader: LmergeStreamReader, start: dict[str, Any], rows_max: int | No
     return end
 
 
-def told(reader: LmergeStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+def rows_of_batch(reader: LmergeStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of a batch, as executors read them."""
     return [
         row for task in reader.partitions(start, end) for batch in reader.read(task) for row in batch.to_pylist()

@@ -112,7 +112,7 @@ def table(elements: Sequence[Any]) -> list[Event]:
     return tdb.events()
 
 
-def nobody() -> str:
+def unreachable_server() -> str:
     """Where no server listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

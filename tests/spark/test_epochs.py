@@ -15,9 +15,9 @@ from read_world import (
     events_of,
     options,
     reading,
+    rows_of_batch,
     run_available,
     servers,
-    told,
 )
 
 from lmerge.client.admin import reset_merge
@@ -52,7 +52,7 @@ class Life:
         self.final: list[Event] = []
         self._publisher = world.publisher().open()
 
-    def say(self) -> None:
+    def publish(self) -> None:
         """One more event, which is final. Its payload names the epoch."""
         event = Event(self.t, f"{self.epoch}: {self.t}".encode(), self.t + 1)
         self._publisher.publish(Batch.of([Insert(event.payload, event.vs, event.ve), Stable(self.t + 2)]))
@@ -67,10 +67,10 @@ class Life:
         reset_merge(self.world.target, MERGE, epoch=self.epoch)
         self.t, self.final = self.random.randrange(2 * self.t + 20), []
         self._publisher = self.world.publisher().open()
-        self.say()
+        self.publish()
 
     def __enter__(self) -> Life:
-        self.say()
+        self.publish()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -117,14 +117,14 @@ class Query:
         """Another process goes on from the checkpoint, and runs the last batch again."""
         self._reader.stop()
         self._reader = self._start()
-        assert events_of(told(self._reader, *self._batch)) == self._last
+        assert events_of(rows_of_batch(self._reader, *self._batch)) == self._last
 
     def _step(self) -> bool:
         start = self._batch[1]
         end = self._reader.latestOffset(start, self._reader.getDefaultReadLimit())
         if end == start:
             return False
-        self._last = events_of(told(self._reader, start, end))
+        self._last = events_of(rows_of_batch(self._reader, start, end))
         self._batch = (start, end)
         self.rows += self._last
         return True
@@ -143,7 +143,7 @@ def test_a_query_reads_one_epoch_and_ends_by_name_in_the_next(readers: Any, begi
         query = Query(readers, world.target, startingOffsets=begin, failOnDataLoss=random.choice(["true", "false"]))
         query.read_to(life.t)
         for _ in range(random.randrange(4)):
-            life.say()
+            life.publish()
             query.read_to(life.t)
             if random.random() < 0.5:
                 query.restart()
@@ -151,7 +151,7 @@ def test_a_query_reads_one_epoch_and_ends_by_name_in_the_next(readers: Any, begi
         assert read == [event for event in life.final if event.ve >= since]
         life.reset()
         for _ in range(random.randrange(3)):
-            life.say()
+            life.publish()
         for end in (query.run, query.run_available, query.run_again):
             with pytest.raises(MergeReset, match=ENDED):
                 end()
@@ -164,7 +164,7 @@ def test_a_query_goes_on_at_a_server_that_was_not_reset_yet(readers: Any) -> Non
         query.read_to(life.t)
         reset_merge(world.targets[0], MERGE, epoch=7)
         query.restart()
-        life.say()
+        life.publish()
         query.read_to(life.t)
         assert query.rows == life.final
         requested = Range(NEG_INF, life.t)
@@ -184,8 +184,8 @@ def test_a_position_that_an_earlier_version_wrote_is_one_of_a_merge_that_was_nev
     assert position._replace(epoch=9).offset(chosen) == written | {"token": f"{MERGE}@9/5"}
     for given in ("7", "latest", f"{MERGE}@9/7", f"{MERGE}@-inf"):
         chosen = stream_options(options("h:1", startingOffsets=given))
-        wanted = options("h:1", startingOffsets=given)
-        begun = LmergeStreamReader(wanted, readers.schema(options("h:1"))).initialOffset()
+        query_options = options("h:1", startingOffsets=given)
+        begun = LmergeStreamReader(query_options, readers.schema(options("h:1"))).initialOffset()
         assert Position.parse(begun, chosen).offset(chosen) == begun
 
 
@@ -198,7 +198,7 @@ def test_a_table_is_read_in_the_requested_epoch(spark: SparkSession) -> None:
 
     with servers() as world, Life(world, Random(2)) as life:
         life.reset()
-        life.say()
+        life.publish()
         assert table() == table(asOf=life.t) == table(asOf=f"{MERGE}@{life.epoch}/{life.t}")
         assert table() == sorted(event.payload.decode() for event in life.final)
         with pytest.raises(Exception, match=r"MergeReset: .*cannot read merge 'flights' at .* in epoch 0"):
@@ -209,7 +209,7 @@ def test_a_query_whose_merge_was_reset_ends_and_one_with_another_checkpoint_read
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with servers() as world, Life(world, Random(3)) as life:
-        life.say()
+        life.publish()
         old = Collected()
         run_available(reading(spark, world.target), tmp_path / "old", old)
         assert old.events == life.final
@@ -221,6 +221,6 @@ def test_a_query_whose_merge_was_reset_ends_and_one_with_another_checkpoint_read
         assert old.rows == before
         new = Collected()
         run_available(reading(spark, world.target), tmp_path / "new", new)
-        life.say()
+        life.publish()
         run_available(reading(spark, world.target), tmp_path / "new", new)
         assert new.events == life.final

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from merging_world import Output, Row, Said, Twin, cut, plan_of, row_of, rows_of, streams
+from merging_world import InputBatches, Output, Row, Twin, cut, plan_of, row_of, rows_of, streams
 
 from lmerge.core.elements import INF, INSERT, NEG_INF, STABLE, Adjust, Event, Insert, Stable
 from lmerge.core.engines.selection import ENGINES, native_problem
@@ -30,7 +30,7 @@ IN = pa.schema([
     ("input", pa.int32()), ("shard", pa.int32()), ("order", pa.int64()), ("kind", pa.string()),
     ("payload", pa.binary()), ("vs", pa.int64()), ("ve", pa.int64()), ("vold", pa.int64()),
 ])
-SAID = pa.schema([
+OUTPUT = pa.schema([
     ("place", pa.int32()), ("shard", pa.int32()), ("batch", pa.int64()), ("first", pa.int64()), ("before", pa.int64()),
     ("stable", pa.int64()), ("ended", pa.string()), ("elements", pa.binary()),
 ])
@@ -70,19 +70,19 @@ class Flow:
         self.stores = [MemoryStore() for _ in range(plan.shards)]
         self.number = 0
 
-    def batch(self, said: Mapping[int, Sequence[Row]], fails: bool = False) -> list[Row]:
+    def batch(self, by_input: Mapping[int, Sequence[Row]], fails: bool = False) -> list[Row]:
         """The rows of one batch. ``fails``: it is run, thrown away, and run again."""
         if fails:
             kept = deepcopy(self.stores)
-            self._run(said)
+            self._run(by_input)
             self.stores = kept
-        rows = self._run(said)
+        rows = self._run(by_input)
         self.number += 1
         return rows
 
-    def _run(self, said: Mapping[int, Sequence[Row]]) -> list[Row]:
+    def _run(self, by_input: Mapping[int, Sequence[Row]]) -> list[Row]:
         packer = Packer(tuple(range(self.plan.shards)), self.plan.has_order)
-        packs = [row for batch in packer(self._arrow(said)) for row in batch.to_pylist()]
+        packs = [row for batch in packer(self._arrow(by_input)) for row in batch.to_pylist()]
         self.random.shuffle(packs)
         out: list[Row] = []
         for at in range(self.plan.shards):
@@ -94,13 +94,13 @@ class Flow:
         unpacker = Unpacker(self.plan.shards)
         found = []
         for rows in places:
-            for batch in unpacker(iter([pa.RecordBatch.from_pylist(rows, schema=SAID)])):
+            for batch in unpacker(iter([pa.RecordBatch.from_pylist(rows, schema=OUTPUT)])):
                 assert batch.schema == ROWS
                 found += batch.to_pylist()
         return found
 
-    def _arrow(self, said: Mapping[int, Sequence[Row]]) -> Iterable[Any]:
-        for number, rows in said.items():
+    def _arrow(self, by_input: Mapping[int, Sequence[Row]]) -> Iterable[Any]:
+        for number, rows in by_input.items():
             shuffled = [
                 row | {"input": number, "payload": None if row["payload"] is None else row["payload"].encode()}
                 for row in rows
@@ -115,17 +115,17 @@ class Flow:
     def _shard(self, at: int, own: list[Row]) -> list[Row]:
         reports = any(pack["concerns_all"] for pack in own)
         shard = Shard(self.plan, at, self.stores[at])
-        said = shard.step(((p["input"], p["elements"]) for p in own), self.number << ORDER_BITS, reports=reports)
+        output = shard.step(((p["input"], p["elements"]) for p in own), self.number << ORDER_BITS, reports=reports)
         shard._merge.check()
-        blank = dict.fromkeys(SAID.names) | {"shard": at, "batch": self.number, "first": 0}
+        blank = dict.fromkeys(OUTPUT.names) | {"shard": at, "batch": self.number, "first": 0}
         rows: list[Row] = [
             blank | {"place": at, "first": t.column("order")[0].as_py(), "elements": to_bytes(t)}
-            for t in said.tables
+            for t in output.tables
         ]
-        if reports or said.ended:
-            stable = said.stable if reports else None
-            rows.append(blank | {"place": self.plan.shards - 1, "before": said.before, "stable": stable,
-                                 "ended": json.dumps(said.ended)})
+        if reports or output.ended:
+            stable = output.stable if reports else None
+            rows.append(blank | {"place": self.plan.shards - 1, "before": output.before, "stable": stable,
+                                 "ended": json.dumps(output.ended)})
         return rows
 
 
@@ -137,16 +137,17 @@ def small_states(monkeypatch: pytest.MonkeyPatch) -> None:
     shard._held.clear()
 
 
-def compare(plan: MergePlan, said: Sequence[Said], random: Random) -> Output:
+def compare(plan: MergePlan, inputs: Sequence[InputBatches], random: Random) -> Output:
     """Run batches through the flow and the twin; after each both mean the same, and are as stable."""
     flow, twin, output = Flow(plan, random), Twin(plan), Output()
-    rows = [rows_of(one) for one in said]
-    for at in range(max(map(len, said))):
+    rows = [rows_of(one) for one in inputs]
+    for at in range(max(map(len, inputs))):
         if random.random() < 0.4:
             shard._held.clear()  # Spark gives the next batch to another worker
         batch = {number: one[at] for number, one in enumerate(rows) if at < len(one)}
         given = output.batch(flow.batch(batch, fails=random.random() < 0.3))
-        assert given == twin.batch({number: one[at] for number, one in enumerate(said) if at < len(one)}), f"batch {at}"
+        expected = twin.batch({number: one[at] for number, one in enumerate(inputs) if at < len(one)})
+        assert given == expected, f"batch {at}"
     assert [reason for reason in twin.ended if reason not in output.ended] == []
     return output
 
@@ -156,8 +157,8 @@ def compare(plan: MergePlan, said: Sequence[Said], random: Random) -> Output:
 def test_after_every_batch_it_means_what_the_core_means(algorithm: str, shards: int) -> None:
     for seed in range(5):
         random = Random(seed)
-        said = [cut(random, stream, 6) for stream in streams(random, algorithm, 3)]
-        output = compare(plan_of(algorithm, shards, "abc"), said, random)
+        inputs = [cut(random, stream, 6) for stream in streams(random, algorithm, 3)]
+        output = compare(plan_of(algorithm, shards, "abc"), inputs, random)
         assert output.tdb.stable_point == INF
 
 
@@ -167,28 +168,29 @@ def test_after_every_batch_it_means_what_the_core_means(algorithm: str, shards: 
 def test_policies_are_those_of_the_core(policy: str) -> None:
     for seed in range(3):
         random = Random(seed)
-        said = [cut(random, stream, 5) for stream in streams(random, "r3", 3)]
-        compare(plan_of("r3", 3, "abc", policy=policy), said, random)
+        inputs = [cut(random, stream, 5) for stream in streams(random, "r3", 3)]
+        compare(plan_of("r3", 3, "abc", policy=policy), inputs, random)
 
 
 @pytest.mark.parametrize("engine", [e for e in ENGINES if e != "native" or native_problem() is None])
 def test_both_engines_do(engine: str) -> None:
     for seed in range(4):
         random = Random(seed)
-        said = [cut(random, stream, 5) for stream in streams(random, "r4", 2)]
-        compare(plan_of("r4", 2, engine=engine), said, random)
+        inputs = [cut(random, stream, 5) for stream in streams(random, "r4", 2)]
+        compare(plan_of("r4", 2, engine=engine), inputs, random)
 
 
 def test_no_more_is_emitted_than_was_received() -> None:
     """Law 8, per kind: inserts, inserts and adjusts, stables."""
     for seed in range(5):
         random = Random(seed)
-        said = [cut(random, stream, 8) for stream in streams(random, "r3", 2)]
-        output = compare(plan_of("r3", 3), said, random)
-        heard = [sum(isinstance(e, kind) for one in said for b in one for e in b) for kind in (Insert, Adjust, Stable)]
-        assert output.counts["insert"] <= heard[0]
-        assert output.counts["insert"] + output.counts["adjust"] <= heard[0] + heard[1]
-        assert output.counts["stable"] <= heard[2]
+        inputs = [cut(random, stream, 8) for stream in streams(random, "r3", 2)]
+        output = compare(plan_of("r3", 3), inputs, random)
+        elements = [element for one in inputs for batch in one for element in batch]
+        received = [sum(isinstance(e, kind) for e in elements) for kind in (Insert, Adjust, Stable)]
+        assert output.counts["insert"] <= received[0]
+        assert output.counts["insert"] + output.counts["adjust"] <= received[0] + received[1]
+        assert output.counts["stable"] <= received[2]
 
 
 def test_an_input_that_starts_late_moves_nothing_before_its_time() -> None:
@@ -198,9 +200,9 @@ def test_an_input_that_starts_late_moves_nothing_before_its_time() -> None:
         events = reference(random, 50)
         join_at = events[20].vs
         late = joining(present(random, events), join_at, events)
-        said = [cut(random, present(random, events), 6), cut(random, late, 6, first=random.randint(0, 2))]
+        inputs = [cut(random, present(random, events), 6), cut(random, late, 6, first=random.randint(0, 2))]
         plan = MergePlan((InputPlan("a"), InputPlan("b", join_at=join_at)), "r3", 2)
-        output = compare(plan, said, random)
+        output = compare(plan, inputs, random)
         assert output.tdb.events() == events
 
 
@@ -210,9 +212,9 @@ def test_where_no_input_is_right_from_the_beginning_the_merge_begins_with_the_ea
         random = Random(seed)
         events = reference(random, 50)
         times = sorted(random.choice(events).vs for _ in "ab")
-        said = [cut(random, joining(present(random, events), join_at, events), 6) for join_at in times]
+        inputs = [cut(random, joining(present(random, events), join_at, events), 6) for join_at in times]
         plan = MergePlan(tuple(InputPlan(name, join_at=at) for name, at in zip("ab", times)), "r3", shards)
-        output = compare(plan, said, random)
+        output = compare(plan, inputs, random)
         assert output.tdb.stable_point == INF
         assert [e for e in output.tdb.events() if e.ve >= times[0]] == [e for e in events if e.ve >= times[0]]
 
@@ -220,8 +222,8 @@ def test_where_no_input_is_right_from_the_beginning_the_merge_begins_with_the_ea
 def test_an_input_that_leaves_before_anything_is_stable_leaves_the_merge_to_the_others() -> None:
     plan = MergePlan((InputPlan("a"), InputPlan("b", join_at=7)), "r3", 1)
     merge = plan.fresh()
-    said = pa.table([[1, 2], [INSERT, STABLE], [8, 9], [12, 0], [0, 0], [b"x", b""]], schema=TABLE)
-    shard.apply(merge, plan.inputs[1], said)
+    pack = pa.table([[1, 2], [INSERT, STABLE], [8, 9], [12, 0], [0, 0], [b"x", b""]], schema=TABLE)
+    shard.apply(merge, plan.inputs[1], pack)
     assert merge.stable_point == NEG_INF
     leaves = pa.table([[1], [DETACH], [0], [0], [0], [b""]], schema=TABLE)
     assert shard.apply(merge, plan.inputs[0], leaves)[-1].joined == ("b",)
@@ -233,8 +235,8 @@ def test_an_input_that_ends_early_holds_up_only_the_closing() -> None:
     random = Random(3)
     for closing, end in (("all", False), ("any", True)):
         one, other = streams(random, "r3", 2)
-        said = [cut(random, one, 6), cut(random, other[: len(other) // 2], 3)]
-        output = compare(plan_of("r3", 2, closing=closing), said, random)
+        inputs = [cut(random, one, 6), cut(random, other[: len(other) // 2], 3)]
+        output = compare(plan_of("r3", 2, closing=closing), inputs, random)
         assert (output.tdb.stable_point == INF) == end
 
 
@@ -289,7 +291,7 @@ def test_a_row_that_is_no_element_ends_its_input_in_all_shards(case: str) -> Non
     assert reason in output.ended[0]
     assert "'b'" in output.ended[0]
     assert len(output.ended) == 1
-    assert output.tdb.stable_point == NEG_INF, "an input that has ended was heard"
+    assert output.tdb.stable_point == NEG_INF, "an input that has ended was merged"
     assert {event.payload[:1] for event in output.tdb.events()} == {b"p"}
     output.batch(flow.batch({0: [row_of(Stable(45), 30)]}))
     assert output.tdb.stable_point == 45
@@ -332,7 +334,7 @@ def test_inputs_leave_and_come_again() -> None:
     assert output.tdb.stable_point == 10
     leaves, comes = blank | {"kind": "detach", "order": 10}, blank | {"kind": "attach", "order": 12, "vs": 20}
     output.batch(flow.batch({1: [leaves, row_of(Stable(90), 11), comes]}))
-    assert output.tdb.stable_point == 10, "one that has left was heard"
+    assert output.tdb.stable_point == 10, "one that has left was merged"
     output.batch(flow.batch({1: [row_of(Stable(30), 13)]}))
     assert output.tdb.stable_point == 10, "law 1: it joins at 20"
     output.batch(flow.batch({0: [row_of(Stable(25), 20)]}))

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from merging_world import Output, Row, Said, Twin, cut, plan_of, row_of, rows_of, streams
+from merging_world import InputBatches, Output, Row, Twin, cut, plan_of, row_of, rows_of, streams
 
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
 from lmerge.errors import UsageError
@@ -46,12 +46,12 @@ def run_patiently(writer: Any, checkpoint: Path) -> None:
 class Query:
     """Inputs as folders of files, one a batch, and what the merge of them gives."""
 
-    def __init__(self, spark: SparkSession, folder: Path, said: Sequence[Said], **merging: Any) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, inputs: Sequence[InputBatches], **merging: Any) -> None:
         from spark_world import Feed
 
         self.spark, self.folder, self.merging = spark, folder, merging
-        self.feeds = [Feed(folder / f"in{at}", SCHEMA) for at in range(len(said))]
-        self.rows = [rows_of(one) for one in said]
+        self.feeds = [Feed(folder / f"in{at}", SCHEMA) for at in range(len(inputs))]
+        self.rows = [rows_of(one) for one in inputs]
         self.given: dict[int, list[Row]] = {}
         self._put = 0
 
@@ -65,13 +65,13 @@ class Query:
         self._put += batches
 
     def run(self, fails_at: int | None = None) -> None:
-        """Over all that has come. Raises if told to fail at a batch, whose rows are thrown away then."""
+        """Over all that has come. Raises if made to fail at a batch, whose rows are thrown away then."""
         from lmerge.spark.merging.query import merge
 
         def keep(rows: DataFrame, batch: int) -> None:
             given = [row.asDict() for row in rows.collect()]
             if batch == fails_at:
-                raise RuntimeError(f"told to fail at batch {batch}")
+                raise RuntimeError(f"made to fail at batch {batch}")
             assert batch not in self.given
             self.given[batch] = given
 
@@ -79,10 +79,10 @@ class Query:
         run_patiently(merge(inputs, **self.merging).writeStream.foreachBatch(keep), self.folder / "checkpoint")
 
 
-def assert_means_what_the_twin_means(query: Query, said: Sequence[Said], plan: MergePlan) -> Output:
+def assert_means_what_the_twin_means(query: Query, inputs: Sequence[InputBatches], plan: MergePlan) -> Output:
     output, twin = Output(), Twin(plan)
-    for at in range(max(map(len, said))):
-        expected = twin.batch({number: one[at] for number, one in enumerate(said) if at < len(one)})
+    for at in range(max(map(len, inputs))):
+        expected = twin.batch({number: one[at] for number, one in enumerate(inputs) if at < len(one)})
         assert output.batch(query.given[at]) == expected, f"batch {at}"
     return output
 
@@ -94,16 +94,16 @@ def test_a_query_goes_on_exactly_after_a_failed_batch_and_a_restart(
     """Two inputs with adjusts and retractions; one starts a batch later than the other, and ends a batch earlier."""
     random = Random(7)
     one, other = streams(random, algorithm, 2, count=60, spurious=0.3)
-    said = [cut(random, one, 5), cut(random, other, 4, first=1)]
-    query = Query(session, tmp_path, said, algorithm=algorithm, shards=shards)
+    inputs = [cut(random, one, 5), cut(random, other, 4, first=1)]
+    query = Query(session, tmp_path, inputs, algorithm=algorithm, shards=shards)
     query.put(3)
-    with pytest.raises(Exception, match="told to fail at batch 2"):
+    with pytest.raises(Exception, match="made to fail at batch 2"):
         query.run(fails_at=2)
     assert sorted(query.given) == [0, 1]
     query.put(2)
     query.run()
     plan = plan_of(algorithm, shards, "01")
-    output = assert_means_what_the_twin_means(query, said, plan)
+    output = assert_means_what_the_twin_means(query, inputs, plan)
     assert output.tdb.stable_point == INF
     assert output.ended == []
 
@@ -111,11 +111,11 @@ def test_a_query_goes_on_exactly_after_a_failed_batch_and_a_restart(
 def test_a_query_reports_why_an_input_has_ended(session: SparkSession, tmp_path: Path) -> None:
     random = Random(9)
     one, other = streams(random, "r3", 2)
-    said = [cut(random, one, 2), [other[:10], [Adjust(b"nobody", 10**6, 10**6 + 5, 10**6 + 9), *other[10:]]]]
-    query = Query(session, tmp_path, said, algorithm="r3", shards=1)
+    inputs = [cut(random, one, 2), [other[:10], [Adjust(b"nobody", 10**6, 10**6 + 5, 10**6 + 9), *other[10:]]]]
+    query = Query(session, tmp_path, inputs, algorithm="r3", shards=1)
     query.put(2)
     query.run()
-    output = assert_means_what_the_twin_means(query, said, plan_of("r3", 1, "01"))
+    output = assert_means_what_the_twin_means(query, inputs, plan_of("r3", 1, "01"))
     (reason,) = output.ended
     assert "unknown-event" in reason
 

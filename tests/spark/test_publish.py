@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import MERGE, Feed, S, nobody, publish_counts, publish_flights, recorded, run_to_end, table
+from spark_world import MERGE, Feed, S, publish_counts, publish_flights, recorded, run_to_end, table, unreachable_server
 
 from lmerge import clock
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
@@ -180,7 +180,7 @@ def test_a_wrong_heartbeat_is_refused(spark: Any, feed: Feed, given: dict[str, s
 def test_nothing_secret_is_in_the_plan_that_spark_shows(spark: Any, feed: Feed, tmp_path: Path) -> None:
     token = tmp_path / "a.token"
     token.write_text("lmt_secret")
-    writer = publish_flights(spark, feed, nobody(), token_file=str(token), give_up_after="1 second")
+    writer = publish_flights(spark, feed, unreachable_server(), token_file=str(token), give_up_after="1 second")
     query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
     feed.put({"ts": at(0), "name": "x"})
     done = threading.Event()

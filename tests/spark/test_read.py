@@ -40,7 +40,7 @@ POLICIES = ("lazy", "eager", "half-frozen-only", "final-only", "quorum:2", "lead
 SHAPES = (PLAIN, Shape(), Shape(disorder=20, stable=0.1), Shape(revision=0.9, spurious=0.5, tight=0.2))
 
 
-def said_by_a_server(random: Random, events: list[Event]) -> list[Element]:
+def stream_of_a_server(random: Random, events: list[Event]) -> list[Element]:
     """What a merge of two streams of these events says, by some policy."""
     merge = Merge("r4", random.choice(POLICIES))
     streams = {name: present(random, events, random.choice(SHAPES)) for name in "ab"}
@@ -59,13 +59,13 @@ def read(random: Random, output: list[Element], begin: int, end: int) -> Decided
     """What a reader knows who asked for ``begin`` and has come to ``end``: a snapshot of some time before, what was
     said since, and some that was said later.
     """
-    told = Tdb("server")
+    tdb = Tdb("server")
     snapshots: list[tuple[int, list[Event], int]] = [(0, [], NEG_INF)]
     last = 0
     for at, element in enumerate(output, 1):
-        told.apply(element)
+        tdb.apply(element)
         if isinstance(element, Stable) and element.vc <= begin:
-            snapshots.append((at, told.live_events(), element.vc))
+            snapshots.append((at, tdb.live_events(), element.vc))
         if isinstance(element, Stable) and element.vc >= end:
             last = at
             break
@@ -123,11 +123,13 @@ def elements_of(table: Any) -> Iterator[Element]:
 def test_a_range_has_the_same_rows_at_every_server(seed: int, engine: str) -> None:
     random = Random(seed)
     events = reference(random, random.randint(0, 60), duplicates=seed % 2 == 0)
-    servers = [said_by_a_server(random, events) for _ in range(2)]
+    servers = [stream_of_a_server(random, events) for _ in range(2)]
     times = [event.ve for event in events if event.ve < INF]
     for envelope in ENVELOPES:
         for requested in ranges(random, events):
-            first, second = (whole(envelope, requested, read(random, said, requested.start, requested.end)) for said in servers)
+            first, second = (
+                whole(envelope, requested, read(random, stream, requested.start, requested.end)) for stream in servers
+            )
             assert first.equals(second)
             assert sliced(random, servers[0], envelope, requested, times).equals(first)
 
@@ -136,16 +138,16 @@ def test_a_range_has_the_same_rows_at_every_server(seed: int, engine: str) -> No
 def test_all_ranges_together_are_the_tdb(seed: int) -> None:
     random = Random(seed)
     events = reference(random, random.randint(1, 60), duplicates=seed % 2 == 0)
-    said = said_by_a_server(random, events)
+    stream = stream_of_a_server(random, events)
     tables: dict[str, list[Any]] = {envelope: [] for envelope in ENVELOPES}
-    stream = Tdb("elements")
+    restored = Tdb("elements")
     for requested in ranges(random, events):
-        decided = read(random, said, requested.start, requested.end)
+        decided = read(random, stream, requested.start, requested.end)
         for envelope in ENVELOPES:
             tables[envelope].append(whole(envelope, requested, decided))
         for element in elements_of(tables[ELEMENTS][-1]):
-            stream.apply(element)  # raises if it is no legal stream
-        assert_is_the_tdb_at(stream, events, requested.end)
+            restored.apply(element)  # raises if the stream is not legal
+        assert_is_the_tdb_at(restored, events, requested.end)
     finals = pa.concat_tables(tables[FINAL])
     assert sorted(events_of(finals)) == events
     assert finals.column("ve").to_pylist() == sorted(finals.column("ve").to_pylist())
@@ -156,47 +158,47 @@ def test_all_ranges_together_are_the_tdb(seed: int) -> None:
     assert all(row["is_final"] for row in kept.values())
 
 
-def assert_is_the_tdb_at(stream: Tdb, events: list[Event], t: int) -> None:
-    """III.D: fully frozen events are equal, half frozen ones are there."""
-    told = stream.events()
-    assert [e for e in told if e.ve < t] == [e for e in events if e.ve < t]
-    assert Counter((e.vs, e.payload) for e in told) == Counter((e.vs, e.payload) for e in events if e.vs < t)
+def assert_is_the_tdb_at(restored: Tdb, events: list[Event], t: int) -> None:
+    """Fully frozen events are equal, half frozen ones exist (III.D)."""
+    read_events = restored.events()
+    assert [e for e in read_events if e.ve < t] == [e for e in events if e.ve < t]
+    assert Counter((e.vs, e.payload) for e in read_events) == Counter((e.vs, e.payload) for e in events if e.vs < t)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_fresh_range_begins_with_what_goes_on(seed: int) -> None:
     random = Random(seed)
     events = reference(random, 40, duplicates=True)
-    said = said_by_a_server(random, events)
+    stream = stream_of_a_server(random, events)
     start, end = sorted(random.sample(range(events[0].vs, events[-1].vs + 20), 2))
     requested = Range(start, end, fresh=True)
-    told = list(elements_of(whole(ELEMENTS, requested, read(random, said, start, end))))
-    wanted = Counter((e.vs, e.payload, e.ve if e.ve < end else INF) for e in events if e.vs < end and e.ve >= start)
-    assert Counter((e.vs, e.payload, e.ve) for e in told[:-1] if isinstance(e, Insert)) == wanted
-    assert told[-1] == Stable(end)
+    elements = list(elements_of(whole(ELEMENTS, requested, read(random, stream, start, end))))
+    expected = Counter((e.vs, e.payload, e.ve if e.ve < end else INF) for e in events if e.vs < end and e.ve >= start)
+    assert Counter((e.vs, e.payload, e.ve) for e in elements[:-1] if isinstance(e, Insert)) == expected
+    assert elements[-1] == Stable(end)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_limit_ends_a_range_early_and_loses_nothing(seed: int) -> None:
     random = Random(seed)
     events = reference(random, 60, duplicates=True)
-    said = said_by_a_server(random, events)
+    stream = stream_of_a_server(random, events)
     rows_max = random.randint(1, 12)
     for envelope in ENVELOPES:
-        start, told = NEG_INF, []
+        start, tables = NEG_INF, []
         while start < INF:
-            decided = read(random, said, start, INF)
+            decided = read(random, stream, start, INF)
             end = fitting_end(envelope, Range(start, INF), decided, rows_max)
             assert end > start
             requested = Range(start, end, fresh=start == NEG_INF)
-            table = whole(envelope, requested, read(random, said, start, end))
+            table = whole(envelope, requested, read(random, stream, start, end))
             count = table.num_rows - (envelope == ELEMENTS)
             moments = {event.ve for event in events} | {event.vs for event in events if envelope != FINAL}
             assert count <= rows_max or end == min(min(t for t in moments if t >= start) + 1, INF)
-            told.append(table)
+            tables.append(table)
             start = end
         if envelope == FINAL:
-            assert sorted(events_of(pa.concat_tables(told))) == events
+            assert sorted(events_of(pa.concat_tables(tables))) == events
 
 
 def decided_of(*elements: Element, since: int = NEG_INF) -> DecidedEvents:
@@ -287,8 +289,8 @@ def test_payloads_become_columns_and_infinity_null() -> None:
 
 def test_a_stable_has_no_payload() -> None:
     table = whole(ELEMENTS, Range(NEG_INF, 5), decided_of(Insert(flight("UA", 3), 1, 2), Stable(5)))
-    told = spark_columns(Layout(ELEMENTS, FLIGHTS, "long"), table)
-    assert [(row["kind"], row["carrier"], row["vs"], row["ve"], row["vold"]) for row in told] == [
+    columns = spark_columns(Layout(ELEMENTS, FLIGHTS, "long"), table)
+    assert [(row["kind"], row["carrier"], row["vs"], row["ve"], row["vold"]) for row in columns] == [
         ("insert", "UA", 1, 2, None), ("stable", None, 5, None, None)]
     assert [row["payload"] for row in spark_columns(Layout(ELEMENTS, None, "long"), table)] == [flight("UA", 3), None]
 
@@ -301,17 +303,17 @@ def test_a_payload_that_is_no_row_is_named() -> None:
 
 def test_a_query_may_read_fewer_columns_and_narrower_ones() -> None:
     layout = Layout(FINAL, FLIGHTS, "long")
-    wanted = pa.schema([("ve", pa.int64()), ("delay", pa.int32())])
-    layout.check(wanted)
+    arrow_schema = pa.schema([("ve", pa.int64()), ("delay", pa.int32())])
+    layout.check(arrow_schema)
     table = whole(FINAL, Range(NEG_INF, 5), decided_of(Insert(flight("UA", 3), 1, 2), Stable(5)))
-    assert [batch.to_pylist() for batch in layout.batches(table, wanted)] == [[{"ve": 2, "delay": 3}]]
+    assert [batch.to_pylist() for batch in layout.batches(table, arrow_schema)] == [[{"ve": 2, "delay": 3}]]
     with pytest.raises(UsageError, match="column 'speed'; the columns are carrier, delay, payload_vs, vs, ve"):
         layout.check(pa.schema([("speed", pa.int64())]))
     with pytest.raises(UsageError, match="column 'carrier' as list"):
         layout.check(pa.schema([("carrier", pa.list_(pa.int64()))]))
     big = whole(FINAL, Range(NEG_INF, 5), decided_of(Insert(flight("UA", 2**40), 1, 2), Stable(5)))
     with pytest.raises(UsageError, match="column 'delay' is no int32"):
-        list(layout.batches(big, wanted))
+        list(layout.batches(big, arrow_schema))
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
@@ -323,7 +325,7 @@ def test_two_columns_of_one_name_are_refused() -> None:
 
 # Options.
 
-@pytest.mark.parametrize(("option", "words"), [
+@pytest.mark.parametrize(("option", "message"), [
     ({"envelope": "retract"}, "envelope is 'retract'; it is final or upsert or elements"),
     ({"startingOffsets": "yesterday"}, "starting_offsets.*latest, earliest"),
     ({"startingOffsets": "delays@5"}, "merge 'delays'"),
@@ -334,8 +336,8 @@ def test_two_columns_of_one_name_are_refused() -> None:
     ({"servers": ""}, "servers is missing"),
     ({"token": "secret"}, "token_file"),
 ])
-def test_an_option_that_makes_no_sense_is_named(option: dict[str, str], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_an_option_that_makes_no_sense_is_named(option: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         stream_options({"servers": "h1:7171", "merge": "flights", **option})
 
 

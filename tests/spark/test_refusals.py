@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from client_world import threaded_world
-from spark_world import Feed, S, nobody, run_to_end
+from spark_world import Feed, S, run_to_end, unreachable_server
 
 from lmerge.errors import UsageError
 from lmerge.spark import publish
@@ -122,7 +122,7 @@ def test_options_are_refused_before_there_is_a_query(
 ) -> None:
     feed = Feed(tmp_path / "in", "ts long, k string")
     df = feed.timed(spark, "ts").withWatermark("ts", "10 seconds")
-    writer = publish(df, servers=nobody(), merge="m", replica="a", mode=mode, vs="ts", keys=("k",))
+    writer = publish(df, servers=unreachable_server(), merge="m", replica="a", mode=mode, vs="ts", keys=("k",))
     with pytest.raises(UsageError, match=words):
         writer.options(**options).start()
     assert spark.streams.active == []
@@ -132,7 +132,7 @@ def test_options_are_refused_before_there_is_a_query(
 def test_an_output_mode_that_is_no_stream_of_changes_is_refused(spark: Any, tmp_path: Path, output_mode: str) -> None:
     df = Feed(tmp_path / "in", "ts long, k string").timed(spark, "ts").withWatermark("ts", "10 seconds")
     with pytest.raises(UsageError, match=r"output_mode is .*; it is append or update"):
-        publish(df, servers=nobody(), merge="m", replica="a", vs="ts", output_mode=output_mode)
+        publish(df, servers=unreachable_server(), merge="m", replica="a", vs="ts", output_mode=output_mode)
 
 
 @pytest.mark.parametrize("late", [None, "fail", "drop"])

@@ -224,7 +224,9 @@ def test_a_replica_in_plain_python_is_run_to_its_end(world: ThreadedWorld, expec
         assert table(recorder.until_stable(INF)) == expected
 
 
-def test_without_pyspark_or_java_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_pyspark_or_java_the_error_names_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:
     def missing(name: str) -> str:
         raise session.PackageNotFoundError(name)
 

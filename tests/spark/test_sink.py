@@ -13,7 +13,18 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import MERGE, Feed, S, nobody, publish_counts, publish_flights, recorded, run_to_end, secure, table
+from spark_world import (
+    MERGE,
+    Feed,
+    S,
+    publish_counts,
+    publish_flights,
+    recorded,
+    run_to_end,
+    secure,
+    table,
+    unreachable_server,
+)
 
 import lmerge.spark
 from lmerge import clock
@@ -253,7 +264,7 @@ def test_a_payload_that_is_too_large_ends_the_query(spark: Any, tmp_path: Path, 
 
 def test_a_query_may_give_up_on_servers_that_are_not_there(spark: Any, tmp_path: Path, feed: Feed) -> None:
     given = {"give_up_after": "1 second"}
-    target = nobody()
+    target = unreachable_server()
     ends_with(publish_flights(spark, feed, target, **given), tmp_path / "c", "ServerGone", target)
 
 
@@ -281,7 +292,7 @@ def test_the_location_of_the_checkpoint_must_be_set_on_the_query(spark: Any, fee
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "all"))
     try:
         with pytest.raises(Exception, match="checkpointLocation"):
-            publish_flights(spark, feed, nobody()).trigger(availableNow=True).start().awaitTermination()
+            publish_flights(spark, feed, unreachable_server()).trigger(availableNow=True).start().awaitTermination()
     finally:
         spark.conf.unset("spark.sql.streaming.checkpointLocation")
 

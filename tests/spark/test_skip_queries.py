@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import MERGE, Feed, S, nobody, recorded, run_to_end, table
+from spark_world import MERGE, Feed, S, recorded, run_to_end, table, unreachable_server
 
 import lmerge
 from lmerge.core.batch import Batch
@@ -79,9 +79,9 @@ def reached(folder: Path) -> list[int]:
     return sorted({int(line) for file in folder.iterdir() for line in file.read_text().split()})
 
 
-def until_told(folder: Path, word: str) -> list[int]:
+def skips_of(folder: Path, name: str) -> list[int]:
     return [int(line.split()[1]) for file in folder.iterdir() for line in file.read_text().splitlines()
-            if line.split()[0] == word]
+            if line.split()[0] == name]
 
 
 @pytest.fixture
@@ -99,8 +99,8 @@ def ahead(world: ThreadedWorld, events: Sequence[Event], stable: int, schema: Sc
     """A replica that has said all that begins before ``stable``."""
     publisher = lmerge.Publisher(world.target, MERGE, "ahead", schema=schema, properties=("insert-only",))
     publisher.open()
-    said = [Insert(event.payload, event.vs, event.ve) for event in events if event.vs < stable]
-    publisher.publish(Batch.of([*said, Stable(stable)]))
+    published = [Insert(event.payload, event.vs, event.ve) for event in events if event.vs < stable]
+    publisher.publish(Batch.of([*published, Stable(stable)]))
     publisher.flush()
     return publisher
 
@@ -136,8 +136,8 @@ def test_a_query_that_is_behind_skips_before_the_expensive_part_and_goes_on_afte
             feed.put(*rows_of(batch))
         run_to_end(scoring(spark, feed, world, checkpoint, score), checkpoint)
         later = reached(calls)
-        wanted = [row["n"] for row in rows[6 * EACH:] if row["ts"] + LIFE * S >= moment(10)]
-        assert [n for n in later if n >= 6 * EACH] == wanted
+        expected = [row["n"] for row in rows[6 * EACH:] if row["ts"] + LIFE * S >= moment(10)]
+        assert [n for n in later if n >= 6 * EACH] == expected
         elements = reader.until_stable(moment(12))
         assert [event for event in table(elements) if event.ve < moment(13)] == [
             event for event in scored(rows) if event.ve < moment(13)]
@@ -165,12 +165,12 @@ def test_windows_that_have_lost_rows_are_not_published(
         newest = spool.newest
         assert newest is not None
         skipping = [batch for batch in range(newest.batch + 1) if spool.skips_to(batch) == moment(7)]
-        said = [
+        published = [
             element for batch in skipping for part in spool.manifest(batch).parts  # type: ignore[union-attr]
             for piece in spool.read_part(part) for element in piece.elements()
         ]
-        assert said
-        assert all(max(e.ve, getattr(e, "vold", e.ve)) >= moment(7) for e in said)
+        assert published
+        assert all(max(e.ve, getattr(e, "vold", e.ve)) >= moment(7) for e in published)
         elements = reader.until_stable(moment(9) - 11 * S)
         final = moment(9) - 11 * S
         assert [e for e in table(elements) if e.ve < final] == [e for e in counted(rows) if e.ve < final]
@@ -180,7 +180,7 @@ def test_state_of_the_users_own_skips_as_of_its_batch(
     spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
 ) -> None:
     """A stateful processor and a function: both are told what the batch leaves out, and it is the same for both."""
-    from processors import Asks
+    from processors import SkipRecorder
     from pyspark.sql import functions
 
     checkpoint, calls = tmp_path / "c", tmp_path / "calls"
@@ -191,18 +191,20 @@ def test_state_of_the_users_own_skips_as_of_its_batch(
     for batch in range(6):
         feed.put(*rows_of(batch))
 
-    def asks(n):  # type: ignore[no-untyped-def]
+    def record_skip(n):  # type: ignore[no-untyped-def]
         with (calls / f"{os.getpid()}-f").open("a") as file:
             file.write(f"f {skipped_until(str(checkpoint))}\n")
         return 7 * n
 
     try:
         stream = feed.timed(spark, "ts").withWatermark("ts", "0 seconds")
-        stream = stream.withColumn("score", functions.udf(asks, "long")("n"))
-        told = stream.groupBy("name").transformWithState(
-            Asks(str(checkpoint), str(calls)), "ts timestamp, name string, n long, score long", "Append", "None")
-        told = told.withColumn("until", functions.expr(f"ts + INTERVAL {LIFE} SECONDS"))
-        writer = publish(told, servers=world.target, merge=MERGE, replica="slow", vs="ts", ve="until",
+        stream = stream.withColumn("score", functions.udf(record_skip, "long")("n"))
+        stream = stream.groupBy("name").transformWithState(
+            SkipRecorder(str(checkpoint), str(calls)), "ts timestamp, name string, n long, score long",
+            "Append", "None",
+        )
+        stream = stream.withColumn("until", functions.expr(f"ts + INTERVAL {LIFE} SECONDS"))
+        writer = publish(stream, servers=world.target, merge=MERGE, replica="slow", vs="ts", ve="until",
                          stable_lag="1 hour", late="drop", schema=SCORED, properties=("insert-only",),
                          allow=("udf",), skips=True)
         with ahead(world, scored(rows), moment(9), SCORED):
@@ -214,7 +216,7 @@ def test_state_of_the_users_own_skips_as_of_its_batch(
     assert newest is not None
     expected = {spool.skips_to(batch) for batch in range(newest.batch + 1)}
     assert expected == {NEG_INF, moment(9)}
-    assert set(until_told(calls, "p")) == set(until_told(calls, "f")) == expected
+    assert set(skips_of(calls, "p")) == set(skips_of(calls, "f")) == expected
 
 
 def test_a_query_that_reads_a_merge_does_not_read_what_is_not_needed(
@@ -263,18 +265,18 @@ def test_a_query_with_another_checkpoint_ends(
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
+    ("changed", "message"),
     [({"ve": "name"}, r"ve \(name\) is string"), ({"checkpoint": None}, "give checkpoint")],
 )
-def test_a_wrong_argument_is_named(spark: Any, feed: Feed, changed: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_a_wrong_argument_is_named(spark: Any, feed: Feed, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         skip_to(feed.timed(spark, "ts"), **{"ve": "ts", "checkpoint": "/c", **changed})
 
 
 def test_the_lint_accepts_it_and_the_user_is_informed(spark: Any, tmp_path: Path, feed: Feed) -> None:
     rows = trips(spark, feed, tmp_path)
     assert lint(rows) == []
-    assert "leaves out what they no longer want" in explain(rows, "ts")
+    assert "leaves out what they no longer need" in explain(rows, "ts")
     assert "leaves out" not in explain(feed.timed(spark, "ts").withWatermark("ts", "0 seconds"), "ts")
 
 
@@ -282,7 +284,7 @@ def test_ends_that_a_revision_may_change_are_refused(spark: Any, tmp_path: Path,
     from pyspark.sql import functions
 
     counts = trips(spark, feed, tmp_path).groupBy(functions.window("ts", "10 seconds"), "name").count()
-    given = {"servers": nobody(), "merge": MERGE, "replica": "a", "mode": "update", "vs": "window.start"}
+    given = {"servers": unreachable_server(), "merge": MERGE, "replica": "a", "mode": "update", "vs": "window.start"}
     publish(counts, **given, ve="window.end")
     publish(counts.withColumn("until", functions.expr("window.end")), **given, ve="until",
             keys=["name", "window.start", "until"])
