@@ -1,4 +1,4 @@
-"""Local clocks to lifetimes: the replicas' Python against DuckDB's SQL, over the whole table, and by hand."""
+"""The conversion of local clocks to lifetimes: Python against DuckDB's SQL, over the whole table, and by hand."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A driver of its own, to be killed: ``python driver_app.py SCRATCH SERVERS PLAN``.
+"""A driver in its own process, to be killed: ``python driver_app.py SCRATCH SERVERS PLAN``.
 
-It publishes the rows of the feed in SCRATCH/feed to the end, with places to stop at in SCRATCH/hooks.
+It publishes the rows of the feed in SCRATCH/feed to the end, with places to stop in SCRATCH/hooks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stateful processors of the tests: Spark's workers import them by name."""
+"""Stateful processors of the tests. Spark's workers import them by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lmerge.spark import skipped_until
 
 
 class Echo(StatefulProcessor):
-    """Gives each row back, with how many of its name there were."""
+    """Outputs each row, with the number of rows of its name so far."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._count = handle.getValueState("count", "n long")

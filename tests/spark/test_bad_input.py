@@ -1,7 +1,7 @@
-"""What goes wrong around a query that publishes: a clear error in its exception, nothing lost, nothing twice.
+"""Errors around a query that publishes: a clear message in its exception, nothing lost, nothing twice.
 
-By mode where it makes a difference: ``append`` is written by the sink, ``update`` behind ``foreachBatch``. More of it
-is in ``test_sink``, which shows what each option and each single mistake says.
+Tested by mode where that makes a difference: ``append`` is written by the sink, ``update`` by ``foreachBatch``.
+``test_sink`` tests the messages of each option and each single mistake.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def scratch(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ends(writer: Any, checkpoint: Path, *words: str) -> None:
-    """The query ends, and its exception says all of these."""
+def ends(writer: Any, checkpoint: Path, *parts: str) -> None:
+    """Check that the query ends, and that its exception has all of these parts."""
     from pyspark.errors import StreamingQueryException
 
     with pytest.raises(StreamingQueryException) as caught:
         run_to_end(writer, checkpoint)
-    for word in words:
-        assert word in str(caught.value)
+    for part in parts:
+        assert part in str(caught.value)
 
 
 def test_a_token_that_does_not_allow_it_ends_a_query_that_revises(spark: Any, scratch: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_payload_that_is_too_large_ends_a_query_that_revises(
 def test_a_checkpoint_of_which_only_half_was_deleted_ends_the_query(
     spark: Any, scratch: Path, world: ThreadedWorld, plan: str
 ) -> None:
-    """Spark's half is gone: it is another query, and the spool is not its own. The spool is gone: it is missed."""
+    """Without Spark's half it is another query, and the spool is not its own. A missing spool is reported."""
     rows = batches(2)
     feed = feed_of(scratch, rows)
     checkpoint = scratch / "c"
@@ -144,7 +144,7 @@ def test_a_server_that_is_gone_for_a_minute_in_the_middle_of_a_batch_is_waited_f
 def test_a_clock_that_is_behind_that_of_the_life_before_is_named(
     spark: Any, scratch: Path, world: ThreadedWorld
 ) -> None:
-    """A new machine without the old one's spool, whose clock was an hour ahead: it cannot know better, and says so."""
+    """A new machine lacks the old one's spool, and the old clock was an hour ahead: the error names the cause."""
     feed = feed_of(scratch, batches(1))
     ahead = clock.wall_us() + 3_600 * S
     with lmerge.Publisher(world.target, MERGE, "a", incarnation=ahead) as before:
@@ -153,7 +153,7 @@ def test_a_clock_that_is_behind_that_of_the_life_before_is_named(
 
 
 def test_a_spool_that_executors_do_not_share_is_refused_at_once(tmp_path: Path) -> None:
-    """Each machine has a folder of that name, as with a checkpoint on local disks."""
+    """Each machine has its own folder of that name, as with a checkpoint on local disks."""
     here, there = Spool(str(tmp_path / "driver")), Spool(str(tmp_path / "executor"))
     written = attempt_at(there, 0, 0, [("x", 1, 1, 5)])
     with pytest.raises(UsageError, match="the driver does not see it: the driver and all executors must see"):

@@ -1,4 +1,4 @@
-"""A query that reads a merge which is reset: it reads one epoch, and ends by name when the merge begins another."""
+"""A query reads one epoch of a merge. When a reset begins another epoch, it ends with an error that names it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BEGINNINGS = ("latest", "earliest", "0", f"{MERGE}@-inf", "token")
 
 
 class Life:
-    """A merge that is published to, and reset; what is final in its present epoch."""
+    """A merge to which elements are published and which is reset, with the final events of its present epoch."""
 
     def __init__(self, world: Servers, random: Random) -> None:
         self.world, self.random = world, random
@@ -53,7 +53,7 @@ class Life:
         self._publisher = world.publisher().open()
 
     def publish(self) -> None:
-        """One more event, which is final. Its payload names the epoch."""
+        """Publish one more final event. Its payload names the epoch."""
         event = Event(self.t, f"{self.epoch}: {self.t}".encode(), self.t + 1)
         self._publisher.publish(Batch.of([Insert(event.payload, event.vs, event.ve), Stable(self.t + 2)]))
         self._publisher.flush()
@@ -61,7 +61,7 @@ class Life:
         self.t += 2
 
     def reset(self) -> None:
-        """The times of the new epoch begin below those of the old one, or above."""
+        """Begin a new epoch, whose times begin below those of the old one, or above."""
         self._publisher.close()
         self.epoch += self.random.randint(1, 3)
         reset_merge(self.world.target, MERGE, epoch=self.epoch)
@@ -78,7 +78,7 @@ class Life:
 
 
 class Query:
-    """What Spark does with a reader: it remembers offsets, and runs the last batch again after a restart."""
+    """Uses a reader as Spark does: it stores offsets, and runs the last batch again after a restart."""
 
     def __init__(self, make: Any, target: str, **given: Any) -> None:
         self._start = lambda: make(target, **given)
@@ -88,20 +88,20 @@ class Query:
         self.rows: list[Event] = []
 
     def read_to(self, t: int) -> None:
-        """Batches until the merge at ``t`` was read."""
+        """Run batches until the merge was read up to ``t``."""
         until_s = time.monotonic() + WAIT_S
         while not str(self._batch[1].get("token", "")).endswith((f"@{t}", f"/{t}")):
             assert time.monotonic() < until_s, f"it stands at {self._batch[1]}, and the merge at {t}"
             self._step()
 
     def run(self) -> None:
-        """Batches until an error ends the query, and raises it."""
+        """Run batches until an error ends the query, and raise it."""
         until_s = time.monotonic() + WAIT_S
         while time.monotonic() < until_s:
             self._step()
 
     def run_available(self) -> None:
-        """As ``availableNow`` does after a batch that was committed: all that is there now, and no more."""
+        """Read as ``availableNow`` does after a committed batch: all that is available now, and no more."""
         self._reader.stop()
         self._reader = self._start()
         self._reader.prepareForTriggerAvailableNow()
@@ -109,12 +109,12 @@ class Query:
             pass
 
     def run_again(self) -> None:
-        """After a restart."""
+        """Restart in this process."""
         self.restart()
         self.run()
 
     def restart(self) -> None:
-        """Another process goes on from the checkpoint, and runs the last batch again."""
+        """Continue from the checkpoint in another process, and run the last batch again."""
         self._reader.stop()
         self._reader = self._start()
         assert events_of(rows_of_batch(self._reader, *self._batch)) == self._last
@@ -133,10 +133,10 @@ class Query:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("begins", BEGINNINGS)
 def test_a_query_reads_one_epoch_and_ends_by_name_in_the_next(readers: Any, begins: str, seed: int) -> None:
-    """Whatever the times of the two epochs; it runs meanwhile, or is restarted, or reads what is available."""
+    """This holds for all times of the two epochs. The query runs on, is restarted, or reads what is available."""
     random = Random(f"{begins} {seed}")
     with servers() as world, Life(world, random) as life:
-        for _ in range(random.randrange(3)):  # the merge has had other lives before
+        for _ in range(random.randrange(3)):  # the merge has had other epochs before
             life.reset()
         since = life.t if begins in ("latest", "token") else NEG_INF
         begin = format_token(MERGE, life.t, life.epoch) if begins == "token" else begins

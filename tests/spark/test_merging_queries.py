@@ -1,4 +1,4 @@
-"""The merge as a Spark query, over files: after every batch it means what the service's own core means."""
+"""The merge as a Spark query, over files: after every batch it equals the service's own core."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ STORES = "org.apache.spark.sql.execution.streaming.state"
 
 @pytest.fixture
 def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """With the state store that the merge needs."""
+    """Give a session with the state store that the merge needs."""
     spark.conf.set(PROVIDER, f"{STORES}.RocksDBStateStoreProvider")
     yield spark
     spark.conf.unset(PROVIDER)
 
 
 def run_patiently(writer: Any, checkpoint: Path) -> None:
-    """To the end. Spark gives a Python process ten seconds to start, which a busy machine may not: then once more."""
+    """Run to the end. On a busy machine Python may not start within Spark's ten seconds; then it is run once more."""
     from spark_world import run_to_end
 
     for _ in range(5):
@@ -44,7 +44,7 @@ def run_patiently(writer: Any, checkpoint: Path) -> None:
 
 
 class Query:
-    """Inputs as folders of files, one a batch, and what the merge of them gives."""
+    """Inputs as folders of files, one for each batch, and the output of their merge."""
 
     def __init__(self, spark: SparkSession, folder: Path, inputs: Sequence[InputBatches], **merging: Any) -> None:
         from spark_world import Feed
@@ -56,7 +56,7 @@ class Query:
         self._put = 0
 
     def put(self, batches: int) -> None:
-        """Let the next batches come, the rows of each in disorder."""
+        """Add the next batches, each with its rows in disorder."""
         random = Random(self._put)
         for at in range(self._put, self._put + batches):
             for feed, rows in zip(self.feeds, self.rows):
@@ -65,7 +65,7 @@ class Query:
         self._put += batches
 
     def run(self, fails_at: int | None = None) -> None:
-        """Over all that has come. Raises if made to fail at a batch, whose rows are thrown away then."""
+        """Run the query over all present rows. It can be made to fail at a batch, whose rows are then discarded."""
         from lmerge.spark.merging.query import merge
 
         def keep(rows: DataFrame, batch: int) -> None:

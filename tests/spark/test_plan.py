@@ -1,7 +1,7 @@
-"""What is derived from a plan: the stable rule and the properties, and a proof of each rule with rows at the edges.
+"""The stable rule and the properties derived from a plan, and a proof of each rule with rows at the edges.
 
-The proof runs the query: after batch N every later row must have Vs at or above the rule's stable of batch N, and one
-must come so near that a rule with a shorter lag would have been wrong.
+The proof runs the query. After batch N every later row must have Vs at or above the rule's stable of batch N, and one
+row must come so near that a rule with a shorter lag would be wrong.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def tumbling(df: Any, f: Any, *aggregates: Any) -> Any:
 
 
 class Case(NamedTuple):
-    """``expected``: (lag in microseconds, exact, strict), or words of why there is none."""
+    """``expected``: (lag in microseconds, exact, strict), or a part of the reason why there is no rule."""
 
     name: str
     build: Build
@@ -57,7 +57,7 @@ RULES = [
     Case("stateless-filtered", lambda df, f: df.where("n > 3").select("k", "ts"), "ts", (0, False, False)),
     Case("stateless-renamed", lambda df, f: df.select(f.col("ts").alias("at"), "k"), "at", (0, False, False)),
     Case("stateless-earlier", lambda df, f: df, "ts - interval 90 seconds", (90 * S, False, False)),
-    # Vs after the event time: the stable point still is not taken beyond the watermark.
+    # Vs is after the event time. The stable point still does not pass the watermark.
     Case("stateless-later", lambda df, f: df, "ts + interval 1 minute", (0, False, False)),
     Case("stateless-days", lambda df, f: df, "ts - interval 1 day", "not a constant of fixed length"),
     Case("stateless-month", lambda df, f: df, "ts - interval 1 month", "no derivable earliest value"),
@@ -112,7 +112,7 @@ RULES = [
          (10 * S, True, True)),
     Case("no-watermark-behind", lambda df, f: df.groupBy("k").count(), "k", "no column with a watermark",
          "update"),
-    # intervals: a row brings a start or an end
+    # intervals: a row has a start or an end
     Case("intervals", lambda df, f: df.selectExpr("k", "if(n = 1, ts, null) as s", "if(n = 2, ts, null) as e"), "s",
          (0, False, False), "intervals", "e"),
     Case("intervals-old-start", lambda df, f: df.selectExpr("k", "other as s", "ts as e"), "s",
@@ -268,18 +268,18 @@ def test_an_unknown_mode_is_refused(stream: Any) -> None:
         explain_plan(stream, "ts", mode="complete")
 
 
-# words
+# text
 
 
 def test_the_explanation_is_for_people(stream: Any) -> None:
     text = explain(tumbling(stream, functions()), "window.start", "window.end")
     assert text.splitlines()[0] == "Published in mode append, this query promises: insert-only, key"
-    for words in (
+    for part in (
         "append mode outputs a row once", "partitions are written in parallel", "one row for each (window, k)", "r3",
         "the watermark that it ran with, less 10 s; Spark lets no row out below it",
         "window.start is 10 s before its end", "nothing was found",
     ):
-        assert words in text
+        assert part in text
 
 
 def test_the_explanation_names_what_to_declare(stream: Any) -> None:
@@ -288,7 +288,7 @@ def test_the_explanation_names_what_to_declare(stream: Any) -> None:
 
 
 class Connected:
-    """A DataFrame of Spark Connect, as far as its module goes."""
+    """A class that has the module of a Spark Connect DataFrame."""
 
 
 Connected.__module__ = "pyspark.sql.connect.dataframe"
@@ -323,7 +323,7 @@ class Proof(NamedTuple):
     build: Build
     vs: str
     mode: str = "append"
-    near_us: int = 10 * S  # how near to the rule some row must come
+    near_us: int = 10 * S  # how near to the rule at least one row must come
 
 
 PROOFS = [
@@ -380,11 +380,11 @@ def test_no_row_comes_out_below_the_stable_point(spark: Any, tmp_path: Path, pro
 
 
 class Gathering(NamedTuple):
-    """``told``: expressions of what tells rows apart; ``declared``: as the user would name it."""
+    """``identifying``: expressions that identify rows; ``declared``: the same as a user would name it."""
 
     name: str
     build: Build
-    told: tuple[str, ...]
+    identifying: tuple[str, ...]
     gathered: bool
     vs: str = "window.start"
     declared: tuple[str, ...] | None = None
@@ -420,7 +420,7 @@ def test_rows_of_a_key_are_gathered_only_where_the_plan_does_it(spark: Any, tmp_
     partitions: dict[str, set[int]] = {}
 
     def take(rows: Any, batch: int) -> None:
-        key, at = f.struct(*map(f.expr, case.told)).alias("key"), f.spark_partition_id().alias("at")
+        key, at = f.struct(*map(f.expr, case.identifying)).alias("key"), f.spark_partition_id().alias("at")
         for row in rows.select(key, at).collect():
             partitions.setdefault(str(row.key), set()).add(row.at)
 

@@ -1,4 +1,4 @@
-"""``publish`` and ``heartbeat``: what becomes of a DataFrame, and what is refused, naming the argument."""
+"""``publish`` and ``heartbeat``: the elements of a DataFrame, and refusals that name the argument."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def at(seconds: int) -> int:
     return HOUR + seconds * S
 
 
-# What becomes of rows.
+# The elements of rows.
 
 
 def test_rows_are_events_with_the_columns_that_are_left_as_payload(
@@ -75,7 +75,7 @@ def test_counts_are_revised(spark: Any, tmp_path: Path, feed: Feed, world: Threa
 def test_starts_ends_and_takings_back_are_one_event_each(
     spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
 ) -> None:
-    """A start is an event that goes on; its end gives it one; an end at its start takes it back."""
+    """A start is an event without an end. An end sets its end, and an end at its start takes it back."""
     feed = Feed(tmp_path / "intervals", "began long, ended long, name string")
     feed.put({"began": at(0), "name": "x"}, {"began": at(1), "name": "y"})
     feed.put({"name": "x", "ended": at(5)}, {"began": at(1), "name": "y", "ended": at(1)})
@@ -97,7 +97,7 @@ def test_starts_ends_and_takings_back_are_one_event_each(
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "message"),
     [
         ({"mode": "complete"}, "mode is 'complete'"),
         ({"late": "later"}, "late is 'later'"),
@@ -109,9 +109,9 @@ def test_starts_ends_and_takings_back_are_one_event_each(
         ({"stable_lag": "a while"}, "not a duration"),
     ],
 )
-def test_a_wrong_argument_is_named(spark: Any, feed: Feed, given: dict[str, Any], words: str) -> None:
+def test_a_wrong_argument_is_named(spark: Any, feed: Feed, given: dict[str, Any], message: str) -> None:
     stream = feed.timed(spark, "ts").withWatermark("ts", "10 seconds")
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=message):
         publish(stream, **{"vs": "ts", "stable_lag": "0 seconds", **CONNECT, **given})
 
 
@@ -134,7 +134,7 @@ def test_a_plan_that_replicas_would_not_agree_on_is_refused(spark: Any, feed: Fe
 def test_a_heartbeat_moves_the_stable_point_of_a_silent_source(
     spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
 ) -> None:
-    """Ticks count for the watermark and are no events: neither is left behind by the optimizer."""
+    """Ticks count for the watermark and are no events. The optimizer changes neither."""
     began_us = clock.wall_us()
     feed.put({"ts": at(0), "name": "x", "n": 1})
     stream = heartbeat(feed.timed(spark, "ts"), time="ts", watermark="10 seconds", every="200 ms", lag="5 seconds")
@@ -165,16 +165,16 @@ def test_a_heartbeat_closes_windows_of_a_silent_source(
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "message"),
     [({"time": "name"}, "not a column of timestamps"), ({"every": "0 seconds"}, "every must be more"),
      ({"lag": "some"}, "not a duration")],
 )
-def test_a_wrong_heartbeat_is_refused(spark: Any, feed: Feed, given: dict[str, str], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_a_wrong_heartbeat_is_refused(spark: Any, feed: Feed, given: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         heartbeat(feed.timed(spark, "ts"), **{"time": "ts", "watermark": "10 seconds", **given})
 
 
-# Words that a user may look at.
+# What a user can read.
 
 
 def test_nothing_secret_is_in_the_plan_that_spark_shows(spark: Any, feed: Feed, tmp_path: Path) -> None:

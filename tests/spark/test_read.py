@@ -1,4 +1,4 @@
-"""What a range of the merged stream is: the same rows at every server, and all ranges together the TDB."""
+"""Ranges of the merged stream: each has the same rows at every server, and all together are the TDB."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SHAPES = (PLAIN, Shape(), Shape(disorder=20, stable=0.1), Shape(revision=0.9, sp
 
 
 def stream_of_a_server(random: Random, events: list[Event]) -> list[Element]:
-    """What a merge of two streams of these events says, by some policy."""
+    """Return what a merge of two streams of these events emits, by some policy."""
     merge = Merge("r4", random.choice(POLICIES))
     streams = {name: present(random, events, random.choice(SHAPES)) for name in "ab"}
     for name in streams:
@@ -56,8 +56,9 @@ def stream_of_a_server(random: Random, events: list[Event]) -> list[Element]:
 
 
 def read(random: Random, output: list[Element], begin: int, end: int) -> DecidedEvents:
-    """What a reader knows who asked for ``begin`` and has come to ``end``: a snapshot of some time before, what was
-    said since, and some that was said later.
+    """Return the events of a reader that has read from ``begin`` to ``end``.
+
+    It read a snapshot of some earlier time, the elements since, and some later ones.
     """
     tdb = Tdb("server")
     snapshots: list[tuple[int, list[Event], int]] = [(0, [], NEG_INF)]
@@ -86,7 +87,7 @@ def read(random: Random, output: list[Element], begin: int, end: int) -> Decided
 
 
 def ranges(random: Random, events: list[Event]) -> list[Range]:
-    """All of time, cut at random moments; where it begins before all there is no difference between fresh and not."""
+    """Cut all of time at random moments. For the range that begins before everything, fresh makes no difference."""
     times = [NEG_INF, *sorted({random.choice(event[::2]) for event in events if random.random() < 0.3} - {INF}), INF]
     return [Range(start, end, fresh=start == NEG_INF) for start, end in pairwise(times)]
 
@@ -96,7 +97,7 @@ def whole(envelope: str, requested: Range, decided: DecidedEvents) -> Any:
 
 
 def sliced(random: Random, output: list[Element], envelope: str, requested: Range, times: list[int]) -> Any:
-    """The range, read in slices, each by a reader of its own."""
+    """Read the range in slices, each by a reader of its own."""
     inside = sorted({t for t in times if requested.start < t < requested.end and random.random() < 0.5})
     bounds = [requested.start, *inside, requested.end]
     return pa.concat_tables([

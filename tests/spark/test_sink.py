@@ -1,4 +1,4 @@
-"""The sink by itself: its options, elements as they are, and what a user can do wrong, each with a clear error."""
+"""The sink by itself: its options, plain elements, and the errors for a user's mistakes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_options_are_one_however_they_are_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "message"),
     [
         ({"servers": ""}, "option servers is missing"),
         ({"servers": "a,a"}, "option servers: a server stands twice"),
@@ -77,8 +77,8 @@ def test_options_are_one_however_they_are_written() -> None:
         ({"token": "lmt_secret"}, "option token would be readable for all in Spark's UI"),
     ],
 )
-def test_a_wrong_option_is_named(given: dict[str, str], words: str) -> None:
-    with pytest.raises(UsageError, match=words.replace("(", r"\(").replace(")", r"\)").replace("?", r"\?")) as caught:
+def test_a_wrong_option_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message.replace("(", r"\(").replace(")", r"\)").replace("?", r"\?")) as caught:
         sink_options({**GIVEN, **given})
     assert "lmt_secret" not in str(caught.value)
 
@@ -120,7 +120,7 @@ def test_the_watermark_is_that_of_the_batch_itself(tmp_path: Path) -> None:
         batch_watermark_us(str(tmp_path), 2)
 
 
-# What a restarted publisher begins with.
+# The seed of a restarted publisher.
 
 
 def test_a_replica_that_was_ahead_of_the_merge_joins_where_the_merge_is() -> None:
@@ -135,7 +135,7 @@ def test_a_replica_that_was_ahead_of_the_merge_joins_where_the_merge_is() -> Non
     assert seed_of(None, 4) == (None, None)
 
 
-# Elements as they are.
+# Plain elements.
 
 
 @pytest.fixture
@@ -159,18 +159,18 @@ def test_a_dataframe_of_elements_is_published_unchanged(spark: Any, tmp_path: Pa
     assert elements == [Insert(b"x", 1, 5), Insert(b"y", 2, INF), Stable(1), Adjust(b"x", 1, 5, 9), Stable(6)]
 
 
-# Bad input: each ends the query with words that say what to do.
+# Bad input: each ends the query with a message that names what to do.
 
 
-def ends_with(writer: Any, checkpoint: Path, *words: str) -> str:
-    """The words of the query's exception."""
+def ends_with(writer: Any, checkpoint: Path, *parts: str) -> str:
+    """Run the query to its error, check the message, and return it."""
     from pyspark.errors import StreamingQueryException
 
     with pytest.raises(StreamingQueryException) as caught:
         run_to_end(writer, checkpoint)
     text = str(caught.value)
-    for word in words:
-        assert word in text
+    for part in parts:
+        assert part in text
     return text
 
 
@@ -271,7 +271,7 @@ def test_a_query_may_give_up_on_servers_that_are_not_there(spark: Any, tmp_path:
 def test_a_clock_that_went_back_does_not_keep_a_restart_out(
     spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
 ) -> None:
-    """The incarnation of the life before is in the spool: a restart is newer, whatever its clock says."""
+    """The spool has the incarnation of the life before. A restart has a newer one, whatever its clock shows."""
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
     spool = spool_of(tmp_path / "c")
     last = spool.newest

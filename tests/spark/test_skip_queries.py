@@ -1,4 +1,4 @@
-"""Queries that are behind and leave out what nobody wants any more: real servers, real Spark, work that is counted."""
+"""Queries that are behind and skip events that are not needed, with real servers, a real Spark, and counted work."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rows_of(batch: int) -> list[dict[str, Any]]:
 
 
 def moment(batch: int) -> int:
-    """When the rows of a batch begin."""
+    """Return the time at which the rows of a batch begin."""
     return HOUR + batch * EACH * S
 
 
@@ -61,7 +61,7 @@ def counted(rows: Sequence[Row]) -> list[Event]:
 
 
 def costly(folder: Path) -> Any:
-    """A function of which every call is counted, in files of ``folder``."""
+    """Return a function whose calls are counted in files of ``folder``."""
     from pyspark.sql import functions
 
     folder.mkdir()
@@ -75,7 +75,7 @@ def costly(folder: Path) -> Any:
 
 
 def reached(folder: Path) -> list[int]:
-    """For which rows it was called: Spark may call it twice for one."""
+    """Return the rows for which it was called. Spark may call it twice for a row."""
     return sorted({int(line) for file in folder.iterdir() for line in file.read_text().split()})
 
 
@@ -96,7 +96,7 @@ def feed(tmp_path: Path) -> Feed:
 
 
 def ahead(world: ThreadedWorld, events: Sequence[Event], stable: int, schema: Schema) -> lmerge.Publisher:
-    """A replica that has said all that begins before ``stable``."""
+    """Run a replica that has published all events that begin before ``stable``."""
     publisher = lmerge.Publisher(world.target, MERGE, "ahead", schema=schema, properties=("insert-only",))
     publisher.open()
     published = [Insert(event.payload, event.vs, event.ve) for event in events if event.vs < stable]
@@ -111,7 +111,7 @@ def trips(spark: Any, feed: Feed, checkpoint: Path) -> Any:
 
 
 def scoring(spark: Any, feed: Feed, world: ThreadedWorld, checkpoint: Path, score: Any) -> Any:
-    """The expensive function in a column and in a filter behind it, which the optimizer moves as far as it may."""
+    """Put the expensive function into a column and into a filter, which the optimizer moves as far as it may."""
     columns = ("ts", f"ts + INTERVAL {LIFE} SECONDS AS until", "name", "n", "score")
     rows = trips(spark, feed, checkpoint).withColumn("score", score("n")).where("score >= 0").selectExpr(*columns)
     return publish(rows, servers=world.target, merge=MERGE, replica="slow", vs="ts", ve="until", late="drop",
@@ -121,7 +121,7 @@ def scoring(spark: Any, feed: Feed, world: ThreadedWorld, checkpoint: Path, scor
 def test_a_query_that_is_behind_skips_before_the_expensive_part_and_goes_on_after_a_restart(
     spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
 ) -> None:
-    """Twelve batches; the other replica has done ten of them, and goes away before the rest is there."""
+    """There are twelve batches. The other replica has done ten of them, and leaves before the rest comes."""
     checkpoint, calls = tmp_path / "c", tmp_path / "calls"
     rows = [row for batch in range(14) for row in rows_of(batch)]
     score = costly(calls)
@@ -179,7 +179,7 @@ def test_windows_that_have_lost_rows_are_not_published(
 def test_state_of_the_users_own_skips_as_of_its_batch(
     spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
 ) -> None:
-    """A stateful processor and a function: both are told what the batch leaves out, and it is the same for both."""
+    """A stateful processor and a function get the same time to which the batch skips."""
     from processors import SkipRecorder
     from pyspark.sql import functions
 
@@ -222,7 +222,7 @@ def test_state_of_the_users_own_skips_as_of_its_batch(
 def test_a_query_that_reads_a_merge_does_not_read_what_is_not_needed(
     spark: Any, tmp_path: Path, world: ThreadedWorld
 ) -> None:
-    """It feeds another merge, where somebody has come further."""
+    """It feeds another merge, where another replica is ahead."""
     from read_world import reading
 
     checkpoint, calls = tmp_path / "c", tmp_path / "calls"
@@ -251,7 +251,7 @@ def test_a_query_that_reads_a_merge_does_not_read_what_is_not_needed(
             assert [e for e in table(elements) if e.ve < final] == [e for e in scored(rows) if e.ve < final]
 
 
-# What is refused, and what is not.
+# Refused and accepted arguments.
 
 
 def test_a_query_with_another_checkpoint_ends(

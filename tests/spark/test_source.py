@@ -1,4 +1,4 @@
-"""Reading a merge from Spark: exactly once over failures, restarts and servers; with real servers, and a real Spark."""
+"""Reading a merge from Spark: exactly once over failures, restarts and servers, with real servers and a real Spark."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_batch_goes_from_one_stable_point_to_another(readers: Any) -> None:
         second = latest(reader, first)
         assert events_of(rows_of_batch(reader, first, second)) == [Event(6, b"c", 7)]
         reader.commit(first)
-        again = readers(world.target)  # a restart runs the last batch again, without asking how far
+        again = readers(world.target)  # a restart runs the last batch again without ``latestOffset``
         assert events_of(rows_of_batch(again, first, second)) == [Event(6, b"c", 7)]
         assert reader.reportLatestOffset() == second
 
@@ -137,7 +137,7 @@ def test_rows_from_the_driver_and_from_servers_are_equal(
         while start["token"] != "flights@inf":
             end = latest(held, start, 120)
             rows = rows_of_batch(held, start, end)
-            assert rows_of_batch(alone, start, end) == rows  # it follows nothing: tasks ask servers
+            assert rows_of_batch(alone, start, end) == rows  # it has no feed: tasks read from servers
             monkeypatch.setattr("lmerge.spark.source.readers.INLINE_BYTES", 1)
             monkeypatch.setattr("lmerge.spark.source.readers.ROWS_PER_SLICE", 20)
             tasks = max(tasks, len(held.partitions(start, end)))
@@ -188,7 +188,7 @@ def test_earliest_is_what_servers_retain(readers: Any) -> None:
         reader = readers(world.target, startingOffsets="earliest")
         pinned = latest(reader, reader.initialOffset())
         assert pinned["token"] == "flights@4"
-        resolved = latest(reader, pinned)  # what is stable already is news as well
+        resolved = latest(reader, pinned)  # what is stable already is new as well
         assert resolved["token"] == "flights@5"
         assert events_of(rows_of_batch(reader, pinned, resolved)) == []
         publisher.publish(Batch.of([Stable(10)]))
@@ -235,7 +235,7 @@ def test_a_checkpoint_that_is_too_old_is_an_error(readers: Any) -> None:
     with servers() as world, world.publisher() as publisher:
         publisher.publish(Batch.of(A))
         publisher.flush()
-        world.restart()  # it only knows what its replica still has
+        world.restart()  # it only has what its replica still has
         publisher.publish(Batch.of(B))
         publisher.flush()
         reader = readers(world.target, startingOffsets="flights@1")
@@ -266,7 +266,7 @@ def test_available_now_reads_what_is_there_and_no_more(readers: Any) -> None:
         reader.prepareForTriggerAvailableNow()
         publisher.publish(Batch.of(B))
         publisher.flush()
-        end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())  # asked once
+        end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())  # one call
         assert end["token"] == "flights@5"
         assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
 
@@ -298,7 +298,7 @@ def test_a_driver_that_holds_enough_waits_for_the_query(readers: Any) -> None:
 
 
 def test_a_full_driver_wakes_a_waiting_query_though_nothing_new_is_stable(readers: Any) -> None:
-    """Or a query with availableNow stands still until it gives up."""
+    """Otherwise a query with availableNow stands still until it gives up."""
     pause = threading.Event()
     with servers(policy="eager") as world, world.publisher() as publisher:
         publisher.publish(Batch.of(A))
@@ -411,7 +411,7 @@ def test_a_query_goes_on_at_another_server(spark: SparkSession, tmp_path: Path) 
         world.stop(0)
         publisher.publish(Batch.of(stream[middle + 1 :]))
         publisher.close()
-        run_available(reading(spark, world.target), tmp_path, sink)  # the first one is still named, and away
+        run_available(reading(spark, world.target), tmp_path, sink)  # the first server is still named, and unreachable
     assert 0 < before < len(events)
     assert sink.events == events
 
@@ -439,7 +439,7 @@ def test_a_server_that_dies_under_a_running_query_is_not_noticed(spark: SparkSes
 
 
 def wait(claim: Any, query: Any) -> None:
-    """Until ``claim`` holds, or the query has ended, which is an error."""
+    """Wait until ``claim`` holds. It is an error if the query ends first."""
     until_s = time.monotonic() + 60
     while not claim():
         assert query.exception() is None, query.exception()
