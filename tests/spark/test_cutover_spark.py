@@ -31,7 +31,7 @@ from replicas.flights.flight import DAY, HOUR
 from replicas.flights.replay import ReplayClock, first_instant, write_clock
 from replicas.flights.source import Days
 from replicas.spark import session
-from replicas.spark.__main__ import Progress, follow
+from replicas.spark.__main__ import ProgressLine, follow
 from replicas.spark.news import WATERMARK_DELAY, final_watermark, read_log, write_log
 from replicas.spark.plans import PLANS, publish
 from replicas.spark.source import FlightNews
@@ -69,7 +69,7 @@ class Replay:
 
 
 def reaches(query: Any, watermark: int) -> None:
-    assert follow(query, threading.Event(), watermark, Progress("", is_shown=False))
+    assert follow(query, threading.Event(), watermark, ProgressLine("", is_shown=False))
 
 
 @pytest.mark.parametrize("mode", ["append", "update"])

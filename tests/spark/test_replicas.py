@@ -34,7 +34,7 @@ from replicas.flights.replay import ReplayClock, first_instant, read_clock, writ
 from replicas.flights.source import Days
 from replicas.flights.style import LEAD
 from replicas.spark import session
-from replicas.spark.__main__ import Progress, follow, is_complete
+from replicas.spark.__main__ import ProgressLine, follow, is_complete
 from replicas.spark.news import LONGEST, WATERMARK_DELAY, all_news, final_watermark, read_log, write_log
 from replicas.spark.plans import PLANS, publish
 from replicas.spark.source import FlightNews, NewsReader
@@ -42,7 +42,7 @@ from replicas.spark.source import FlightNews, NewsReader
 BLIZZARD = Days(date(2013, 2, 8), date(2013, 2, 9))  # half of the flights cancelled, the rest late or diverted
 REPLICA = [sys.executable, "-m", "lmerge", "replica", "run"]
 PROCESS_S = 400.0
-SILENT = Progress("a", is_shown=False)
+SILENT = ProgressLine("a", is_shown=False)
 
 
 @pytest.fixture(scope="module")
