@@ -32,12 +32,12 @@ DEFECTS = (
         EDGES + "test_rows_without_duplicates_come_out_above_the_watermark",
     ),
     Defect(
-        "a publisher that begins anew has said the batch already",
+        "a publisher that begins anew has published the batch already",
         COMMITTER, "live = spool.live_before(commit.batch)", "live = spool.live_before(commit.batch + 1)",
         FAILED_BATCH,
     ),
     Defect(
-        "a batch says the watermark of the next one",
+        "a batch publishes the watermark of the next one",
         COMMITTER, "batch_watermark_us(options.checkpoint, commit.batch)",
         "batch_watermark_us(options.checkpoint, commit.batch + 1)",
         EDGES + "test_rows_without_state_are_let_in_from_the_watermark_on_and_dropped_below_it",

@@ -1,4 +1,4 @@
-"""Defects of leaving out what nobody wants any more: ``lmerge/spark/skipping.py`` and those who act on it."""
+"""Defects of skipping events that are not needed: ``lmerge/spark/skipping.py`` and the modules that act on it."""
 
 from seeded import Defect
 
@@ -14,12 +14,12 @@ QUERIES = "tests/spark/test_skip_queries.py::"
 
 DEFECTS = (
     Defect(
-        "events are left out that servers were not told of",
+        "events are left out without an announcement to the servers",
         COMMITTER, "        publisher.skip_now(until)\n        if not was_skipping:", "        if not was_skipping:",
         TEST + "test_a_skip_is_announced_before_the_first_event_is_left_out",
     ),
     Defect(
-        "a replica that skips says a stable that it has not come to when it starts again",
+        "a restarted replica that skips publishes a stable that it has not reached",
         COMMITTER, "    complete_from = min(complete_from, max((row[1] for row in stables), default=NEG_INF))\n", "",
         TEST + "test_a_replica_that_skips_may_still_publish_what_begins_before_the_point",
     ),
@@ -34,7 +34,7 @@ DEFECTS = (
         TEST + "test_one_that_is_no_longer_behind_does_not_skip",
     ),
     Defect(
-        "a query skips that was not asked to",
+        "a query skips although skipping is off",
         COMMITTER, "self._needed_from if self._options.skips else NEG_INF", "self._needed_from",
         TEST + "test_a_query_that_does_not_skip_leaves_nothing_out",
     ),
@@ -47,7 +47,7 @@ DEFECTS = (
         TEST + "test_a_batch_that_runs_again_leaves_out_the_same",
     ),
     Defect(
-        "what was left out is said again by and by",
+        "events that were left out are published again later",
         SPOOL, "max(skipped, before.skipped if before else NEG_INF)", "skipped",
         TEST + "test_what_was_left_out_once_is_left_out_for_good",
     ),
@@ -57,12 +57,12 @@ DEFECTS = (
         TEST + "test_a_batch_leaves_out_what_the_one_before_announced_to_the_servers",
     ),
     Defect(
-        "an event that was begun never hears of its end",
+        "an event that was begun never gets its end",
         ELEMENTS, "(ve if kind == INSERT else max(ve, vold))", "ve",
         TEST + "test_an_event_that_was_begun_gets_its_end_even_if_that_is_not_needed",
     ),
     Defect(
-        "what nobody wants is remembered for ever",
+        "state of events that are not needed is kept for ever",
         ELEMENTS, "value[1] >= max(self._published_stable, self._skipped)", "value[1] >= self._published_stable",
         TEST + "test_keys_that_are_not_needed_are_forgotten_at_once",
     ),

@@ -54,11 +54,11 @@ DEFECTS = (
         STABLE_RULE,
     ),
     Defect(
-        "of united streams the first tells the bound",
+        "the first of united streams decides the bound",
         LATENESS, "bounds[column.expr_id] = weakest(parts)", "bounds[column.expr_id] = parts[0]", STABLE_RULE,
     ),
     Defect(
-        "nothing is said to drop late rows",
+        "no bound counts as enforced by the dropping of late rows",
         LATENESS, "return column, Bound(lag_us, True, True,", "return column, Bound(lag_us, True, False,", STABLE_RULE,
     ),
     Defect(
@@ -121,7 +121,7 @@ DEFECTS = (
         TEST_MERGING + "test_a_row_that_is_no_element_ends_its_input_in_all_shards",
     ),
     Defect(
-        "what tells of an input's end is a stable for the next merge",
+        "the report of an input's end is a stable for the next merge",
         PACKS, "pc.equal(rows.column(\"vs\"), NEG_INF)", "pc.equal(rows.column(\"vs\"), INF)",
         TEST_MERGING + "test_a_report_of_an_end_changes_nothing_in_the_next_merge",
     ),

@@ -21,7 +21,7 @@ DEFECTS = (
         TEST_SPOOL + "test_the_two_last_batches_always_stay",
     ),
     Defect(
-        "a batch goes while a later one adjusts what it said",
+        "a batch goes while a later one adjusts its events",
         RETENTION, " and largest[count] < smallest_vold:", ":",
         TEST_SPOOL + "test_a_batch_stays_while_a_later_one_adjusts_its_events",
     ),
@@ -46,7 +46,7 @@ DEFECTS = (
         TEST_SPOOL + "test_a_batch_that_is_run_again_replaces_itself_and_what_came_after",
     ),
     Defect(
-        "parts are said in the order in which they came",
+        "parts are published in the order in which they came",
         SPOOL, "for partition in sorted(by_partition))", "for partition in by_partition)",
         TEST_SPOOL + "test_parts_are_published_in_order_of_partition",
     ),
@@ -126,7 +126,7 @@ DEFECTS = (
         TEST_ELEMENTS + "test_a_row_with_vs_at_the_stable_point_is_on_time[python]",
     ),
     Defect(
-        "half of a late change is said",
+        "half of a late change is published",
         ELEMENTS, "            elif old_vs < stable:\n", "            elif old_vs < stable - 9:\n",
         TEST_ELEMENTS + "test_a_change_is_late_if_either_half_is",
     ),

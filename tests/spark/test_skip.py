@@ -287,7 +287,7 @@ def test_one_that_is_alone_never_leaves_out_what_it_alone_has(tmp_path: Path) ->
         slow.close()
 
 
-def test_what_dead_servers_did_not_send_is_not_left_out(tmp_path: Path, world: ThreadedWorld) -> None:
+def test_events_that_a_dead_replica_never_published_are_not_left_out(tmp_path: Path, world: ThreadedWorld) -> None:
     """The replica ahead has gone. Events before its stable point are decided, only this replica has the rest."""
     slow = Query(world.target, tmp_path)
     with recorded(world.target) as reader:
@@ -389,7 +389,7 @@ def test_outside_of_a_task_it_is_that_of_the_next_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [{}, {"checkpoint": "/a", "spool": "/a/lmerge"}])
-def test_a_skip_is_logged_once(given: dict[str, str]) -> None:
+def test_the_place_of_the_spool_is_given_exactly_once(given: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="and not both"):
         skipped_until(**given)
 
