@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WAIT_S = 60.0
-ENDED = "with another checkpoint, reads what the merge is since"
+ENDED = "with another checkpoint begins anew"
 BEGINNINGS = ("latest", "earliest", "0", f"{MERGE}@-inf", "token")
 
 

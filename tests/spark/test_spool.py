@@ -198,7 +198,7 @@ def test_the_two_last_batches_always_stay(tmp_path: Path, eager: None) -> None:
     assert not (tmp_path / "manifests/2.json").exists()
     for batch in (3, 4, 5):
         assert Spool(str(tmp_path)).live_before(batch) is not None
-    with pytest.raises(UsageError, match=r"cannot go on with batch 2.* up to each of the batches 2 to 4"):
+    with pytest.raises(UsageError, match=r"cannot continue with batch 2.* up to each of the batches 2 to 4"):
         Spool(str(tmp_path)).live_before(2)
 
 
@@ -316,7 +316,7 @@ def test_a_query_that_has_run_without_the_spool_gets_an_error(tmp_path: Path) ->
         lambda: spool.last_stable(7), lambda: spool.commit(7, [], None, META), lambda: spool.live_before(7),
         lambda: spool.state_ref(0, 6),
     ):
-        with pytest.raises(UsageError, match=r"cannot go on with batch 7: the spool .* is empty"):
+        with pytest.raises(UsageError, match=r"cannot continue with batch 7: the spool .* is empty"):
             attempt()
 
 
@@ -400,7 +400,7 @@ def test_every_missing_file_is_named(tmp_path: Path, eager: None) -> None:
         file.unlink()
         with pytest.raises(LmergeError) as caught:
             use_all(tmp_path)
-        assert name in str(caught.value) or "cannot go on with batch" in str(caught.value)
+        assert name in str(caught.value) or "cannot continue with batch" in str(caught.value)
         file.write_bytes(good)
 
 

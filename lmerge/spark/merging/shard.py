@@ -198,7 +198,7 @@ class Shard:
         if changed:
             name = changed[0]
             raise UsageError(
-                f"shard {self._number} of the merge cannot go on: {name} is {now.get(name)!r}, and the query's "
+                f"shard {self._number} of the merge cannot continue: {name} is {now.get(name)!r}, and the query's "
                 f"checkpoint was made with {before.get(name)!r}; begin with a new checkpoint"
             )
 

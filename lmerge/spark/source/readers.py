@@ -109,7 +109,7 @@ class Position(NamedTuple):
     @classmethod
     def parse(cls, offset: Offset, options: ReadOptions) -> Position:
         """Read an offset. Raises UsageError if it belongs to another merge or envelope."""
-        what = f"cannot go on reading {options}: the checkpoint is of"
+        what = f"cannot continue reading {options}: the checkpoint is of"
         if offset.get("envelope", options.envelope) != options.envelope:
             raise UsageError(f"{what} envelope {offset['envelope']}, the query asks for {options.envelope}: they do "
                              "not continue each other, so give the query another checkpoint")

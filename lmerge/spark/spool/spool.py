@@ -481,7 +481,7 @@ class Spool:
                 "is empty: either the query ran before without it, or the spool was removed, and the query needs "
                 f"another checkpoint; or it is not one folder for all: {_SHARE}"
             )
-        return UsageError(f"cannot go on with batch {batch}: the spool {self} {what}")
+        return UsageError(f"cannot continue with batch {batch}: the spool {self} {what}")
 
     def _repartitioned(self, manifest: Manifest, now: str) -> UsageError:
         return UsageError(
