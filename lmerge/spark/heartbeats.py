@@ -4,8 +4,8 @@ A watermark follows the rows. While no row comes it stands still, and so does ev
 stay open, and the replica publishes no stable. ``heartbeat`` unites the stream with ticks of the wall clock. The
 watermark counts them, and right after it they are removed again.
 
-Ticks follow the clock, so they differ between replicas, but they only move the watermark. Rows that are later than the
-watermark become late rows, so give with ``lag`` how far behind the clock a real row can come.
+Ticks follow the clock, so they differ between replicas, but they only move the watermark. ``lag`` declares how far
+behind the clock a real row can come. Rows that come later than that become late rows.
 """
 
 from __future__ import annotations

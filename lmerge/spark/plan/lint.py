@@ -217,7 +217,7 @@ def _operators(root: Node) -> Iterator[Finding]:
         elif node.kind.startswith("Deduplicate"):
             yield from _deduplication(node)
         elif node.kind == "Join" and not all(child.streaming for child in node.children):
-            problem = "joins the stream with a table, which can be another one when another replica reads it"
+            problem = "joins the stream with a table, whose content can differ when another replica reads it"
             instead = 'a table that never changes (then allow=("static-join",)), or a stream of its changes'
             yield Finding(WARNING, "static-join", problem, _condition(node), node.kind, instead)
         elif node.kind not in _READABLE_KINDS:
@@ -233,7 +233,7 @@ def _subqueries(node: Node) -> Iterator[Finding]:
     for e in node.all_exprs():
         for part in e.walk():
             if part.kind in ("ScalarSubquery", "ListQuery", "Exists", "InSubquery"):
-                problem = "reads a table, which can be another one when another replica reads it"
+                problem = "reads a table, whose content can differ when another replica reads it"
                 place = _place(node, e)
                 yield Finding(WARNING, "static-join", problem, _short(part.sql), place, "a literal, or a stream")
 

@@ -86,7 +86,7 @@ class PlanFacts:
             lines += [f"  after each batch: the watermark that it ran with{behind}; {how}", f"  {self.stable.reason}"]
         if self.stateful:
             lines.append(
-                "  rows later than the watermark are dropped by each replica at batch ends of its own: give the "
+                "  each replica drops rows later than the watermark, and its batches end at other rows: give the "
                 "watermark a delay that hardly any row exceeds"
             )
         if self.skips:

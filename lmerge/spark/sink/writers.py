@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 
-# How long a server may take for a part. After that the driver sends it sooner.
+# How long a server may take to stage a part. After that it is faster if the driver sends the part.
 _STAGE_S: Final = 5.0
 # Staged parts belong to one run: a later run may write other rows under the same numbers.
 _REFUSED: Final = (InvalidBatch, LimitExceeded, PermissionDenied, Unauthenticated)

@@ -19,8 +19,9 @@ the ends of those with Ve < end. An event that continues at ``end`` has no end h
 A batch query reads one range, once, and needs the present state. With ``current_ends`` an event that continues has the
 end that the server has now. Only this is not the same everywhere.
 
-The rows of all ranges together reconstitute to the TDB, and so do ``final`` and the final rows of ``upsert``. A range
-that is ``fresh`` begins a query: events that began before its start and continue there begin with it.
+The rows of all ranges together reconstitute to the TDB. The rows of ``final``, and the final rows of ``upsert``, are
+its events. A range that is ``fresh`` begins a query: events that began before its start and continue there begin with
+it.
 
 A range can be read in slices. Every event belongs to the slice [low, high) of its end, and an event that continues
 belongs to the last slice. So a slice needs the stream from low (a resume token) to high. Neither a row nor the order,
