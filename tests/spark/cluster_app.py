@@ -26,7 +26,7 @@ def main(scratch: Path, servers: str, master: str = MASTER) -> None:
         spark_executor_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     )
     hook(spark)
-    feed = spark_world.Feed(scratch / "feed", SCHEMA)
+    feed = spark_world.FileFeed(scratch / "feed", SCHEMA)
     writer = spark_world.publish_counts(spark, feed, servers).option("path", str(scratch / "hooks"))
     started(writer, scratch).awaitTermination()
     note(scratch, "executors", [row.asDict() for row in spark.range(4).repartition(2).mapInArrow(
@@ -73,7 +73,7 @@ class Stop:
             reach(Path(self.folder), "read", int(context.getLocalProperty("streaming.sql.batchId") or 0))
 
 
-def unshared(spark: Any, scratch: Path, servers: str, feed: spark_world.Feed) -> str:
+def unshared(spark: Any, scratch: Path, servers: str, feed: spark_world.FileFeed) -> str:
     """Return the error of a query whose executors have another folder than the driver, by a relative path."""
     writer = spark_world.publish_flights(spark, feed, servers, merge="unshared", spool="here")
     query = writer.option("checkpointLocation", str(scratch / "other")).trigger(availableNow=True).start()

@@ -14,13 +14,13 @@ from typing import Any
 
 import spark_world
 from driver_world import SCHEMA
-from spark_world import MERGE, Feed, publish_counts, publish_flights, run_to_end
+from spark_world import MERGE, FileFeed, publish_counts, publish_flights, run_to_end
 
 
 def main(scratch: Path, servers: str) -> None:
     warnings.simplefilter("ignore")
     spark = session(scratch)
-    feed = Feed(scratch / "feed", SCHEMA)
+    feed = FileFeed(scratch / "feed", SCHEMA)
     from lmerge.spark import explain, skip_to
 
     by_hand = {"properties": ["key"], "stable_lag": "10 seconds", "keys": ["window.start", "name"], "allow": ["unread"]}

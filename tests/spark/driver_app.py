@@ -17,7 +17,7 @@ SCHEMA = "ts long, name string, n long"
 def main(scratch: Path, servers: str, plan: str) -> None:
     spark = spark_world.session(scratch)
     hook(spark)
-    writer = spark_world.PLANS[plan](spark, spark_world.Feed(scratch / "feed", SCHEMA), servers)
+    writer = spark_world.PLANS[plan](spark, spark_world.FileFeed(scratch / "feed", SCHEMA), servers)
     query = writer.option("path", str(scratch / "hooks")).option("checkpointLocation", str(scratch / "checkpoint"))
     query.trigger(availableNow=True).start().awaitTermination()
     spark.stop()

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spark_world import HERE, Feed, S
+from spark_world import HERE, FileFeed, S
 
 from lmerge.core.elements import Event
 from lmerge.wire.rows import RowCodec
@@ -123,8 +123,8 @@ def stop_at(scratch: Path, place: str) -> Iterator[None]:
         gate.unlink(missing_ok=True)
 
 
-def feed_of(scratch: Path, rows: Rows) -> Feed:
-    feed = Feed(scratch / "feed", SCHEMA)
+def feed_of(scratch: Path, rows: Rows) -> FileFeed:
+    feed = FileFeed(scratch / "feed", SCHEMA)
     for batch in rows:
         feed.put(*batch)
     return feed

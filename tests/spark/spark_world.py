@@ -67,7 +67,7 @@ def session(scratch: Path, **over: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-class Feed:
+class FileFeed:
     """A folder of JSON files. Spark reads one in each batch, in the order in which they were added."""
 
     def __init__(self, folder: Path, schema: str) -> None:
@@ -159,7 +159,7 @@ def recorded(target: str, merge: str = MERGE) -> Iterator[Recorder]:
         recorder.close()
 
 
-def publish_flights(spark: SparkSession, feed: Feed, servers: str, **options: Any) -> Any:
+def publish_flights(spark: SparkSession, feed: FileFeed, servers: str, **options: Any) -> Any:
     """Publish rows (ts, name, n) as events of a minute, with ten seconds of lateness."""
     from lmerge.spark import publish
 
@@ -169,7 +169,7 @@ def publish_flights(spark: SparkSession, feed: Feed, servers: str, **options: An
     return publish(rows, servers=servers, **(given | options))
 
 
-def publish_counts(spark: SparkSession, feed: Feed, servers: str, mode: str = "update", **options: Any) -> Any:
+def publish_counts(spark: SparkSession, feed: FileFeed, servers: str, mode: str = "update", **options: Any) -> Any:
     """Publish the number of rows of each name in each ten seconds, with revisions."""
     from pyspark.sql import functions
 

@@ -15,7 +15,7 @@ import pytest
 from client_world import ThreadedWorld, threaded_world
 from driver_world import FINAL, HOUR, REFERENCES, SCHEMA, batches, feed_of, final, started, stop_at, wait_for
 from hooks import hook
-from spark_world import MERGE, PLANS, Feed, S, recorded, run_to_end, secure, table
+from spark_world import MERGE, PLANS, FileFeed, S, recorded, run_to_end, secure, table
 from spool_world import APPENDS, META, attempt_at
 
 import lmerge
@@ -66,7 +66,7 @@ def test_a_merge_that_the_server_does_not_make_ends_a_query_that_revises(spark: 
 def test_a_payload_that_is_too_large_ends_a_query_that_revises(
     spark: Any, scratch: Path, world: ThreadedWorld
 ) -> None:
-    feed = Feed(scratch / "feed", SCHEMA)
+    feed = FileFeed(scratch / "feed", SCHEMA)
     feed.put({"ts": HOUR, "name": "x" * 2_000_000, "n": 1})
     ends(PLANS["update"](spark, feed, world.target), scratch / "c", "LimitExceeded", "batch 0", "payload")
 

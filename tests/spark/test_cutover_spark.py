@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import MERGE, Feed, S, recorded, table
+from spark_world import MERGE, FileFeed, S, recorded, table
 from spark_world import PLANS as FEEDS
 
 from lmerge.client import describe_merge
@@ -76,7 +76,7 @@ def reaches(query: Any, watermark: int) -> None:
 def test_a_query_that_was_replaced_before_its_first_batch_is_stopped(
     spark: Any, world: ThreadedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str
 ) -> None:
-    feed = Feed(tmp_path / "in", "ts long, name string, n long")
+    feed = FileFeed(tmp_path / "in", "ts long, name string, n long")
     feed.put({"ts": 1 * S, "name": "x", "n": 1})
     detach_input(world.target, MERGE, "a", reason="b has taken its place at 5", quarantine=True)
     writer = FEEDS[mode](spark, feed, world.target)
@@ -99,7 +99,7 @@ def test_a_replaced_query_is_stopped_by_who_can_see_that_no_batch_is_under_way(
     """
     from lmerge.spark.session import QueryEnds
 
-    feed = Feed(tmp_path / "in", "ts long, name string, n long")
+    feed = FileFeed(tmp_path / "in", "ts long, name string, n long")
     feed.put({"ts": 1 * S, "name": "x", "n": 1})
     writer = FEEDS[mode](spark, feed, world.target)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()

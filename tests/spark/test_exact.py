@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from spark_world import Feed, S, run_to_end
+from spark_world import FileFeed, S, run_to_end
 
 from lmerge.errors import UsageError
 from lmerge.spark import exact_avg, exact_sum
@@ -166,7 +166,7 @@ def test_a_stream_gives_the_same_bits_in_any_batches_and_after_a_restart(
         cuts = sorted(draw.sample(range(1, len(rows)), parts - 1))
         for batch, a, b in zip(batches[-parts:], [0, *cuts], [*cuts, len(rows)]):
             batch += rows[a:b]
-    feed = Feed(tmp_path / "in", "ts long, k string, x double")
+    feed = FileFeed(tmp_path / "in", "ts long, k string, x double")
     seen: dict[Any, Any] = {}
     stream = feed.timed(spark, "ts").withWatermark("ts", "20 seconds")
     sums = stream.groupBy(f.window("ts", "10 seconds"), "k").agg(

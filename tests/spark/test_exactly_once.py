@@ -26,7 +26,7 @@ from driver_world import (
     wait_for,
 )
 from hooks import hook
-from spark_world import PLANS, Feed, recorded, run_to_end, table
+from spark_world import PLANS, FileFeed, recorded, run_to_end, table
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are killed in groups")
 
@@ -46,7 +46,7 @@ def scratch(tmp_path: Path) -> Path:
 def hooked(spark: Any, scratch: Path, servers: str, plan: str, **options: Any) -> Any:
     """Return a writer of this process's session, with places."""
     hook(spark)
-    feed = Feed(scratch / "feed", SCHEMA)
+    feed = FileFeed(scratch / "feed", SCHEMA)
     return PLANS[plan](spark, feed, servers, **options).option("path", str(scratch / "hooks"))
 
 

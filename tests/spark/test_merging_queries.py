@@ -47,10 +47,10 @@ class Query:
     """Inputs as folders of files, one for each batch, and the output of their merge."""
 
     def __init__(self, spark: SparkSession, folder: Path, inputs: Sequence[InputBatches], **merging: Any) -> None:
-        from spark_world import Feed
+        from spark_world import FileFeed
 
         self.spark, self.folder, self.merging = spark, folder, merging
-        self.feeds = [Feed(folder / f"in{at}", SCHEMA) for at in range(len(inputs))]
+        self.feeds = [FileFeed(folder / f"in{at}", SCHEMA) for at in range(len(inputs))]
         self.rows = [rows_of(one) for one in inputs]
         self.given: dict[int, list[Row]] = {}
         self._put = 0
@@ -122,11 +122,11 @@ def test_a_query_reports_why_an_input_has_ended(session: SparkSession, tmp_path:
 
 def test_times_may_be_timestamps_and_order_may_be_done_without(session: SparkSession, tmp_path: Path) -> None:
     from pyspark.sql.functions import timestamp_micros
-    from spark_world import Feed
+    from spark_world import FileFeed
 
     from lmerge.spark.merging.query import MergeInput, merge
 
-    feed = Feed(tmp_path / "in", SCHEMA)
+    feed = FileFeed(tmp_path / "in", SCHEMA)
     feed.put(*[row_of(e, 0) for e in (Stable(9), Adjust(b"x", 5, 9, 8), Insert(b"x", 5, 9), Insert(b"y", 7, INF))])
     rows = feed.stream(session)
     for name in ("vs", "ve", "vold"):
@@ -150,11 +150,11 @@ def test_shards_are_spread_evenly_and_the_first_is_always_the_same(spark: SparkS
 
 
 def test_what_cannot_be_merged_is_refused_at_once(session: SparkSession, tmp_path: Path) -> None:
-    from spark_world import Feed
+    from spark_world import FileFeed
 
     from lmerge.spark.merging.query import MergeInput, merge
 
-    good = Feed(tmp_path / "in", SCHEMA).stream(session)
+    good = FileFeed(tmp_path / "in", SCHEMA).stream(session)
     cases: list[tuple[str, dict[str, Any]]] = [
         ("there are no inputs", {"inputs": []}),
         ("input '0' does not stream", {"inputs": [session.createDataFrame([], SCHEMA)]}),

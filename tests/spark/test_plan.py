@@ -345,10 +345,10 @@ PROOFS = [
 
 @pytest.mark.parametrize("proof", PROOFS, ids=[proof.name for proof in PROOFS])
 def test_no_row_comes_out_below_the_stable_point(spark: Any, tmp_path: Path, proof: Proof) -> None:
-    from spark_world import Feed
+    from spark_world import FileFeed
 
     f = functions()
-    feed = Feed(tmp_path / "in", "k string, ts long, n int")
+    feed = FileFeed(tmp_path / "in", "k string, ts long, n int")
     for number, times in enumerate(ROWS_A_BATCH):
         feed.put(*({"k": "a", "ts": round(t * S), "n": number} for t in times))
     df = proof.build(feed.timed(spark, "ts").withWatermark("ts", "5 seconds"), f)
@@ -407,10 +407,10 @@ GATHERINGS = [
 
 @pytest.mark.parametrize("case", GATHERINGS, ids=[case.name for case in GATHERINGS])
 def test_rows_of_a_key_are_gathered_only_where_the_plan_does_it(spark: Any, tmp_path: Path, case: Gathering) -> None:
-    from spark_world import Feed
+    from spark_world import FileFeed
 
     f = functions()
-    feed = Feed(tmp_path / "in", "k string, ts long, n int")
+    feed = FileFeed(tmp_path / "in", "k string, ts long, n int")
     for number, times in enumerate(ROWS_A_BATCH[:4]):
         feed.put(*({"k": k, "ts": round(t * S), "n": number} for t in times for k in "abcd"))
     df = case.build(feed.timed(spark, "ts").withWatermark("ts", "5 seconds"), f)

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import MERGE, Feed, S, publish_counts, publish_flights, recorded, run_to_end, table, unreachable_server
+from spark_world import (
+    MERGE,
+    FileFeed,
+    S,
+    publish_counts,
+    publish_flights,
+    recorded,
+    run_to_end,
+    table,
+    unreachable_server,
+)
 
 from lmerge import clock
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
@@ -30,8 +40,8 @@ def world() -> Iterator[ThreadedWorld]:
 
 
 @pytest.fixture
-def feed(tmp_path: Path) -> Feed:
-    return Feed(tmp_path / "feed", SCHEMA)
+def feed(tmp_path: Path) -> FileFeed:
+    return FileFeed(tmp_path / "feed", SCHEMA)
 
 
 def at(seconds: int) -> int:
@@ -42,7 +52,7 @@ def at(seconds: int) -> int:
 
 
 def test_rows_are_events_with_the_columns_that_are_left_as_payload(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     feed.put({"ts": at(0), "name": "x", "n": 7}, {"ts": at(1), "name": "y"})
     feed.put({"ts": at(100), "name": "z", "n": 1})
@@ -57,7 +67,7 @@ def test_rows_are_events_with_the_columns_that_are_left_as_payload(
     ]
 
 
-def test_counts_are_revised(spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld) -> None:
+def test_counts_are_revised(spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld) -> None:
     feed.put({"ts": at(0), "name": "x"}, {"ts": at(1), "name": "x"})
     feed.put({"ts": at(2), "name": "x"}, {"ts": at(3), "name": "y"})
     feed.put({"ts": at(100), "name": "z"})
@@ -73,10 +83,10 @@ def test_counts_are_revised(spark: Any, tmp_path: Path, feed: Feed, world: Threa
 
 
 def test_starts_ends_and_takings_back_are_one_event_each(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     """A start is an event without an end. An end sets its end, and an end at its start takes it back."""
-    feed = Feed(tmp_path / "intervals", "began long, ended long, name string")
+    feed = FileFeed(tmp_path / "intervals", "began long, ended long, name string")
     feed.put({"began": at(0), "name": "x"}, {"began": at(1), "name": "y"})
     feed.put({"name": "x", "ended": at(5)}, {"began": at(1), "name": "y", "ended": at(1)})
     stream = feed.timed(spark, "began", "ended").select("name", "began", "ended")
@@ -109,7 +119,7 @@ def test_starts_ends_and_takings_back_are_one_event_each(
         ({"stable_lag": "a while"}, "not a duration"),
     ],
 )
-def test_a_wrong_argument_is_named(spark: Any, feed: Feed, given: dict[str, Any], message: str) -> None:
+def test_a_wrong_argument_is_named(spark: Any, feed: FileFeed, given: dict[str, Any], message: str) -> None:
     stream = feed.timed(spark, "ts").withWatermark("ts", "10 seconds")
     with pytest.raises(UsageError, match=message):
         publish(stream, **{"vs": "ts", "stable_lag": "0 seconds", **CONNECT, **given})
@@ -120,7 +130,7 @@ def test_a_batch_dataframe_is_refused(spark: Any) -> None:
         publish(spark.range(1), vs="id", **CONNECT)
 
 
-def test_a_plan_that_replicas_would_not_agree_on_is_refused(spark: Any, feed: Feed) -> None:
+def test_a_plan_that_replicas_would_not_agree_on_is_refused(spark: Any, feed: FileFeed) -> None:
     from pyspark.sql import functions
 
     stream = feed.timed(spark, "ts").withWatermark("ts", "10 seconds").withColumn("luck", functions.rand())
@@ -132,7 +142,7 @@ def test_a_plan_that_replicas_would_not_agree_on_is_refused(spark: Any, feed: Fe
 
 
 def test_a_heartbeat_moves_the_stable_point_of_a_silent_source(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     """Ticks count for the watermark and are no events. The optimizer changes neither."""
     began_us = clock.wall_us()
@@ -149,7 +159,7 @@ def test_a_heartbeat_moves_the_stable_point_of_a_silent_source(
 
 
 def test_a_heartbeat_closes_windows_of_a_silent_source(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     from pyspark.sql import functions
 
@@ -169,7 +179,7 @@ def test_a_heartbeat_closes_windows_of_a_silent_source(
     [({"time": "name"}, "not a column of timestamps"), ({"every": "0 seconds"}, "every must be more"),
      ({"lag": "some"}, "not a duration")],
 )
-def test_a_wrong_heartbeat_is_refused(spark: Any, feed: Feed, given: dict[str, str], message: str) -> None:
+def test_a_wrong_heartbeat_is_refused(spark: Any, feed: FileFeed, given: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         heartbeat(feed.timed(spark, "ts"), **{"time": "ts", "watermark": "10 seconds", **given})
 
@@ -177,7 +187,7 @@ def test_a_wrong_heartbeat_is_refused(spark: Any, feed: Feed, given: dict[str, s
 # What a user can read.
 
 
-def test_nothing_secret_is_in_the_plan_that_spark_shows(spark: Any, feed: Feed, tmp_path: Path) -> None:
+def test_nothing_secret_is_in_the_plan_that_spark_shows(spark: Any, feed: FileFeed, tmp_path: Path) -> None:
     token = tmp_path / "a.token"
     token.write_text("lmt_secret")
     writer = publish_flights(spark, feed, unreachable_server(), token_file=str(token), give_up_after="1 second")

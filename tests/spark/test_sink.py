@@ -15,7 +15,7 @@ import pytest
 from client_world import ThreadedWorld, threaded_world
 from spark_world import (
     MERGE,
-    Feed,
+    FileFeed,
     S,
     publish_counts,
     publish_flights,
@@ -146,7 +146,7 @@ def world() -> Iterator[ThreadedWorld]:
 
 def test_a_dataframe_of_elements_is_published_unchanged(spark: Any, tmp_path: Path, world: ThreadedWorld) -> None:
     lmerge.spark.register(spark)
-    feed = Feed(tmp_path / "feed", "kind string, payload string, vs long, ve long, vold long")
+    feed = FileFeed(tmp_path / "feed", "kind string, payload string, vs long, ve long, vold long")
     feed.put({"kind": "insert", "payload": "x", "vs": 1, "ve": 5}, {"kind": "insert", "payload": "y", "vs": 2},
              {"kind": "stable", "vs": 1})
     feed.put({"kind": "adjust", "payload": "x", "vs": 1, "vold": 5, "ve": 9}, {"kind": "stable", "vs": 6},
@@ -183,14 +183,14 @@ def rows(batch: int, count: int = 3) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def feed(tmp_path: Path) -> Feed:
-    feed = Feed(tmp_path / "feed", SCHEMA)
+def feed(tmp_path: Path) -> FileFeed:
+    feed = FileFeed(tmp_path / "feed", SCHEMA)
     for batch in range(3):
         feed.put(*rows(batch))
     return feed
 
 
-def test_a_token_that_does_not_allow_it_ends_the_query(spark: Any, tmp_path: Path, feed: Feed) -> None:
+def test_a_token_that_does_not_allow_it_ends_the_query(spark: Any, tmp_path: Path, feed: FileFeed) -> None:
     with secure(tmp_path) as world:
         path = tmp_path / "a.token"
         path.write_text(world.token("other", ["publish"], ["elsewhere"]))
@@ -203,13 +203,13 @@ def test_a_token_that_does_not_allow_it_ends_the_query(spark: Any, tmp_path: Pat
         run_to_end(publish_flights(spark, feed, world.target, **given), tmp_path / "e")
 
 
-def test_a_merge_that_the_server_does_not_make_ends_the_query(spark: Any, tmp_path: Path, feed: Feed) -> None:
+def test_a_merge_that_the_server_does_not_make_ends_the_query(spark: Any, tmp_path: Path, feed: FileFeed) -> None:
     with threaded_world(allow_create=False) as world:
         ends_with(publish_flights(spark, feed, world.target, merge="fligths"), tmp_path / "c", "fligths", "batch 0")
 
 
 def test_a_schema_that_changes_between_restarts_ends_the_query(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
     feed.put(*rows(3))
@@ -219,7 +219,7 @@ def test_a_schema_that_changes_between_restarts_ends_the_query(
 
 
 def test_a_checkpoint_that_was_deleted_begins_anew_and_publishes_nothing_twice(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     feed.put(*rows(36))
     feed.put(*rows(37))
@@ -235,14 +235,14 @@ def test_a_checkpoint_that_was_deleted_begins_anew_and_publishes_nothing_twice(
         assert [event for event in table(elements) if event.ve < final] == before
 
 
-def test_a_spool_of_another_query_is_refused(spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld) -> None:
+def test_a_spool_of_another_query_is_refused(spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld) -> None:
     given = {"spool": str(tmp_path / "spool")}
     run_to_end(publish_flights(spark, feed, world.target, **given), tmp_path / "c")
     ends_with(publish_flights(spark, feed, world.target, **given), tmp_path / "d", "holds a stream whose query")
 
 
 def test_of_two_live_queries_with_one_name_the_older_ends(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     first = publish_flights(spark, feed, world.target).option("checkpointLocation", str(tmp_path / "c")).start()
     first.processAllAvailable()
@@ -257,19 +257,19 @@ def test_of_two_live_queries_with_one_name_the_older_ends(
 
 
 def test_a_payload_that_is_too_large_ends_the_query(spark: Any, tmp_path: Path, world: ThreadedWorld) -> None:
-    feed = Feed(tmp_path / "feed", SCHEMA)
+    feed = FileFeed(tmp_path / "feed", SCHEMA)
     feed.put({"ts": HOUR, "name": "x" * 2_000_000, "n": 1})
     ends_with(publish_flights(spark, feed, world.target), tmp_path / "c", "LimitExceeded", "batch 0", "payload")
 
 
-def test_a_query_may_give_up_on_servers_that_are_not_there(spark: Any, tmp_path: Path, feed: Feed) -> None:
+def test_a_query_may_give_up_on_servers_that_are_not_there(spark: Any, tmp_path: Path, feed: FileFeed) -> None:
     given = {"give_up_after": "1 second"}
     target = unreachable_server()
     ends_with(publish_flights(spark, feed, target, **given), tmp_path / "c", "ServerGone", target)
 
 
 def test_a_clock_that_went_back_does_not_keep_a_restart_out(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     """The spool has the incarnation of the life before. A restart has a newer one, whatever its clock shows."""
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
@@ -288,7 +288,7 @@ def test_a_clock_that_went_back_does_not_keep_a_restart_out(
     assert int(after.meta["incarnation"]) > ahead
 
 
-def test_the_location_of_the_checkpoint_must_be_set_on_the_query(spark: Any, feed: Feed, tmp_path: Path) -> None:
+def test_the_location_of_the_checkpoint_must_be_set_on_the_query(spark: Any, feed: FileFeed, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "all"))
     try:
         with pytest.raises(Exception, match="checkpointLocation"):
@@ -301,7 +301,7 @@ def test_the_location_of_the_checkpoint_must_be_set_on_the_query(spark: Any, fee
 
 
 def test_a_query_that_is_stopped_leaves_the_merge(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     from lmerge.client import describe_merge
 

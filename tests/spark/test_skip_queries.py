@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import MERGE, Feed, S, recorded, run_to_end, table, unreachable_server
+from spark_world import MERGE, FileFeed, S, recorded, run_to_end, table, unreachable_server
 
 import lmerge
 from lmerge.core.batch import Batch
@@ -91,8 +91,8 @@ def world() -> Iterator[ThreadedWorld]:
 
 
 @pytest.fixture
-def feed(tmp_path: Path) -> Feed:
-    return Feed(tmp_path / "feed", SCHEMA)
+def feed(tmp_path: Path) -> FileFeed:
+    return FileFeed(tmp_path / "feed", SCHEMA)
 
 
 def ahead(world: ThreadedWorld, events: Sequence[Event], stable: int, schema: Schema) -> lmerge.Publisher:
@@ -105,12 +105,12 @@ def ahead(world: ThreadedWorld, events: Sequence[Event], stable: int, schema: Sc
     return publisher
 
 
-def trips(spark: Any, feed: Feed, checkpoint: Path) -> Any:
+def trips(spark: Any, feed: FileFeed, checkpoint: Path) -> Any:
     timed = feed.timed(spark, "ts").withWatermark("ts", "0 seconds")
     return skip_to(timed, f"ts + INTERVAL {LIFE} SECONDS", checkpoint=str(checkpoint))
 
 
-def scoring(spark: Any, feed: Feed, world: ThreadedWorld, checkpoint: Path, score: Any) -> Any:
+def scoring(spark: Any, feed: FileFeed, world: ThreadedWorld, checkpoint: Path, score: Any) -> Any:
     """Put the expensive function into a column and into a filter, which the optimizer moves as far as it may."""
     columns = ("ts", f"ts + INTERVAL {LIFE} SECONDS AS until", "name", "n", "score")
     rows = trips(spark, feed, checkpoint).withColumn("score", score("n")).where("score >= 0").selectExpr(*columns)
@@ -119,7 +119,7 @@ def scoring(spark: Any, feed: Feed, world: ThreadedWorld, checkpoint: Path, scor
 
 
 def test_a_query_that_is_behind_skips_before_the_expensive_part_and_goes_on_after_a_restart(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     """There are twelve batches. The other replica has done ten of them, and leaves before the rest comes."""
     checkpoint, calls = tmp_path / "c", tmp_path / "calls"
@@ -144,7 +144,7 @@ def test_a_query_that_is_behind_skips_before_the_expensive_part_and_goes_on_afte
 
 
 def test_windows_that_have_lost_rows_are_not_published(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     from pyspark.sql import functions
 
@@ -177,7 +177,7 @@ def test_windows_that_have_lost_rows_are_not_published(
 
 
 def test_state_of_the_users_own_skips_as_of_its_batch(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     """A stateful processor and a function get the same time to which the batch skips."""
     from processors import SkipRecorder
@@ -255,7 +255,7 @@ def test_a_query_that_reads_a_merge_does_not_read_what_is_not_needed(
 
 
 def test_a_query_with_another_checkpoint_ends(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     for batch in range(2):
         feed.put(*rows_of(batch))
@@ -268,19 +268,19 @@ def test_a_query_with_another_checkpoint_ends(
     ("changed", "message"),
     [({"ve": "name"}, r"ve \(name\) is string"), ({"checkpoint": None}, "give checkpoint")],
 )
-def test_a_wrong_argument_is_named(spark: Any, feed: Feed, changed: dict[str, Any], message: str) -> None:
+def test_a_wrong_argument_is_named(spark: Any, feed: FileFeed, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         skip_to(feed.timed(spark, "ts"), **{"ve": "ts", "checkpoint": "/c", **changed})
 
 
-def test_the_lint_accepts_it_and_the_user_is_informed(spark: Any, tmp_path: Path, feed: Feed) -> None:
+def test_the_lint_accepts_it_and_the_user_is_informed(spark: Any, tmp_path: Path, feed: FileFeed) -> None:
     rows = trips(spark, feed, tmp_path)
     assert lint(rows) == []
     assert "leaves out what they no longer need" in explain(rows, "ts")
     assert "leaves out" not in explain(feed.timed(spark, "ts").withWatermark("ts", "0 seconds"), "ts")
 
 
-def test_ends_that_a_revision_may_change_are_refused(spark: Any, tmp_path: Path, feed: Feed) -> None:
+def test_ends_that_a_revision_may_change_are_refused(spark: Any, tmp_path: Path, feed: FileFeed) -> None:
     from pyspark.sql import functions
 
     counts = trips(spark, feed, tmp_path).groupBy(functions.window("ts", "10 seconds"), "name").count()

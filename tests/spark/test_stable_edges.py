@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import MERGE, Feed, S, recorded, run_to_end
+from spark_world import MERGE, FileFeed, S, recorded, run_to_end
 
 from lmerge.core.elements import NEG_INF, Adjust, Insert, Stable
 from lmerge.spark import publish
@@ -38,8 +38,8 @@ class Edges:
 
     def __init__(self, spark: Any, tmp_path: Path, target: str) -> None:
         self.spark, self.target, self.checkpoint = spark, target, tmp_path / "checkpoint"
-        self.feed = Feed(tmp_path / "feed", SCHEMA)
-        self.right = Feed(tmp_path / "right", SCHEMA)
+        self.feed = FileFeed(tmp_path / "feed", SCHEMA)
+        self.right = FileFeed(tmp_path / "right", SCHEMA)
         self.merge = f"{MERGE}-{tmp_path.name}"
 
     def run(self, stream: Any, batches: list[list[int | tuple[int, str]]], **options: Any) -> list[Any]:

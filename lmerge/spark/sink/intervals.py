@@ -47,7 +47,7 @@ Interval: TypeAlias = tuple[int, int, bytes]
 """Vs, Ve, payload."""
 
 
-class Reading(NamedTuple):
+class IntervalReading(NamedTuple):
     """The intervals of marks. ``cut``: marks that can be forgotten; ``unmatched``: ends among them without a start."""
 
     intervals: list[Interval]
@@ -55,10 +55,10 @@ class Reading(NamedTuple):
     unmatched: int
 
 
-def read_marks(marks: Sequence[Mark], stable: int = NEG_INF) -> Reading:
+def read_marks(marks: Sequence[Mark], stable: int = NEG_INF) -> IntervalReading:
     """Return the intervals of ``marks``, which are in order, and how many marks can be forgotten at ``stable``."""
     if len(marks) == 1 and marks[0][1] >= WHOLE:
-        return Reading([(marks[0][0], INF, marks[0][2])], 0, 0)
+        return IntervalReading([(marks[0][0], INF, marks[0][2])], 0, 0)
     intervals: list[Interval] = []
     started: Mark | None = None
     void_at = stray_at = None  # no interval begins then; an end closed nothing then
@@ -84,7 +84,7 @@ def read_marks(marks: Sequence[Mark], stable: int = NEG_INF) -> Reading:
             cut = count
     if started is not None:
         intervals.append((started[0], INF, started[2]))
-    return Reading(intervals, cut, unmatched)
+    return IntervalReading(intervals, cut, unmatched)
 
 
 def marks_of(vs: int | None, ve: int | None, payload: bytes, *, aborts: bool = False) -> list[Mark]:
