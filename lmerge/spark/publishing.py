@@ -68,22 +68,27 @@ def publish(
 
     Set ``.option("checkpointLocation", ...)`` and ``.trigger(...)`` on the writer, then call ``.start()``.
 
-    ``vs``, ``ve``: names or expressions of the lifetime, timestamps or whole numbers; ``ve`` None: events do not end.
-    ``mode``: ``append``, each row is an event; ``update``, a row replaces what was published for its ``keys`` (by
-    default the grouping columns); ``intervals``, a row is a start (``ve`` is null), an end (``vs`` is null) or both of
-    the interval that its ``keys`` name, or as the column ``kind`` declares: start, end, or abort, which takes the event
-    back. ``payload``: the columns of the payload; by default all except those of the arguments before. ``schema``: how
-    they are encoded, by default by their types, with floats rounded to ``round_digits``; ``raw``: the one column of the
-    payload holds its bytes, or text. ``properties``: what the stream promises, by default what its plan shows.
-    ``stable_lag``: how far the stable point stays behind the watermark, by default what the plan shows. ``late``:
-    ``fail`` or ``drop``, what happens to a row below the published stable point; by default ``fail`` where Spark lets
-    no such row through, and where ``stable_lag`` declares that none comes. ``output_mode``: Spark's, where ``mode``
-    does not determine it. ``join_at``: the stream is right for events that end then or later. ``spool``: a folder that
-    driver and executors share, by default in the checkpoint. ``give_up_after``: fail after so long without any server;
-    None: wait. ``partitions``: of the keyed state. ``skips``: the query leaves out events that servers do not need any
-    more; by default if its plan can be read and has a ``skip_to``. ``allow``: codes of findings that are accepted
-    (``lmerge.spark.explain`` lists them). The rest is as in ``lmerge.Security``; a token comes from a file, or from the
-    driver's environment.
+    - ``vs``, ``ve``: names or expressions of the lifetime, timestamps or whole numbers; ``ve`` None: events do not end.
+    - ``mode``: ``append``, each row is an event; ``update``, a row replaces what was published for its ``keys`` (by
+      default the grouping columns); ``intervals``, a row is a start (``ve`` is null), an end (``vs`` is null) or both
+      of the interval that its ``keys`` name.
+    - ``kind``: in mode ``intervals`` a column that declares start, end, or abort, which takes the event back.
+    - ``payload``: the columns of the payload; by default all except those of the arguments before.
+    - ``schema``: how they are encoded, by default by their types; ``raw``: the one column holds bytes or text.
+    - ``round_digits``: the digits to which floats are rounded.
+    - ``properties``: what the stream promises, by default what its plan shows.
+    - ``stable_lag``: how far the stable point stays behind the watermark, by default what the plan shows.
+    - ``late``: ``fail`` or ``drop``, what happens to a row below the published stable point; by default ``fail`` where
+      Spark lets no such row through, and where ``stable_lag`` declares that none comes.
+    - ``output_mode``: Spark's, where ``mode`` does not determine it.
+    - ``join_at``: the stream is right for events that end then or later.
+    - ``spool``: a folder that driver and executors share, by default in the checkpoint.
+    - ``give_up_after``: fail after so long without any server; None: wait.
+    - ``partitions``: of the keyed state.
+    - ``skips``: the query leaves out events that servers do not need any more; by default if its plan can be read and
+      has a ``skip_to``.
+    - ``allow``: codes of findings that are accepted (``lmerge.spark.explain`` lists them).
+    - The rest is as in ``lmerge.Security``. A token comes from a file, or from the driver's environment.
 
     Raises UsageError, naming the argument, or the expression of the plan that would differ between replicas.
     """
