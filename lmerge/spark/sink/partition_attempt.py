@@ -23,18 +23,18 @@ class RowsWritten:
 
 def write_rows(
     spool: Spool, plan: RowPlan, batch: int, partition: int, attempt: int, rows: Iterable[Any],
-    also: Callable[[bytes], None] | None = None,
+    on_message: Callable[[bytes], None] | None = None,
 ) -> RowsWritten:
     """Convert record batches into elements and write them as they come, then write the keyed state.
 
-    ``also`` receives the messages of the part as they are written. Nothing counts before it is committed, so an attempt
-    can fail anywhere, and another can be made. Raises InvalidRow, InputViolation (a late row), LimitExceeded (a
+    ``on_message`` receives the messages of the part as they are written. Nothing counts before it is committed, so an
+    attempt can fail anywhere, and another can be made. Raises InvalidRow, InputViolation (a late row), LimitExceeded (a
     payload), UsageError, and what the spool raises.
     """
     state = PublishedState.load(spool, partition, batch - 1) if plan.is_keyed else None
     stable, skipped = spool.last_stable(batch), spool.skips_to(batch)
     converter = converter_of(plan, stable, state, skipped)
-    part = spool.write_part(batch, partition, attempt, map(converter.take, rows), also=also)
+    part = spool.write_part(batch, partition, attempt, map(converter.take, rows), on_message=on_message)
     if state is not None:
         part = replace(part, keyed_state=state.write(batch, attempt, converter.kept, skips=skipped > stable))
     return RowsWritten(part, converter.tally, converter.stable)

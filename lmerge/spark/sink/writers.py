@@ -118,9 +118,9 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
         task, options = WriteTask.current(self.batch_options), self.options
         spool = _spool(options.spool)
         messages: list[bytes] = []
-        also = messages.append if options.stages else None
+        on_message = messages.append if options.stages else None
         try:
-            written = write_rows(spool, self.plan, task.batch, task.partition, task.attempt, iterator, also)
+            written = write_rows(spool, self.plan, task.batch, task.partition, task.attempt, iterator, on_message)
             holders = self._staged(task, messages)
         except LmergeError as error:
             where = f"partition {task.partition} of batch {task.batch} of {options}"

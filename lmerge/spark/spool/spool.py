@@ -80,17 +80,17 @@ class Spool:
 
     def write_part(
         self, batch: int, partition: int, attempt: int, batches: Iterable[AnyBatch],
-        keyed_state: PublishedStateRef | None = None, also: Callable[[bytes], None] | None = None,
+        keyed_state: PublishedStateRef | None = None, on_message: Callable[[bytes], None] | None = None,
     ) -> SpoolPart:
         """Write the elements of an attempt as they come. They count once the part is committed.
 
-        ``also`` receives the messages as well, as ``part_messages`` returns them. Raises UsageError if an element is a
-        stable, LimitExceeded if a payload is too large.
+        ``on_message`` receives the messages as well, as ``part_messages`` returns them. Raises UsageError if an element is
+        a stable, LimitExceeded if a payload is too large.
         """
         summary = PartSummary()
         messages = messages_of(batches, summary)
-        if also is not None:
-            messages = _passing(messages, also)
+        if on_message is not None:
+            messages = _with_callback(messages, on_message)
         first = next(messages, None)
         if first is None:
             return SpoolPart(batch, partition, attempt, keyed_state=keyed_state)
@@ -132,7 +132,7 @@ class Spool:
 
     def skips_next(self) -> int:
         """Return the same for the batch after the newest committed one; -inf before the first."""
-        numbers = _numbers(self.files.names("manifests"), ".json")
+        numbers = _batch_numbers(self.files.names("manifests"), ".json")
         manifest = self.manifest(numbers[-1]) if numbers else None
         return NEG_INF if manifest is None else manifest.skipped
 
@@ -275,9 +275,9 @@ class Spool:
     def abort(self, batch: int, parts: Iterable[SpoolPart | None]) -> None:
         """Remove the files of failed attempts, except those that a manifest names."""
         manifest = self.manifest(batch)
-        counts = {name for part in manifest.parts for name in _names(part)} if manifest else set()
+        counts = {name for part in manifest.parts for name in _files_of(part)} if manifest else set()
         for part in parts:
-            for name in _names(part) if part is not None else ():
+            for name in _files_of(part) if part is not None else ():
                 if name not in counts:
                     self.files.remove(name)
 
@@ -286,11 +286,11 @@ class Spool:
     def _loaded(self) -> dict[int, Manifest]:
         """Return the manifests after the base, by batch. They are read once."""
         if self._manifests is None:
-            numbers = _numbers(self.files.names("live"), ".snapshot")
+            numbers = _batch_numbers(self.files.names("live"), ".snapshot")
             self._base = self._read_base(numbers[-1]) if numbers else None
             first = 0 if self._base is None else self._base.batch + 1
             found: dict[int, Manifest] = {}
-            for number in _numbers(self.files.names("manifests"), ".json"):
+            for number in _batch_numbers(self.files.names("manifests"), ".json"):
                 if number < first:
                     continue
                 manifest, expected = self._read_manifest(number), first + len(found)
@@ -466,7 +466,7 @@ class Spool:
 
     def _check_shared(self, parts: Iterable[SpoolPart]) -> None:
         """Raise UsageError if an executor's file is not in this folder: executors and driver use different folders."""
-        name = self.files.first_missing(name for part in parts for name in _names(part))
+        name = self.files.first_missing(name for part in parts for name in _files_of(part))
         if name is not None:
             path = self.files.path(name)
             raise UsageError(f"an executor has written {path}, and the driver does not see it: {_SHARE}")
@@ -504,13 +504,13 @@ def _base_name(batch: int) -> str:
     return f"live/{batch}.snapshot"
 
 
-def _numbers(names: Iterable[str], suffix: str) -> list[int]:
+def _batch_numbers(names: Iterable[str], suffix: str) -> list[int]:
     """Return the numbers of the files that are named by one, in order."""
     stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
-def _names(part: SpoolPart) -> list[str]:
+def _files_of(part: SpoolPart) -> list[str]:
     """Return the files that an attempt has written."""
     names = [part.name] if part.name else []
     if part.keyed_state is not None and number_of(part.keyed_state.name.rpartition("/")[2]) == part.batch:
@@ -518,9 +518,9 @@ def _names(part: SpoolPart) -> list[str]:
     return names
 
 
-def _passing(messages: Iterable[bytes], also: Callable[[bytes], None]) -> Iterator[bytes]:
+def _with_callback(messages: Iterable[bytes], on_message: Callable[[bytes], None]) -> Iterator[bytes]:
     for message in messages:
-        also(message)
+        on_message(message)
         yield message
 
 
