@@ -84,8 +84,8 @@ class Spool:
     ) -> SpoolPart:
         """Write the elements of an attempt as they come. They count once the part is committed.
 
-        ``on_message`` receives the messages as well, as ``part_messages`` returns them. Raises UsageError if an element is
-        a stable, LimitExceeded if a payload is too large.
+        ``on_message`` receives the messages as well, as ``part_messages`` returns them. Raises UsageError if an element
+        is a stable, LimitExceeded if a payload is too large.
         """
         summary = PartSummary()
         messages = messages_of(batches, summary)
