@@ -1,8 +1,9 @@
-"""What the process of any replica has: options, and a parent that may drive it.
+"""What the processes of all replicas share: options, and being driven by a parent.
 
-Called by the ``__main__`` of each. With ``--supervised`` a parent drives it by lines of JSON: it writes ``loaded``,
-reads ``{"start": SECONDS}`` from standard input (with ``--clock`` the file is there by then, and counts), writes
-``joined`` and ``done``, and leaves when standard input ends, so it never outlives its parent.
+Called by the ``__main__`` of each replica. With ``--supervised`` a parent drives the process by lines of JSON. The
+process writes ``loaded`` and reads ``{"start": SECONDS}`` from standard input. (With ``--clock`` that file exists by
+then, and counts.) It then writes ``joined`` and ``done``, and leaves when standard input ends, so it never outlives its
+parent.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from typing import Any, NoReturn
 from replicas.flights.source import FIRST_DAY, LAST_DAY
 
 DAYS_PER_SECOND = 5.0  # the year in 73 seconds
-LEAVE_S = 5.0  # a goodbye takes milliseconds
-LOOK_S = 0.1  # how soon a signal is noticed while the parent says nothing
+LEAVE_S = 5.0  # leaving takes milliseconds
+LOOK_S = 0.1  # how soon a signal is noticed while the parent writes nothing
 SECURITY_FILES = {
     "ca": "encrypt, and check the server by these CAs", "cert": "the certificate to show",
     "key": "the key that belongs to it", "token-file": "the token to show",
@@ -37,7 +38,7 @@ SECURITY_FLAGS = {
 
 
 def options_parser(prog: str, description: str, kind: str, kinds: Iterable[str]) -> argparse.ArgumentParser:
-    """The options that all replicas have; the first argument, ``kind``, is one of ``kinds``."""
+    """Return a parser with the options that all replicas have. The first argument, ``kind``, is one of ``kinds``."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument(kind, choices=list(kinds))
     parser.add_argument("--server", default="127.0.0.1:7171", help="merge servers, HOST:PORT,...")
@@ -49,7 +50,7 @@ def options_parser(prog: str, description: str, kind: str, kinds: Iterable[str])
     parser.add_argument("--start", type=float, help="when the replay began, in seconds since the epoch; default: now")
     parser.add_argument("--clock", type=Path, metavar="FILE", help="follow the clock in this file instead")
     parser.add_argument("--supervised", action="store_true", help="driven by a parent: see the module's documentation")
-    shown = parser.add_argument_group("security", "what is not said here is taken from LMERGE_TOKEN and its like")
+    shown = parser.add_argument_group("security", "what is not given here comes from LMERGE_TOKEN and the like")
     for name, help_text in SECURITY_FILES.items():
         shown.add_argument(f"--{name}", metavar="FILE", help=help_text)
     for name, help_text in SECURITY_FLAGS.items():
@@ -58,26 +59,26 @@ def options_parser(prog: str, description: str, kind: str, kinds: Iterable[str])
 
 
 def security_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Of the options that a server is reached with, those that were said: fields of ``lmerge.client.Security``."""
+    """Return the security options that were given, as fields of ``lmerge.client.Security``."""
     names = [name.replace("-", "_") for name in (*SECURITY_FILES, *SECURITY_FLAGS)]
     return {name: getattr(options, name) for name in names if getattr(options, name)}
 
 
 def stop_on_signals(stop: threading.Event | None = None) -> threading.Event:
-    """Set by Ctrl-C and SIGTERM from here on; ``stop`` itself, if it is given."""
+    """Return an event that Ctrl-C and SIGTERM set from now on; ``stop`` itself, if it is given."""
     event = stop or threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: event.set())
     return event
 
 
-def tell(**message: object) -> None:
-    """A line for the parent."""
+def report_to_parent(**message: object) -> None:
+    """Write a line for the parent."""
     print(json.dumps(message), flush=True)
 
 
-def told_to_start(stop: threading.Event) -> float | None:
-    """Wait for the parent's word, and watch it from then on: ``stop`` is set when it has gone. None: that did first."""
+def wait_for_start(stop: threading.Event) -> float | None:
+    """Return the start from the parent. ``stop`` is set when the parent ends; None if it is set before the start."""
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_leave_with_parent, args=(lines, stop), daemon=True).start()
     while not stop.is_set():
@@ -87,7 +88,7 @@ def told_to_start(stop: threading.Event) -> float | None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process: a stream that the server no longer reads must not hold it."""
+    """End the process at once: a stream that the server no longer reads must not delay it."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -100,4 +101,4 @@ def _leave_with_parent(lines: queue.SimpleQueue[str], stop: threading.Event) -> 
         sys.stdin.read()
     stop.set()
     time.sleep(LEAVE_S)
-    os._exit(1)  # the server may have gone too, and then there is nobody to say goodbye to
+    os._exit(1)  # the server may have ended too, and then leaving does not finish

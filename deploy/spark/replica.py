@@ -1,9 +1,9 @@
-"""A replica for a cluster: ``spark-submit replica.py NAME``; what it needs to know besides is in the environment.
+"""A replica for a cluster: ``spark-submit replica.py NAME``; its other settings are in the environment.
 
     SERVERS       the servers of the merge, HOST:PORT,HOST:PORT
     DEPARTURES    where the rows are, as a URI that every executor can read
     CHECKPOINTS   a folder that the driver and all executors share
-    LMERGE_CA, LMERGE_TOKEN_FILE   files that driver and executors have under one name; without: no encryption
+    LMERGE_CA, LMERGE_TOKEN_FILE   files at the same path on driver and executors; without: no encryption
 """
 
 from __future__ import annotations

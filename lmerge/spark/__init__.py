@@ -3,10 +3,11 @@
     lmerge.spark.publish(counts, servers="h1:7171,h2:7171", merge="flights", replica="a", mode="update",
                          vs="window.start", ve="window.end").option("checkpointLocation", "...").start()
 
-``publish`` makes a replica of a query, ``explain`` says what it would promise and why, ``heartbeat`` keeps an idle
-source from holding it up, ``skip_to`` lets one that is behind leave out what nobody wants any more (``skipped_until``
-for state and sources of your own), ``exact_sum`` and ``exact_avg`` add floats so that replicas agree, ``merge`` is the
-merge itself as a query, ``register`` makes ``format("lmerge")`` known for reading and writing.
+``publish`` makes a replica of a query. ``explain`` shows what the replica would promise and why. ``heartbeat`` keeps an
+idle source from holding the replica up. ``skip_to`` lets a replica that is behind leave out events that are not needed
+any more (``skipped_until`` for state and sources of your own). ``exact_sum`` and ``exact_avg`` add floats so that
+replicas agree. ``merge`` is the merge itself as a query. ``register`` registers ``format("lmerge")`` for reading and
+writing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _MODULES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when first used: what executors and the driver's agent need of this package needs no PySpark."""
+    """Load a name when it is first used, so that executors and the driver's agent do not load PySpark for it."""
     if name in _MODULES:
         from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""``publish``: a DataFrame as a replica's stream. What the user calls, in the user's own Python process.
+"""``publish``: publishes a DataFrame as a replica's stream. Users call it in their own Python process.
 
     counts = (flights.withWatermark("ts", "10 seconds")
               .groupBy(window("ts", "1 minute"), "carrier").count())
@@ -6,9 +6,9 @@
                                   vs="window.start", ve="window.end")
              .option("checkpointLocation", "/data/flights/a").start())
 
-The plan is read here, because only here it can be: what the stream promises, how far its stable point must stay behind
-the watermark, and what in it would differ between replicas. What came of it travels in options, for the processes that
-write and commit know nothing but those.
+The plan is read here, because it is available only here. It shows what the stream promises, how far its stable point
+must stay behind the watermark, and what would differ between replicas. The results are passed on as options, because
+the processes that write and commit have nothing else.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 
-# Which of Spark's output modes gives the rows that a mode of publishing is made for.
+# Spark's output mode that gives the rows for a mode of publishing.
 _OUTPUT_MODES: Final = {APPEND: "append", UPDATE: "update", INTERVALS: "append"}
-# Those that a sink can take part in: the whole result in each batch is no stream of changes.
+# The output modes that a sink supports: the whole result in each batch is not a stream of changes.
 _PUBLISHED: Final = ("append", "update")
 
 
@@ -64,27 +64,33 @@ def publish(
     key: str | None = None, token_file: str | None = None, tls: bool = False, insecure: bool = False,
     allow: Collection[str] = (),
 ) -> DataStreamWriter:
-    """A writer that publishes ``df`` as the stream of ``replica``: say ``.option("checkpointLocation", ...)`` and
-    ``.trigger(...)`` on it, then ``.start()``.
+    """Return a writer that publishes ``df`` as the stream of ``replica``.
 
-    ``vs``, ``ve``: names or expressions of the lifetime, timestamps or whole numbers; ``ve`` None: it does not end.
-    ``mode``: ``append``, each row is an event; ``update``, a row replaces what was said of its ``keys`` (by default the
-    grouping columns); ``intervals``, a row is a start (``ve`` is null), an end (``vs`` is null) or both of what its
-    ``keys`` name, or as the column ``kind`` says: start, end, or abort, which takes the event back. ``payload``: the
-    columns of the payload; by default all but those of the arguments before. ``schema``: how they are encoded, by
-    default as their types say, floats rounded to ``round_digits``; ``raw``: the one column of the payload holds its
-    bytes, or text, as they are. ``properties``: what the stream promises, by default what its plan shows.
-    ``stable_lag``: how far the stable point stays behind the watermark; by default what the plan shows. ``late``:
-    ``fail`` or ``drop``, what becomes of a row below the stable point that was said; by default ``fail`` where Spark
-    lets none through, and where ``stable_lag`` declares that none comes. ``output_mode``: Spark's, where ``mode`` does
-    not tell. ``join_at``: the stream is right for events that end then or later. ``spool``: a folder that driver and
-    executors share, by default in the checkpoint. ``give_up_after``: fail after so long without any server; None: wait.
-    ``partitions``: of the keyed state. ``skips``: the query leaves out what servers do not want any more; by default if
-    its plan can be read and there is a ``skip_to`` in it. ``allow``: codes of findings that are accepted knowingly
-    (``lmerge.spark.explain`` lists them). The rest as in ``lmerge.Security``; a token stands in a file, or in the
-    driver's environment.
+    Set ``.option("checkpointLocation", ...)`` and ``.trigger(...)`` on the writer, then call ``.start()``.
 
-    Raises UsageError, naming the argument, or the expression of the plan that replicas would not agree on.
+    - ``vs``, ``ve``: names or expressions of the lifetime, timestamps or whole numbers; ``ve`` None: events do not end.
+    - ``mode``: ``append``, each row is an event; ``update``, a row replaces what was published for its ``keys`` (by
+      default the grouping columns); ``intervals``, a row is a start (``ve`` is null), an end (``vs`` is null) or both
+      of the interval that its ``keys`` name.
+    - ``kind``: in mode ``intervals`` a column that declares start, end, or abort, which takes the event back.
+    - ``payload``: the columns of the payload; by default all except those of the arguments before.
+    - ``schema``: how they are encoded, by default by their types; ``raw``: the one column holds bytes or text.
+    - ``round_digits``: the digits to which floats are rounded.
+    - ``properties``: what the stream promises, by default what its plan shows.
+    - ``stable_lag``: how far the stable point stays behind the watermark, by default what the plan shows.
+    - ``late``: ``fail`` or ``drop``, what happens to a row below the published stable point; by default ``fail`` where
+      Spark lets no such row through, and where ``stable_lag`` declares that none comes.
+    - ``output_mode``: Spark's, where ``mode`` does not determine it.
+    - ``join_at``: the stream is right for events that end then or later.
+    - ``spool``: a folder that driver and executors share, by default in the checkpoint.
+    - ``give_up_after``: fail after so long without any server; None: wait.
+    - ``partitions``: of the keyed state.
+    - ``skips``: the query leaves out events that servers do not need any more; by default if its plan can be read and
+      has a ``skip_to``.
+    - ``allow``: codes of findings that are accepted (``lmerge.spark.explain`` lists them).
+    - The rest is as in ``lmerge.Security``. A token comes from a file, or from the driver's environment.
+
+    Raises UsageError, naming the argument, or the expression of the plan that would differ between replicas.
     """
     _check(df, mode, late, output_mode)
     register(df.sparkSession)
@@ -100,11 +106,11 @@ def publish(
     skips = facts.skips if skips is None else skips
     if skips and mode == UPDATE:
         _check_ends(df, vs, ve, kept)
-    # What was said of a key is kept by partition.
+    # The state of what was published for a key is kept by partition.
     if mode == INTERVALS or (mode == UPDATE and not facts.gathered):
         prepared = prepared.repartition(partitions, *kept) if partitions else prepared.repartition(*kept)
-    wanted = output_mode or _OUTPUT_MODES[mode]
-    _check_output_mode(prepared, wanted)
+    spark_mode = output_mode or _OUTPUT_MODES[mode]
+    _check_output_mode(prepared, spark_mode)
     encoding = _encoding(prepared, names, schema, round_digits)
     rule = facts.stable
     options = {
@@ -119,7 +125,7 @@ def publish(
         "token_file": token_file, "ends_after_cutover": None if is_connect(df) else True,
         "tls": tls or None, "insecure": insecure or None,
     }
-    writer = publishing_writer(prepared, wanted)
+    writer = publishing_writer(prepared, spark_mode)
     return writer.options(**{name: value for name, value in options.items() if value is not None})
 
 
@@ -131,11 +137,11 @@ def _check(df: DataFrame, mode: str, late: str | None, output_mode: str | None) 
     if output_mode not in (None, *_PUBLISHED):
         raise UsageError(f"cannot publish: output_mode is {output_mode!r:.40}; it is {' or '.join(_PUBLISHED)}")
     if not df.isStreaming:
-        raise UsageError("cannot publish: the DataFrame is no streaming one; read it with spark.readStream")
+        raise UsageError("cannot publish: the DataFrame is not a streaming one; read it with spark.readStream")
 
 
 def _check_output_mode(prepared: DataFrame, output_mode: str) -> None:
-    """What Spark would refuse when the query starts, or in its first batch. Raises UsageError with Spark's reason."""
+    """Raise UsageError, with Spark's reason, if Spark would refuse the query at its start or in its first batch."""
     why = unsupported(prepared, output_mode)
     if why is not None:
         raise UsageError(f"cannot publish: Spark does not run this query in output mode {output_mode}: {why}")
@@ -144,7 +150,7 @@ def _check_output_mode(prepared: DataFrame, output_mode: str) -> None:
 def _payload_names(
     df: DataFrame, times: Iterable[str | Column | None], payload: Sequence[str] | None
 ) -> list[str]:
-    """The columns of the payload: as told, or all that ``times`` are not made of."""
+    """Return the columns of the payload: those given, or all that are not part of ``times``."""
     roots = {part.split(".")[0] for part in times if isinstance(part, str)}
     names = list(payload) if payload is not None else [name for name in df.columns if name not in roots]
     missing = [name for name in names if name not in df.columns]
@@ -159,13 +165,13 @@ def _encoding(
     prepared: DataFrame, names: Sequence[str], schema: Schema | Mapping[str, object] | str | None,
     round_digits: int | Mapping[str, int] | None,
 ) -> str:
-    """How the columns of the payload are encoded, as an option holds it."""
+    """Return the encoding of the payload's columns, as an option holds it."""
     columns = prepared.select(*names).schema
     if schema == RAW:
         kinds = [field.dataType.simpleString() for field in columns]
         if len(kinds) != 1 or kinds[0] not in ("string", "binary"):
-            told = ", ".join(f"{name} {kind}" for name, kind in zip(names, kinds, strict=True))
-            raise UsageError(f"cannot publish: schema is raw, which takes one column of text or bytes, not {told}")
+            described = ", ".join(f"{name} {kind}" for name, kind in zip(names, kinds, strict=True))
+            raise UsageError(f"cannot publish: schema is raw, which takes one column of text or bytes, not {described}")
         return RAW
     if schema is None:
         from lmerge.spark.types import schema_of_spark
@@ -177,23 +183,23 @@ def _encoding(
 
 
 def _keys(facts: PlanFacts, names: Sequence[str], vs: str | Column, ve: str | Column | None) -> tuple[str, ...]:
-    """The columns by which a row replaces an earlier one, by their names in the prepared DataFrame."""
+    """Return the columns by which a row replaces an earlier one, by their names in the prepared DataFrame."""
     if not facts.keys:
         raise UsageError(
-            f"cannot publish: mode {facts.mode} needs keys, the columns that tell which rows are of one event"
+            f"cannot publish: mode {facts.mode} needs keys, the columns that identify the rows of one event"
         )
     lifetime = {str(part): name for part, name in ((vs, VS), (ve, VE)) if isinstance(part, str)}
     keys = tuple(lifetime.get(key, key) for key in facts.keys)
     unknown = [key for key in keys if key not in (*names, VS, VE)]
     if unknown:
         raise UsageError(
-            f"cannot publish: keys has {unknown[0]!r}, which is no column of the payload: {', '.join(names)}"
+            f"cannot publish: keys has {unknown[0]!r}, which is not a column of the payload: {', '.join(names)}"
         )
     return keys
 
 
 def _check_ends(df: DataFrame, vs: str | Column, ve: str | Column | None, keys: Sequence[str]) -> None:
-    """What was left out because it has ended cannot be revised. Raises UsageError if that does not follow."""
+    """Raise UsageError if ends may change: an event that was left out because it has ended cannot be revised."""
     if ve is None or VE in keys:
         return
     window = ve.removesuffix(".end") if isinstance(ve, str) else ""
@@ -202,13 +208,13 @@ def _check_ends(df: DataFrame, vs: str | Column, ve: str | Column | None, keys: 
         if of_one_length:
             return
     raise UsageError(
-        "cannot publish: a query in mode update that skips (skip_to) must have ends which no revision changes: let vs "
+        "cannot publish: a query in mode update that skips (skip_to) must have ends that no revision changes: let vs "
         'and ve be those of one window of fixed length ("window.start", "window.end"), or name ve among the keys'
     )
 
 
 def _prepared(df: DataFrame, vs: str | Column, ve: str | Column | None, names: Sequence[str]) -> DataFrame:
-    """The columns of the payload, then those of the lifetime under names of their own."""
+    """Return the columns of the payload, then those of the lifetime under names of their own."""
     from pyspark.sql import functions
 
     times = [(VS, vs)] + ([] if ve is None else [(VE, ve)])

@@ -1,16 +1,17 @@
-"""What lmerge adds to a Spark session: its data sources, and word of a query's end.
+"""What lmerge adds to a Spark session: its data sources, and a listener for the end of queries.
 
-A sink is not told when its query stops. Spark's listener is, in the process that made the session; it tells the query's
-agent, which leaves the merge in good order. Without a listener (Spark Connect) the agent stays until the server's
-JVM ends, or a newer run of the query begins; the merge then has an input that is silent, and waits for nobody.
+Spark does not notify a sink when its query stops. It notifies a listener in the process that made the session. The
+listener calls the query's agent, which leaves the merge in good order. Without a listener (Spark Connect) the agent
+stays until the server's JVM ends, or until a newer run of the query begins. Until then the merge has a silent input,
+for which it does not wait.
 
-The other way round the listener ends a query whose place another has taken (``lmerge cutover``): its last commit has
-succeeded, and nothing went wrong, so it is stopped, and does not fail. A query in output mode ``update`` is ended by
-its sink, which runs in this process as well, and knows that no batch is under way.
+The listener also ends a query after a cutover to another (``lmerge cutover``). The query's last commit has succeeded
+and nothing has failed, so the query is stopped and does not fail. A query in output mode ``update`` is ended by its
+sink, which runs in this process as well, at a point where no batch is under way.
 
-A stop in the middle of a batch is to be avoided. Spark interrupts the query's thread: it writes errors about the job,
-and if that thread is handing over what Python has counted (each call of a data source does), its channel to this
-process is closed by it, and PySpark's accumulator server prints a traceback that ends with EOFError.
+A stop in the middle of a batch should be avoided. Spark interrupts the query's thread, which then writes errors about
+the job. If that thread is just reporting Python's accumulators (each call of a data source does), the interrupt closes
+its channel to this process, and PySpark's accumulator server prints a traceback that ends with EOFError.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _PYTHON_VARIABLE: Final = "PYSPARK_PYTHON"
 _PYTHON_SETTING: Final = "spark.pyspark.python"
 # Python begins within a second, on a machine that is busy starting Spark within a few.
 _ANSWER_S: Final = 30.0
-# What Spark has still to deliver when the program ends takes milliseconds, on a machine that is busy some seconds.
+# Spark's last deliveries when the program ends take milliseconds, on a busy machine some seconds.
 _PARTING_MS: Final = 10_000
-# How often, and for how long, a query that is to end is asked whether a batch is under way: some seconds.
+# How often, and how many times, to check whether a query that is to end has a batch under way: some seconds in all.
 _LOOK_S: Final = 0.005
 _BETWEEN_LOOKS: Final = 2_000
 _warned: Final = threading.Event()
@@ -50,7 +51,7 @@ _self_ending: Final[set[str]] = set()  # runs whose sink ends them
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("lmerge")`` known to the session. Doing so again changes nothing."""
+    """Register ``format("lmerge")`` with the session. Registering again changes nothing."""
     if spark in _registered:
         return
     is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
@@ -67,15 +68,16 @@ def register(spark: SparkSession) -> None:
 
 
 def _use_this_python(spark: SparkSession) -> None:
-    """Have Spark's Python workers on this machine run by the Python that runs the driver, where nobody has said by
-    which: else PySpark takes the first ``python3`` of the PATH, which need not have lmerge. A cluster's machines have
+    """Make this machine's Python workers run by the driver's Python, if the user has not chosen one.
+
+    Otherwise PySpark takes the first ``python3`` of the PATH, which may lack lmerge. The machines of a cluster have
     Pythons of their own. Raises UsageError if the user's choice has no lmerge.
     """
     context: Any = spark.sparkContext
     if not str(context.master).startswith("local"):
         return
     if not os.environ.get(_PYTHON_VARIABLE) and not context.getConf().get(_PYTHON_SETTING):
-        context.pythonExec = sys.executable  # it is read where functions and data sources are handed to the JVM
+        context.pythonExec = sys.executable  # PySpark reads it when it sends functions and data sources to the JVM
     chosen = str(context.pythonExec)
     if chosen != sys.executable and not _has_lmerge(chosen):
         raise UsageError(
@@ -94,7 +96,7 @@ def _has_lmerge(python: str) -> bool:
 
 
 def _warn_of_slow_core() -> None:
-    """Print once that rows are encoded, and elements merged, by Python alone."""
+    """Print once that Python alone encodes rows and merges elements."""
     if _warned.is_set() or native_problem() is None:
         return
     _warned.set()
@@ -105,11 +107,11 @@ def _warn_of_slow_core() -> None:
 
 
 class QueryEnds(StreamingQueryListener):
-    """Tells agents of the end of their queries, and ends those that others have replaced."""
+    """Notifies agents of the end of their queries, and ends queries that were cut over."""
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  # Spark's names, here and below
         with suppress(OSError, LmergeError):
-            agent.forget_end(str(event.id))  # of a run that nobody watched
+            agent.forget_end(str(event.id))  # of a run without a listener
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         if str(event.progress.runId) not in _self_ending:
@@ -125,51 +127,55 @@ class QueryEnds(StreamingQueryListener):
 
 
 def ends_itself(run: str) -> None:
-    """The sink of this run of a query asks ``end_if_replaced`` after each of its batches."""
+    """Note that the sink of this run of a query calls ``end_if_replaced`` after each of its batches."""
     _self_ending.add(run)
 
 
 def end_if_replaced(query_id: str, run: str, *, at_once: bool = False) -> Any | None:
-    """Have the query stopped if another has taken its place, and print that; None: none has. Does not wait.
-    ``at_once``: no job of the query is under way; else a moment is waited for when none is.
+    """Have the query stopped if it was cut over, print the reason, and return the query; None: it was not cut over.
+
+    Does not wait. ``at_once``: no job of the query is under way; otherwise the stop waits for a moment without one.
     """
-    words = agent.end_of(query_id, run)
-    # The session that a batch comes in is a copy, and knows no queries.
-    found = (spark.streams.get(query_id) for spark in (list(_registered) if words else []))
+    reason = agent.end_of(query_id, run)
+    # The session of a batch is a copy, which has no queries.
+    found = (spark.streams.get(query_id) for spark in (list(_registered) if reason else []))
     query = next((one for one in found if one is not None), None)
     if query is None:
         return None
     agent.forget_end(query_id)
-    sys.stderr.write(f"lmerge: {words}; this query ends\n")
+    sys.stderr.write(f"lmerge: {reason}; this query ends\n")
     threading.Thread(target=_stop, args=(query, 0 if at_once else _BETWEEN_LOOKS), daemon=True).start()
     return query
 
 
 def _part(spark: SparkSession, listener: QueryEnds) -> None:
-    """Before this Python ends: let Spark deliver the ends of queries, and then call the listener no more. Else its JVM,
-    which outlives this process for a moment, writes that nobody answers.
+    """Let Spark deliver the ends of queries and then remove the listener, before this Python ends.
+
+    Otherwise the JVM, which outlives this process for a moment, logs that the listener does not answer.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     context: Any = vars(spark.sparkContext).get("_jsc")
     if context is None:
-        return  # the session was stopped, and what it had to deliver is delivered
-    with suppress(Py4JError, OSError):  # the JVM has gone
+        return  # the session was stopped, and has delivered everything
+    with suppress(Py4JError, OSError):  # the JVM has ended
         bus = context.sc().listenerBus()
-        with suppress(Py4JError):  # so much is under way that it takes too long
+        with suppress(Py4JError):  # too much is under way
             bus.waitUntilEmpty(_PARTING_MS)
         spark.streams.removeListener(listener)
         bus.waitUntilEmpty(_PARTING_MS)  # a call that has begun
 
 
 def _stop(query: Any, looks: int) -> None:
-    """Stop the query, if it comes to that between two batches: else Spark writes that it cancels one. Where data waits
-    the next batch begins at once, so the end of the data is waited for, and for half of the looks nothing less will do.
+    """Stop the query between two batches if possible, as otherwise Spark logs that it cancels one.
+
+    Where data waits, the next batch begins at once. So for half of the checks only the end of the data counts as a
+    moment between batches.
     """
     from py4j.protocol import Py4JError
 
     pause = threading.Event()
-    with suppress(Py4JError, OSError):  # the session has gone meanwhile, and the query with it
+    with suppress(Py4JError, OSError):  # the session has ended meanwhile, and the query with it
         for look in range(looks):
             status = query.status
             is_between = not status["isTriggerActive"] and (look > looks // 2 or not status["isDataAvailable"])

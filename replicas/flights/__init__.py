@@ -6,7 +6,7 @@ never arrives at its destination, so its Ve is ``INF``. The table is the PyPI pa
 
 - `source`   the raw table, row by row, and where the package keeps it
 - `flight`   one row as a flight: local clocks to UTC, with daylight saving time and the next day
-- `style`    what a replica knows at each moment, and how each of the three styles tells it
+- `style`    what a replica publishes at each moment, in each of the three styles
 - `stream`   a style over all flights as one physical stream, from the start or from a join in the middle
 - `replay`   sends a stream through `lmerge.client` at the pace of a shared replay clock
 - `__main__` the process: ``python -m replicas.flights STYLE --server HOST:PORT``

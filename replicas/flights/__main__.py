@@ -1,8 +1,8 @@
 """The process of one replica: ``python -m replicas.flights STYLE --server HOST:PORT``.
 
-It reads the raw table, asks the servers how far the merge has come, attaches as a new incarnation that joins there,
-and replays. It keeps nothing on disk: after a SIGKILL the next process does exactly the same. How a parent drives it
-(``--supervised``) stands in `replicas.process`.
+It reads the raw table, asks the servers how far the merge has come, attaches as a new incarnation that joins there, and
+replays. It keeps nothing on disk: after a SIGKILL the next process does exactly the same. `replicas.process` describes
+how a parent drives it (``--supervised``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from replicas.flights.source import Days
 from replicas.flights.stream import FlightStream
 from replicas.flights.style import STYLES, Style
 from replicas.flights.timetable import Timetable
-from replicas.process import leave, options_parser, security_of, stop_on_signals, tell, told_to_start
+from replicas.process import leave, options_parser, report_to_parent, security_of, stop_on_signals, wait_for_start
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one replica; 0 if its stream is complete."""
+    """Run one replica and return the exit code: 0 if its stream is complete."""
     options = _parse(argv)
     stop = stop_on_signals()
     try:
@@ -42,11 +42,11 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
     timetable = Timetable(days)
     start = time.time() if options.start is None else options.start
     if options.supervised:
-        tell(event="loaded", flights=timetable.count)
-        told = told_to_start(stop)
-        if told is None:
+        report_to_parent(event="loaded", flights=timetable.count)
+        start_s = wait_for_start(stop)
+        if start_s is None:
             return 1
-        start = told
+        start = start_s
     clock = FileClock(options.clock) if options.clock is not None else ReplayClock(
         start, first_instant(days), options.speed * 86_400
     )
@@ -69,20 +69,20 @@ def _publish(
         if join_at is not None:
             publisher.publish(stream.join(max(clock.now(), 0 if join_at == INF else join_at), join_at))
         if options.supervised:
-            tell(event="joined", join_at=join_at)
+            report_to_parent(event="joined", join_at=join_at)
         is_complete = replay(stream.steps(), clock, publisher.publish, stop)
         if not is_complete:
             publisher.abort()
             return False
         publisher.flush()
         if options.supervised:
-            tell(event="done")
+            report_to_parent(event="done")
             stop.wait()  # attached until the parent has read the last counters
     return True
 
 
 def _stable_point(servers: str, merge: str, security: Security | None) -> int:
-    """How far the merge has come at every server that knows it; a new one has not."""
+    """Return the smallest stable point among the servers that have the merge; -inf for a new merge."""
     points = []
     for server in servers.split(","):
         with contextlib.suppress(UnknownMerge, ServerGone):

@@ -1,4 +1,4 @@
-"""One row of the table as a flight: an identity, and instants in UTC microseconds.
+"""Converts one row of the table into a flight: an identity, and instants in UTC microseconds.
 
 Called by `stream`. The rules, each checked against DuckDB in the tests:
 
@@ -9,8 +9,8 @@ Called by `stream`. The rules, each checked against DuckDB in the tests:
 - Ve is the planned arrival plus the arrival delay. The table's own ``arr_time`` agrees with this in all flights
   but one, whose clock reading does not exist: it lies in the hour that the night of 10 March skips.
 - An ambiguous wall clock means its first reading (``fold=0``); the table holds no such clock.
-- Should a computed arrival not lie after the scheduled departure, it is taken as one minute after it, because an
-  event's Ve must lie after its Vs. In this table that never happens; ``Flight.is_clamped`` says so.
+- Should a computed arrival not lie after the scheduled departure, it is set to one minute after it, because an
+  event's Ve must lie after its Vs. In this table that never happens; ``Flight.is_clamped`` would show it.
 - A cancelled flight has no departure delay. A diverted flight has one, but no arrival delay.
 - The identity is the local day, carrier, number, origin and destination: unique over the table, and known before
   departure. The tail number is not: 2,512 cancelled flights have none.
@@ -34,7 +34,7 @@ NEW_YORK = "America/New_York"
 
 
 class Flight(NamedTuple):
-    """What the table knows of one flight, afterwards.
+    """One flight, with all that the table has of it.
 
     ``vs`` scheduled departure, ``planned`` scheduled arrival, ``departed`` actual departure (None: cancelled),
     ``ve`` actual arrival (``INF``: diverted, it never arrives; ``vs``: cancelled, no lifetime at all).
@@ -57,14 +57,14 @@ class Flight(NamedTuple):
 
 
 def read_flights(days: Days) -> list[Flight]:
-    """All flights of ``days`` in order of (vs, payload)."""
+    """Return all flights of ``days`` in order of (vs, payload)."""
     zones = airport_zones()
     clock = Clock()
     return sorted(to_flight(row, zones[row.dest], clock) for row in read_rows(days))
 
 
 def to_flight(row: Row, zone: str, clock: Clock) -> Flight:
-    """``row`` as a flight to an airport in time zone ``zone``."""
+    """Return ``row`` as a flight to an airport in time zone ``zone``."""
     identity = f"{row.year}-{row.month:02}-{row.day:02} {row.carrier} {row.flight} {row.origin} {row.dest}"
     payload = identity.encode("ascii")
     vs = clock.to_utc(midnight(date(row.year, row.month, row.day)) + clock_reading(row.sched_dep_time), NEW_YORK)
@@ -79,17 +79,17 @@ def to_flight(row: Row, zone: str, clock: Clock) -> Flight:
 
 
 def midnight(day: date) -> int:
-    """The wall clock's reading at the beginning of ``day``, in microseconds since 1970."""
+    """Return the wall clock's reading at the beginning of ``day``, in microseconds since 1970."""
     return (day - EPOCH.date()).days * DAY
 
 
 def clock_reading(hhmm: int) -> int:
-    """A clock reading such as ``1745`` as microseconds since local midnight; ``2400`` is the next midnight."""
+    """Return a clock reading such as ``1745`` as microseconds since local midnight; ``2400`` is the next midnight."""
     return (hhmm // 100 * 60 + hhmm % 100) * MINUTE
 
 
 class Clock:
-    """Local wall clocks and UTC. Offsets are looked up once per zone and hour: US zones change them on the hour."""
+    """Converts between local wall clocks and UTC. Offsets are cached by zone and hour: US zones change on the hour."""
 
     def __init__(self) -> None:
         self._zones: dict[str, ZoneInfo] = {}
@@ -97,7 +97,7 @@ class Clock:
         self._offset_at_utc: dict[tuple[str, int], int] = {}
 
     def to_utc(self, local: int, zone: str) -> int:
-        """The instant at which wall clocks in ``zone`` show ``local`` (microseconds since 1970 on that clock)."""
+        """Return the instant at which clocks in ``zone`` show ``local`` (microseconds since 1970 on that clock)."""
         key = (zone, local // HOUR)
         offset = self._offset_at_local.get(key)
         if offset is None:
@@ -106,7 +106,7 @@ class Clock:
         return local - offset
 
     def to_local(self, instant: int, zone: str) -> int:
-        """What wall clocks in ``zone`` show at ``instant``."""
+        """Return what wall clocks in ``zone`` show at ``instant``."""
         key = (zone, instant // HOUR)
         offset = self._offset_at_utc.get(key)
         if offset is None:
@@ -115,7 +115,7 @@ class Clock:
         return instant + offset
 
     def next_reading(self, instant: int, hhmm: int, zone: str) -> int:
-        """The first instant after ``instant`` at which wall clocks in ``zone`` show ``hhmm``."""
+        """Return the first instant after ``instant`` at which wall clocks in ``zone`` show ``hhmm``."""
         now = self.to_local(instant, zone)
         local = now // DAY * DAY + clock_reading(hhmm)
         return self.to_utc(local if local > now else local + DAY, zone)

@@ -1,9 +1,9 @@
-"""Replay: a stream of flights told at the pace of a clock that all replicas share.
+"""Replay: publishes a stream of flights at the pace of a clock that all replicas share.
 
 Called by `__main__`. Application time runs ``speed`` times as fast as wall time, from a start instant that every
-replica gets, or as a file says that whoever conducts the replay writes again and again (`FileClock`). So replicas keep
-step without talking to each other, one that was away finds its place from the clock alone, and one that the machine
-slows down simply has more to say when its turn comes.
+replica gets, or by a file that the conductor of the replay rewrites again and again (`FileClock`). So replicas keep
+step without communication. A replica that was away finds its place from the clock alone, and one that the machine slows
+down has more to publish when its turn comes.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from lmerge.core.elements import INF
 from lmerge.errors import UsageError
 from replicas.flights.flight import NEW_YORK, SECOND, Clock, midnight
 from replicas.flights.source import Days
-from replicas.flights.stream import Step
+from replicas.flights.stream import StreamStep
 from replicas.flights.style import LEAD_MAX
 
-TICK_S = 0.02  # steps nearer together than this go out as one batch: 50 messages a second cost nothing
-LOOK_S = 0.1  # a clock in a file may have changed: a look costs some ten microseconds
+TICK_S = 0.02  # steps nearer together than this become one batch: 50 messages a second cost nothing
+LOOK_S = 0.1  # how often a clock in a file is read again: a check takes some ten microseconds
 BATCH_ELEMENTS_MAX = 8_192  # a replica that has fallen behind sends batches of about 1 MB, well below the wire's limit
 
 
 class ReplayClock(NamedTuple):
-    """Application time ``first`` is at wall time ``start`` (epoch seconds) and runs ``speed`` times as fast, but stands
-    still at ``until``.
+    """A clock that shows application time ``first`` at wall time ``start`` (epoch seconds).
+
+    It runs ``speed`` times as fast, and stands still at ``until``.
     """
 
     start: float
@@ -41,21 +42,21 @@ class ReplayClock(NamedTuple):
     until: int = INF
 
     def now(self) -> int:
-        """Application time, in microseconds."""
+        """Return application time in microseconds."""
         return min(self.first + int((time.time() - self.start) * self.speed * SECOND), self.until)
 
     def seconds_until(self, instant: int) -> float:
-        """Wall seconds until application time ``instant``; negative if it has passed, infinite if it does not come."""
+        """Return wall seconds until application time ``instant``; negative: it has passed, infinite: never reached."""
         if instant > self.until:
             return math.inf
         return self.start + (instant - self.first) / SECOND / self.speed - time.time()
 
 
 class FileClock:
-    """The clock in a file, as it is now."""
+    """The clock in a file, which is read again and again."""
 
     def __init__(self, path: Path) -> None:
-        """Raises UsageError if there is none."""
+        """Read the clock. Raises UsageError if there is none."""
         self._path = path
         self._clock = self._read()
         self._read_at_s = time.monotonic()
@@ -82,7 +83,7 @@ class FileClock:
 
 
 def read_clock(path: Path) -> ReplayClock | None:
-    """The clock in the file; None: it is not set yet."""
+    """Return the clock in the file, or None if it is not set yet."""
     try:
         return ReplayClock(**json.loads(path.read_text()))
     except FileNotFoundError:
@@ -90,27 +91,27 @@ def read_clock(path: Path) -> ReplayClock | None:
 
 
 def write_clock(path: Path, clock: ReplayClock) -> None:
-    """Set the clock, at once for all who look."""
+    """Set the clock, at the same moment for all readers."""
     unseen = path.with_name(f".{path.name}")
     unseen.write_text(json.dumps(clock._asdict()))
     os.replace(unseen, path)
 
 
 def first_instant(days: Days) -> int:
-    """The application time at which the replay of ``days`` starts: before anything is announced."""
+    """Return the application time at which the replay of ``days`` starts: before anything is announced."""
     return Clock().to_utc(midnight(days.first), NEW_YORK) - LEAD_MAX
 
 
 def replay(
-    steps: Iterable[Step], clock: ReplayClock | FileClock, publish: Callable[[Batch], None], stop: threading.Event
+    steps: Iterable[StreamStep], clock: ReplayClock | FileClock, publish: Callable[[Batch], None], stop: threading.Event
 ) -> bool:
-    """Publish each step once its time has come, as few batches as the tick allows. False if ``stop`` ended it early."""
+    """Publish each step when its time comes, in as few batches as the tick allows. False if ``stop`` came first."""
     for batch in _paced(iter(steps), clock, stop):
         publish(batch)
     return not stop.is_set()
 
 
-def _paced(steps: Iterator[Step], clock: ReplayClock | FileClock, stop: threading.Event) -> Iterator[Batch]:
+def _paced(steps: Iterator[StreamStep], clock: ReplayClock | FileClock, stop: threading.Event) -> Iterator[Batch]:
     builder = BatchBuilder()
     for step in steps:
         wait_s = clock.seconds_until(step.until)

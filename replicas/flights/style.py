@@ -1,6 +1,6 @@
-"""What a replica knows at each moment, and the three styles in which it can tell it. Pure.
+"""The moves by which a replica publishes a flight, in three styles. Pure.
 
-Called by `stream`. Application time is the time of the flights. This is the model of what is known when:
+Called by `stream`. Application time is the time of the flights. The model gives the moment of each piece of news:
 
 - the timetable: long before; each style chooses when to announce a flight, at most ``LEAD_MAX`` before Vs
 - a cancellation: at Vs, the last moment at which an event can still be taken back without breaking ``stable(Vs)``
@@ -8,15 +8,14 @@ Called by `stream`. Application time is the time of the flights. This is the mod
 - the arrival: when it happens
 - a diversion: when the flight, had it lost no more time, would have arrived
 
-Hence nothing that becomes known at time t speaks of a Vs, Vold or Ve before t, and ``stable(t)`` at time t is
-exact. The styles:
+So news of time t never has a Vs, Vold or Ve before t, and ``stable(t)`` at time t is exact. The styles:
 
-- **aggressive** says everything at once: the planned arrival as Ve, a revision at a late departure, half an hour
+- **aggressive** publishes everything at once: the planned arrival as Ve, a revision at a late departure, half an hour
   more whenever the estimate has passed, then the actual arrival. A cancellation takes the event back.
-- **conservative** says only final events, in order of (Vs, payload): each once it and all before it are final.
+- **conservative** publishes only final events, in order of (Vs, payload): each once it and all before it are final.
   Nothing is ever revised. Its stable point lags behind by the flights that are still in the air.
-- **open-ended** says ``Ve = INF`` first, at a different lead for each flight and so out of order, and the actual
-  arrival when it is known. A cancellation takes the event back.
+- **open-ended** publishes ``Ve = INF`` first, at a different lead for each flight and so out of order, and then the
+  actual arrival. A cancellation takes the event back.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ Moves: TypeAlias = Callable[[Flight, int], Sequence[Move]]
 
 
 class Style(NamedTuple):
-    """A way to present the flights. ``waits``: the stable point stays below the Vs of flights not yet told."""
+    """A way to publish the flights. ``waits``: the stable point stays below the Vs of flights not yet published."""
 
     name: str
     summary: str
@@ -58,7 +57,7 @@ class Style(NamedTuple):
 
 
 def final_at(flight: Flight) -> int:
-    """When the end of ``flight`` is known and will not change."""
+    """Return when the end of ``flight`` is final."""
     if flight.departed is None:
         return flight.vs
     if flight.is_diverted:
@@ -85,7 +84,7 @@ def _aggressive(flight: Flight, _settled: int) -> list[Move]:
 
 
 def _hold(moves: list[Move], estimate: int, until: int) -> int:
-    """Put the estimate off, each time it has passed without news, until the moment ``until``."""
+    """Move the estimate to later each time it has passed without news, until the moment ``until``."""
     while estimate < until:
         moves.append(Move(estimate, ADJUST, estimate, estimate + HOLD))
         estimate += HOLD
@@ -107,9 +106,9 @@ def _open_ended(flight: Flight, _settled: int) -> list[Move]:
 STYLES = {
     style.name: style
     for style in (
-        Style("aggressive", "tells all at once, revises", ("key",), _aggressive, waits=False),
+        Style("aggressive", "publishes all at once, revises", ("key",), _aggressive, waits=False),
         Style(
-            "conservative", "tells only final events", ("insert-only", "ordered", "deterministic-ties", "key"),
+            "conservative", "publishes only final events", ("insert-only", "ordered", "deterministic-ties", "key"),
             _conservative, waits=True,
         ),
         Style("open-ended", "Ve = inf first, out of order", ("key",), _open_ended, waits=False),

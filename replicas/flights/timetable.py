@@ -1,8 +1,8 @@
-"""The table of flights as one replica needs it: day by day, and from a join on only what can still matter.
+"""The table of flights for one replica: day by day, and after a join only the flights that can still matter.
 
-Called by the replica's process. Reading every row of the year takes seconds of a free core, and a multiple of that
-where servers, other replicas and a JVM share two: a replica that starts again would be away for as long. So the raw
-lines are only sorted by day, in a fraction of that time, and a day's rows are read when the replay reaches them.
+Called by the replica's process. To read every row of the year takes seconds of a free core, and a multiple of that
+where servers, other replicas and a JVM share two cores. A replica that starts again would be away for as long. So the
+raw lines are only sorted by day, in a fraction of that time, and a day's rows are read when the replay reaches them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from datetime import date, timedelta
 from replicas.flights.flight import DAY, NEW_YORK, Clock, Flight, midnight, to_flight
 from replicas.flights.source import Days, airport_zones, lines_by_day, to_row
 
-# Arrivals of all flights but the diverted ones, which never arrive, are known so long after the midnight before their
-# departure: a day, the longest flight and the longest delay are less than two and a half. Checked in the tests.
+# This long after the midnight before their departure all flights have arrived, except diverted ones, which never do:
+# a day, the longest flight and the longest delay are less than two and a half days. Checked in the tests.
 SETTLED_AFTER = 3 * DAY
 
 
 class Timetable:
-    """The flights of ``days``. ``count``: how many there are."""
+    """The flights of ``days``. ``count``: their number."""
 
     def __init__(self, days: Days) -> None:
         """Sort the raw lines by day. Raises UsageError if there is no table."""
@@ -31,9 +31,9 @@ class Timetable:
         self._clock = Clock()
 
     def since(self, instant: int | None = None) -> Iterator[list[Flight]]:
-        """The flights in parts, each in order of (vs, payload) and before those of the next part.
+        """Return the flights in parts, each in order of (vs, payload) and before those of the next part.
 
-        ``instant``, in microseconds: leaves out flights of which everything is known and final by then.
+        ``instant``, in microseconds: leave out flights whose every move is before it.
         """
         begun: list[Flight] = []
         for day, block in self._blocks:
@@ -41,11 +41,11 @@ class Timetable:
                 possible = b"".join(line for line in block.splitlines(keepends=True) if b",NA," in line)
                 begun += [flight for flight in self._read(possible) if flight.is_diverted]
                 continue
-            # A departure at 24:00 belongs among those of the next day.
-            known = sorted(begun + self._read(block))
+            # A departure at 24:00 belongs to the flights of the next day.
+            flights = sorted(begun + self._read(block))
             end = self._starts(day + timedelta(days=1))
-            begun = [flight for flight in known if flight.vs >= end]
-            yield known[:len(known) - len(begun)]
+            begun = [flight for flight in flights if flight.vs >= end]
+            yield flights[:len(flights) - len(begun)]
         yield sorted(begun)
 
     def _starts(self, day: date) -> int:

@@ -1,16 +1,16 @@
 """The process of one replica in Spark: ``python -m replicas.spark PLAN --server HOST:PORT --checkpoint DIR``.
 
-It writes the log of the news, starts a JVM with a session, and runs the query, which publishes into the merge and
-keeps its place in DIR: started again with the same DIR, after whatever ended it, it goes on there. Without
-``--checkpoint`` it uses a folder of its own, and begins anew each time.
+It writes the log of news, starts a JVM with a session, and runs the query. The query publishes into the merge and keeps
+its place in DIR. Started again with the same DIR, after any end, it continues there. Without ``--checkpoint`` it uses a
+temporary folder and begins anew each time.
 
     DIR/replica.json, news-*.arrow, clock.json    what is replayed, and when
     DIR/query                                     Spark's checkpoint, with lmerge's spool
-    DIR/spark.log                                 what Spark had to say
+    DIR/spark.log                                 Spark's log
 
-How a parent drives it (``--supervised``) stands in `replicas.process`; it says ``loaded`` once it has attached to the
-merge, with its first batch. Exit code: 0 everything was said; 130 it was stopped before; 1 it failed; 2 it could not
-begin.
+`replicas.process` describes how a parent drives it (``--supervised``). It writes ``loaded`` once it has attached to the
+merge, with its first batch. Exit code: 0 everything was published; 130 it was stopped before; 1 it failed; 2 it could
+not begin.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from typing import Any, Final
 
 from lmerge.errors import LmergeError, Unavailable, UsageError
 from lmerge.spark.sink.watermark import batch_watermark_us
-from lmerge.spark.terminal import own_words
+from lmerge.spark.terminal import own_message
 from replicas.flights.replay import ReplayClock, first_instant, write_clock
 from replicas.flights.source import Days, data_folder
-from replicas.process import leave, options_parser, security_of, stop_on_signals, tell, told_to_start
+from replicas.process import leave, options_parser, report_to_parent, security_of, stop_on_signals, wait_for_start
 from replicas.spark.news import final_watermark, read_log, write_log
 from replicas.spark.plans import PLANS, publish
 from replicas.spark.session import (
@@ -50,13 +50,13 @@ from replicas.spark.session import (
 FAILED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
-LOOK_S: Final = 0.1  # between looks at the query's progress; a batch takes three times as long
-LINE_EVERY_S: Final = 10.0  # of progress, where there is no terminal
+LOOK_S: Final = 0.1  # between checks of the query's progress; a batch takes three times as long
+LINE_EVERY_S: Final = 10.0  # of progress, if there is no terminal
 THREADS: Final = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one replica; the exit code."""
+    """Run one replica and return the exit code."""
     options = _parse(argv)
     stop = stop_on_signals()
     try:
@@ -72,18 +72,18 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
     days = Days(options.first, options.last)
     with _folder(options.checkpoint) as folder:
         _claim(folder, options, days)
-        progress = Progress(options.replica, is_shown=not options.supervised)
-        progress.say("starting Spark")
+        progress = ProgressLine(options.replica, is_shown=not options.supervised)
+        progress.write("starting Spark")
         with ThreadPoolExecutor(1) as pool, _quietly(options, folder):
             log = pool.submit(_log, folder, days)
             try:
                 spark = new_session(folder, THREADS)
             except Exception as problem:
                 raise Unavailable(f"Spark did not start: {problem}{_more(options, folder)}") from problem
-        stop_on_signals(stop)  # the session has taken Ctrl-C for itself, to cancel jobs
+        stop_on_signals(stop)  # the session has set its own handler for Ctrl-C, to cancel jobs
         try:
             if is_complete(folder / "query", final_watermark(read_log(log.result()))):
-                progress.end("everything was said before; another --checkpoint begins anew")
+                progress.end("everything was published before; another --checkpoint begins anew")
                 return 0
             code = _replay(options, spark, folder, log.result(), days, stop, progress)
         finally:
@@ -95,7 +95,7 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
 
 def _replay(
     options: argparse.Namespace, spark: Any, folder: Path, log: Path, days: Days, stop: threading.Event,
-    progress: Progress,
+    progress: ProgressLine,
 ) -> int:
     clock = options.clock or folder / "clock.json"
     stream = news(spark, log, clock)
@@ -107,24 +107,25 @@ def _replay(
     if options.supervised:
         if not follow(query, stop, None, progress):
             return INTERRUPTED
-        tell(event="loaded")
-        start = told_to_start(stop)
+        report_to_parent(event="loaded")
+        start = wait_for_start(stop)
         if start is None:
             return FAILED
         if options.clock is None:
             _set_clock(clock, argparse.Namespace(start=start, speed=options.speed), days)
-        tell(event="joined")
+        report_to_parent(event="joined")
     is_done = follow(query, stop, final_watermark(read_log(log)), progress)
     stop_query(query)
-    progress.end("everything was said" if is_done else "stopped")
+    progress.end("everything was published" if is_done else "stopped")
     if options.supervised and is_done:
-        tell(event="done")
+        report_to_parent(event="done")
     return 0 if is_done else INTERRUPTED
 
 
-def follow(query: Any, stop: threading.Event, until: int | None, progress: Progress) -> bool:
-    """Watch the query until a batch has run with the watermark ``until`` (None: until any has run); False if ``stop``
-    came first. Raises Unavailable if the query fails.
+def follow(query: Any, stop: threading.Event, until: int | None, progress: ProgressLine) -> bool:
+    """Watch the query until a batch has run with the watermark ``until`` (None: until any batch has run).
+
+    Returns False if ``stop`` came first. Raises Unavailable if the query fails.
     """
     while not stop.wait(LOOK_S):
         last = query.lastProgress
@@ -138,20 +139,20 @@ def follow(query: Any, stop: threading.Event, until: int | None, progress: Progr
 
 
 def _more(options: argparse.Namespace, folder: Path) -> str:
-    """Where Spark's own words are."""
-    return f"; {folder / LOG} says more" if options.checkpoint is not None and not options.supervised else ""
+    """Return a reference to Spark's log, for messages."""
+    return f"; details in {folder / LOG}" if options.checkpoint is not None and not options.supervised else ""
 
 
 def watermark_of(progress: Any) -> int:
-    """The watermark that a batch ran with, in microseconds; 0: it had none."""
+    """Return the watermark that a batch ran with, in microseconds; 0: it had none."""
     text = progress["eventTime"].get("watermark", "")
     return round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000) * 1000 if text else 0
 
 
 def failure(query: Any) -> Unavailable:
-    """What ended the query, in lmerge's own words if it has any."""
-    words = str(query.exception() or "it ended without a word")
-    return Unavailable(f"the query failed: {own_words(words) or words.splitlines()[0]}")
+    """Return what ended the query, with lmerge's own message if there is one."""
+    text = str(query.exception() or "it ended without a message")
+    return Unavailable(f"the query failed: {own_message(text) or text.splitlines()[0]}")
 
 
 def is_complete(checkpoint: Path, until: int) -> bool:
@@ -162,8 +163,8 @@ def is_complete(checkpoint: Path, until: int) -> bool:
     return watermark is not None and watermark >= until
 
 
-class Progress:
-    """Where the query is, for people: a line that changes in a terminal, now and then a line elsewhere."""
+class ProgressLine:
+    """Shows the query's progress: a line that changes in a terminal, now and then a line elsewhere."""
 
     def __init__(self, name: str, *, is_shown: bool) -> None:
         self._name = name
@@ -172,25 +173,25 @@ class Progress:
         self._batch = -1
         self._line_s = -LINE_EVERY_S
 
-    def say(self, words: str) -> None:
-        """Some words instead."""
+    def write(self, message: str) -> None:
+        """Show a message instead of progress."""
         if self._is_shown:
-            sys.stderr.write(f"\r{self._name}: {words}\x1b[K" if self._is_live else f"{self._name}: {words}\n")
+            sys.stderr.write(f"\r{self._name}: {message}\x1b[K" if self._is_live else f"{self._name}: {message}\n")
             sys.stderr.flush()
 
     def show(self, last: Any) -> None:
-        """Spark's progress, if it is a new one."""
+        """Show Spark's progress, if it is new."""
         now_s = time.monotonic()
         if last["batchId"] == self._batch or (not self._is_live and now_s - self._line_s < LINE_EVERY_S):
             return
         self._batch, self._line_s = last["batchId"], now_s
         row = json.loads(last["sources"][0]["endOffset"])["row"]
         watermark = last["eventTime"].get("watermark", "")[:16].replace("T", " ")
-        self.say(f"batch {self._batch} in {last['batchDuration']:,} ms, {row:,} news, stable to {watermark}")
+        self.write(f"batch {self._batch} in {last['batchDuration']:,} ms, {row:,} news, stable to {watermark}")
 
-    def end(self, words: str) -> None:
-        """The last words."""
-        self.say(words)
+    def end(self, message: str) -> None:
+        """Show the last message."""
+        self.write(message)
         if self._is_shown and self._is_live:
             sys.stderr.write("\n")
 
@@ -204,7 +205,7 @@ def _log(folder: Path, days: Days) -> Path:
 
 
 def _set_clock(path: Path, options: argparse.Namespace, days: Days) -> None:
-    """A clock that runs already goes on, unless another start is told: a replica that was away catches up."""
+    """Set the clock. A running clock continues unless a start is given: a replica that was away catches up."""
     if options.start is not None or not path.exists():
         start = time.time() if options.start is None else options.start
         write_clock(path, ReplayClock(start, first_instant(days), options.speed * 86_400))
@@ -212,7 +213,7 @@ def _set_clock(path: Path, options: argparse.Namespace, days: Days) -> None:
 
 @contextlib.contextmanager
 def _folder(checkpoint: Path | None) -> Iterator[Path]:
-    """The replica's folder. Raises UsageError if it cannot be made."""
+    """Give the replica's folder. Raises UsageError if it cannot be made."""
     if checkpoint is None:
         with tempfile.TemporaryDirectory(prefix="lmerge-replica-", ignore_cleanup_errors=True) as scratch:
             yield Path(scratch)
@@ -225,7 +226,7 @@ def _folder(checkpoint: Path | None) -> Iterator[Path]:
 
 
 def _claim(folder: Path, options: argparse.Namespace, days: Days) -> None:
-    """Raises UsageError if the folder belongs to another replica: its offsets would mean other rows."""
+    """Raise UsageError if the folder belongs to another replica, as its offsets would then mean other rows."""
     owner = folder / "replica.json"
     mine = {"plan": options.plan, "replica": options.replica, "merge": options.merge,
             "first": days.first.isoformat(), "last": days.last.isoformat()}
@@ -242,7 +243,7 @@ def _claim(folder: Path, options: argparse.Namespace, days: Days) -> None:
 
 @contextlib.contextmanager
 def _quietly(options: argparse.Namespace, folder: Path) -> Iterator[None]:
-    """Spark's words go into the folder, or where the parent looks for what went wrong."""
+    """Redirect Spark's log into the folder. A supervised process leaves it on standard error, for the parent."""
     with contextlib.nullcontext() if options.supervised else errors_into(folder / LOG):
         yield
 

@@ -1,21 +1,22 @@
 """The news of the flights as a log that can be read again: one file of Arrow record batches, in order of time.
 
-Written by `__main__`, read by `source`. A row says what is known of one flight from a moment on:
+Written by `__main__`, read by `source`. A row is the state of one flight from a moment on:
 
 ======  ==============================================================================================
-at      when this became known
+at      when this state begins
 flight  the identity of the flight
 vs      its scheduled departure
 ve      when it is expected to arrive, or has arrived; null: it never does; as ``vs``: it does not take place
 ======  ==============================================================================================
 
-What is known when is the model of ``replicas.flights.style``: a flight is announced an hour before it is to leave, with
-its planned arrival; a late departure moves that; then it lands, is diverted or was cancelled at the moment at which it
-should have left. The last row of a flight says the truth, and that is what every other replica says in the end.
+The times follow the model of ``replicas.flights.style``. A flight is announced an hour before it is to leave, with its
+planned arrival. A late departure moves that. Then the flight lands, is diverted, or was cancelled at the moment at
+which it should have left. The last row of a flight is its true end, and every other replica publishes the same in the
+end.
 
-The log begins and ends with a row of no flight, which like a cancelled one is no event. The first is known before the
-replay begins, so a query can start, and attach, before there is news. The last is dated ``SILENCE`` behind all others:
-a watermark follows the rows, and behind this one everything that was said is final.
+The log begins and ends with a row without a flight, which like a cancelled flight is no event. The first is dated
+before the replay begins, so a query can start, and attach, before there is news. The last is dated ``SILENCE`` after
+all others. A watermark follows the rows, so after this row everything published is final.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from replicas.flights.replay import first_instant
 from replicas.flights.source import Days
 from replicas.flights.style import LATE, LEAD, final_at
 
-# No flight of the table is decided later than so long after its scheduled departure; the longest takes 33 hours.
+# Every flight of the table is final within this time after its scheduled departure; the longest takes 33 hours.
 LONGEST: Final = 35 * HOUR
-# A watermark so far behind the latest scheduled departure is behind every row that can still come: a flight is
-# announced ``LEAD`` before it leaves.
+# A watermark this far behind the latest scheduled departure is behind every row that can still come, because a flight
+# is announced ``LEAD`` before it leaves.
 WATERMARK_DELAY: Final = LONGEST + LEAD
 SILENCE: Final = WATERMARK_DELAY + HOUR
-BEGINNING: Final = DAY  # so long ago that no watermark comes of it
+BEGINNING: Final = DAY  # so early that it gives no watermark
 ROWS_PER_BATCH: Final = 8_192
 
 
@@ -52,7 +53,7 @@ class News(NamedTuple):
 
 
 def news_of(flight: Flight) -> Iterator[News]:
-    """What becomes known of one flight, in order of time."""
+    """Return the news of one flight, in order of time."""
     name = flight.payload.decode()
     yield News(flight.vs - LEAD, name, flight.vs, flight.planned)
     if flight.departed is None:
@@ -65,7 +66,7 @@ def news_of(flight: Flight) -> Iterator[News]:
 
 
 def all_news(flights: Sequence[Flight], days: Days) -> list[News]:
-    """The whole log, in order of time."""
+    """Return the whole log, in order of time."""
     rows = sorted(news for flight in flights for news in news_of(flight)) if flights else []
     first = first_instant(days)
     at = rows[-1].at + HOUR if rows else first + HOUR
@@ -74,7 +75,7 @@ def all_news(flights: Sequence[Flight], days: Days) -> list[News]:
 
 
 def write_log(folder: Path, days: Days) -> Path:
-    """The log of ``days`` in ``folder``, written if it is not there. Raises UsageError without the raw table."""
+    """Return the log of ``days`` in ``folder``. It is written if missing. Raises UsageError without the raw table."""
     path = folder / f"news-{days.first:%Y%m%d}-{days.last:%Y%m%d}.arrow"
     if not path.exists():
         import pyarrow as pa
@@ -88,14 +89,14 @@ def write_log(folder: Path, days: Days) -> Path:
 
 
 def read_log(path: str | Path) -> Any:
-    """The log as an Arrow table that stays in the file."""
+    """Return the log as an Arrow table that stays in the file."""
     import pyarrow as pa
 
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
 def final_watermark(log: Any) -> int:
-    """The watermark behind the last row: a batch that ran with it has said everything."""
+    """Return the watermark after the last row: a batch that ran with it has published everything."""
     return int(log.column("vs")[-1].value) - WATERMARK_DELAY
 
 

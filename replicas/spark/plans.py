@@ -1,28 +1,26 @@
-"""The query: the lifetime of every flight, from news of it. As two different plans of Spark, with one table as result.
+"""The query for the lifetime of every flight, from the news of it: two different plans of Spark with the same result.
 
-Both ask for the latest news of each flight::
+Both compute the latest news of each flight::
 
     news.withWatermark("vs", "36 hours").groupBy("vs", "flight").agg(max(struct("at", "ve")))
 
-The watermark follows the scheduled departures, which are the Vs of the events, so it tells exactly how far the stream
-is stable; and 36 hours after its departure there is nothing new about a flight, so no news is ever late (`news` says
-why).
+The watermark follows the scheduled departures, which are the Vs of the events, so it shows exactly how far the stream
+is stable. There is no news of a flight more than 36 hours after its departure, so no news is ever late (see `news`).
 
-- **append** waits. A flight comes out once, when the watermark has passed it, and is final; cancelled flights are left
-  out. It promises insert-only: nothing that it says is ever taken back. This is the query as it is run for a sink that
+- **append** waits. A flight comes out once, when the watermark has passed it, and is final. Cancelled flights are left
+  out. It promises insert-only, because no event is ever taken back. This is the form of the query for a sink that
   cannot revise.
-- **update** says what is known at once, and revises it: the planned arrival as Ve, later the actual one, and a
-  cancellation takes the event back. A row that Spark gives out again becomes an adjust of what was said of that flight.
-  Whoever reads the merge has each flight a day and a half earlier.
+- **update** publishes each state at once and revises it: the planned arrival as Ve, later the actual one. A
+  cancellation takes the event back. A row that Spark outputs again becomes an adjust of the published event of that
+  flight. Readers of the merge have each flight a day and a half earlier.
 
-Why ``update``, and not ``intervals`` (a row for each start, each end and each abort): there an announcement would
-have to say Ve = inf, and the planned arrival, which the aggregate knows, would be lost; all state would be the
-sink's. What ``intervals`` would gain is a stable point right behind the clock, as it needs no watermark over the
-longest flight.
+Why ``update`` and not ``intervals`` (a row for each start, each end and each abort): there an announcement would need
+Ve = inf, so the planned arrival, which the aggregate has, would be lost, and the sink would hold all state. The gain of
+``intervals`` would be a stable point right behind the clock, as it needs no watermark over the longest flight.
 
-Both give the table of `replicas.flights`, payloads byte for byte: those are bytes and not rows of a schema, so the text
+Both give the table of `replicas.flights`, payloads byte for byte. Those are bytes and not rows of a schema, so the text
 of the flight is published ``raw``. Diverted flights have a null as ``ve``, which is Ve = inf there too. Nothing depends
-on where Spark cuts its batches: `max` looks at the moment of the news first, and a flight has no two at one moment.
+on where Spark cuts its batches: `max` compares the moment of the news first, and no two rows of a flight have the same.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ class Plan(NamedTuple):
 
 
 def latest(news: DataFrame) -> DataFrame:
-    """What is known of each flight: columns flight, vs, ve."""
+    """Return the latest state of each flight: columns flight, vs, ve."""
     from pyspark.sql import functions
 
     by_flight = news.withWatermark("vs", f"{WATERMARK_DELAY // HOUR} hours").groupBy("vs", "flight")
@@ -57,21 +55,21 @@ def latest(news: DataFrame) -> DataFrame:
 
 
 def settled(news: DataFrame) -> DataFrame:
-    """The same, and only what is an event: in append mode a flight comes once, and nothing more is said of it."""
+    """Return the same without cancelled flights, which are no events. In append mode a flight comes only once."""
     return latest(news).where("ve IS NULL OR ve > vs")
 
 
 PLANS: Final = {
     plan.name: plan
     for plan in (
-        Plan("append", "says each flight once, when it is final", "append", settled),
-        Plan("update", "says what is known at once, revises", "update", latest),
+        Plan("append", "publishes each flight once, when it is final", "append", settled),
+        Plan("update", "publishes each state at once, revises", "update", latest),
     )
 }
 
 
 def publish(plan: Plan, news: DataFrame, servers: str, merge: str, replica: str, **more: Any) -> Any:
-    """A writer that publishes the plan over ``news`` as ``replica``; ``more``: as ``lmerge.spark.publish`` takes it."""
+    """Return a writer that publishes the plan over ``news`` as ``replica``; ``more``: of ``lmerge.spark.publish``."""
     import lmerge.spark
 
     return lmerge.spark.publish(

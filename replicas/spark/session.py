@@ -1,8 +1,8 @@
 """A quiet Spark session on this machine, with the source of the news, and its end.
 
-Called by `__main__`. Nothing that Spark writes reaches the terminal: the JVM, and all that it starts, writes into a
-file in the replica's folder, errors and warnings only. PySpark is loaded when a session is made, so what it takes to
-have one can be asked where there is none.
+Called by `__main__`. Spark's output does not reach the terminal: the JVM, and all that it starts, writes into a file in
+the replica's folder, errors and warnings only. PySpark is loaded only when a session is made, so the requirements can
+be checked without it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PYSPARK_MIN: Final = (4, 3)
 LOG: Final = "spark.log"
-# A batch that waits for servers is not waited for; what it was about to say is said after the restart.
+# The stop does not wait for a batch that waits for servers. Its elements are published after the restart.
 STOP_S: Final = 10.0
 JAVA_END_S: Final = 10.0
 
@@ -54,12 +54,12 @@ def require_spark() -> None:
 
 
 def new_session(folder: Path, threads: int) -> SparkSession:
-    """A session of ``threads`` threads with its files in ``folder``."""
+    """Return a session of ``threads`` threads with its files in ``folder``."""
     from pyspark.sql import SparkSession
 
     from replicas.spark.source import FlightNews
 
-    # Spark's Python processes import this package, and have the paths of nobody but this variable.
+    # Spark's Python processes import this package, and get the import paths only from this variable.
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path or os.getcwd() for path in sys.path))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("lmerge replica")
@@ -71,14 +71,14 @@ def new_session(folder: Path, threads: int) -> SparkSession:
 
 
 def news(spark: SparkSession, log: Path, clock: Path, rows_max: int | None = None) -> DataFrame:
-    """The log as a stream; a batch has at most ``rows_max`` rows."""
+    """Return the log as a stream; a batch has at most ``rows_max`` rows."""
     reader = spark.readStream.format("flight_news").option("log", str(log)).option("clock", str(clock))
     return (reader if rows_max is None else reader.option("rows", rows_max)).load()
 
 
 @contextlib.contextmanager
 def errors_into(path: Path) -> Iterator[None]:
-    """Processes that are started in here write their standard error into the file, as long as they live."""
+    """Make processes that are started inside this block write their standard error into the file."""
     sys.stderr.flush()
     before = os.dup(2)
     try:
@@ -97,11 +97,11 @@ def stop_query(query: Any) -> None:
 
 
 def end_session(spark: SparkSession) -> None:
-    """End the JVM, with all that it runs: when this returns there is none."""
+    """End the JVM with all that it runs, and wait for its end."""
     with contextlib.suppress(Exception):
         for query in spark.streams.active:
             stop_query(query)
-    gateway = spark.sparkContext._gateway  # noqa: SLF001  # there is no other word for the process
+    gateway = spark.sparkContext._gateway  # noqa: SLF001  # no public name for the process
     with contextlib.suppress(Exception):
         spark.stop()
     _end_java(gateway)
@@ -115,7 +115,7 @@ def _end_java(gateway: Any) -> None:
         gateway.shutdown()
     if process.stdin is not None:
         with contextlib.suppress(OSError):
-            process.stdin.close()  # it ends when nobody can tell it anything any more
+            process.stdin.close()  # the JVM ends when its standard input does
     try:
         process.wait(JAVA_END_S)
     except subprocess.TimeoutExpired:
@@ -124,8 +124,9 @@ def _end_java(gateway: Any) -> None:
 
 
 def log_option(folder: Path, level: str) -> str:
-    """The option by which a JVM logs to its standard error what is of ``level`` (``off``: nothing) or above. Its file
-    is written into ``folder``.
+    """Return the option by which a JVM logs ``level`` (``off``: nothing) and above to its standard error.
+
+    The option's file is written into ``folder``.
     """
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J.replace("LEVEL", level))
@@ -133,7 +134,7 @@ def log_option(folder: Path, level: str) -> str:
 
 
 def _settings(folder: Path, threads: int) -> dict[str, str]:
-    # A plan that runs for a minute: compiling it well costs more than it saves.
+    # The plan runs for a minute, so compiling it well costs more than it saves.
     java = f"{log_option(folder, 'warn')} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return {
         "spark.master": f"local[{threads}]",
@@ -142,7 +143,7 @@ def _settings(folder: Path, threads: int) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": java,
         "spark.local.dir": str(folder / "local"),
-        # Over TCP a small batch waits 40 ms for the loopback's delayed answer, in each task.
+        # Over TCP a small batch waits 40 ms for a delayed acknowledgement of the loopback, in each task.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",

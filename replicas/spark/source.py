@@ -1,11 +1,11 @@
 """``format("flight_news")``: the log of news as a stream, as far as the replay clock has come.
 
 Registered by `session`; Spark makes it in its own processes. An offset is a number of rows of the log, so it is valid
-in every run of the query, and the rows between two offsets are the same whenever they are read: what Spark asks of a
-source that can be replayed, and what Kafka gives.
+in every run of the query, and the rows between two offsets are the same whenever they are read. Spark requires this of
+a source that can be replayed, and Kafka does the same.
 
-The clock is a file beside the log, for it is set when the query runs already: while it is not there, the one row from
-before the replay is all that there is.
+The clock is a file beside the log, because it is set when the query runs already. Until then the stream has only the
+one row from before the replay.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 NEWS: Final = "flight_news"
-ROWS_PER_TASK: Final = 20_000  # for which a second task is worth while
+ROWS_PER_TASK: Final = 20_000  # more rows justify another task
 
 Offset = dict[str, int]
 
 
 class FlightNews(DataSource):
-    """Options: ``log`` and ``clock``, paths; ``rows``: a batch has at most so many."""
+    """The source. Options: ``log`` and ``clock``, paths; ``rows``: the most rows of a batch."""
 
     @classmethod
     def name(cls) -> str:
@@ -53,7 +53,7 @@ class Rows(InputPartition):
 
 
 class NewsReader(DataSourceStreamReader):
-    """See above."""
+    """Reads the log in batches."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._log, self._clock = options["log"], options["clock"]
@@ -66,11 +66,11 @@ class NewsReader(DataSourceStreamReader):
         return ReadAllAvailable() if self._rows_max is None else ReadMaxRows(self._rows_max)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """What is known by now."""
+        """Return the number of rows up to the present time of the clock."""
         clock = read_clock(Path(self._clock))
         # The column's numbers, where they lie: the file is mapped, and a search touches few of its pages.
-        known = 1 if clock is None else bisect_left(_Times(self._log), clock.now())
-        end = max(known, start["row"])
+        rows_due = 1 if clock is None else bisect_left(_Times(self._log), clock.now())
+        end = max(rows_due, start["row"])
         return {"row": min(end, start["row"] + limit.max_rows) if isinstance(limit, ReadMaxRows) else end}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -83,7 +83,7 @@ class NewsReader(DataSourceStreamReader):
 
 
 class _Times:
-    """When each row of the log became known, in microseconds."""
+    """The time of each row of the log, in microseconds."""
 
     def __init__(self, log: str) -> None:
         self._column = read_log(log).column("at")

@@ -16,7 +16,7 @@ WORKERS = "lmerge/spark/sink/workers.py"
 TEST_EXACTLY_ONCE = "tests/spark/test_exactly_once.py::"
 TEST_READ = "tests/spark/test_read.py::"
 TEST_SINK = "tests/spark/test_sink.py::"
-FAILED_BATCH = TEST_EXACTLY_ONCE + "test_a_batch_that_fails_is_said_once_when_it_is_run_again"
+FAILED_BATCH = TEST_EXACTLY_ONCE + "test_a_batch_that_fails_is_published_once_when_it_is_run_again"
 EDGES = "tests/spark/test_stable_edges.py::"
 ALL_RANGES = TEST_READ + "test_a_range_has_the_same_rows_at_every_server"
 
@@ -32,12 +32,12 @@ DEFECTS = (
         EDGES + "test_rows_without_duplicates_come_out_above_the_watermark",
     ),
     Defect(
-        "a publisher that begins anew has said the batch already",
+        "a publisher that begins anew has published the batch already",
         COMMITTER, "live = spool.live_before(commit.batch)", "live = spool.live_before(commit.batch + 1)",
         FAILED_BATCH,
     ),
     Defect(
-        "a batch says the watermark of the next one",
+        "a batch publishes the watermark of the next one",
         COMMITTER, "batch_watermark_us(options.checkpoint, commit.batch)",
         "batch_watermark_us(options.checkpoint, commit.batch + 1)",
         EDGES + "test_rows_without_state_are_let_in_from_the_watermark_on_and_dropped_below_it",
@@ -56,7 +56,8 @@ DEFECTS = (
     ),
     Defect(
         "a commit does not wait for a server",
-        COMMITTER, "    await _reached(publisher, lambda: publisher.outbox.acked >= said)\n", "    assert said >= 0\n",
+        COMMITTER, "    await _reached(publisher, lambda: publisher.outbox.acked >= published)\n",
+        "    assert published >= 0\n",
         "tests/spark/test_skip.py::test_a_commit_comes_back_when_a_server_has_merged_its_batch",
     ),
     Defect(
@@ -67,7 +68,7 @@ DEFECTS = (
     Defect(
         "a commit leaves out what its batch wrote",
         SINK, "parts=tuple(one.part for one in written), stable", "parts=(), stable",
-        TEST_SINK + "test_a_dataframe_of_elements_is_said_as_it_is",
+        TEST_SINK + "test_a_dataframe_of_elements_is_published_unchanged",
     ),
     Defect(
         "ticks are filtered before the watermark has seen them",
@@ -76,20 +77,21 @@ DEFECTS = (
     ),
     Defect(
         "an event that begins at the end of a range has begun",
-        ENVELOPES, "goes_on = tally.going_on(high, asked.begun_from, high)",
-        "goes_on = tally.going_on(high, asked.begun_from, high + 1)",
+        ENVELOPES, "goes_on = events.going_on(high, requested.begun_from, high)",
+        "goes_on = events.going_on(high, requested.begun_from, high + 1)",
         TEST_READ + "test_an_event_that_begins_at_the_end_of_a_range_has_not_begun",
     ),
     Defect(
-        "an end that can change is told",
-        ENVELOPES, "        if not asked.as_said:\n", "        if not asked.as_said and asked.fresh:\n",
+        "an end that can change is shown",
+        ENVELOPES, "        if not requested.current_ends:\n",
+        "        if not requested.current_ends and requested.fresh:\n",
         ALL_RANGES,
     ),
     Defect(
-        "a driver that holds enough tells nobody",
-        FEED, "self._tally.stable_point > before or self._is_full():", "self._tally.stable_point > before:",
+        "a driver that holds enough wakes no waiting thread",
+        FEED, "self._events_read.stable_point > before or self._is_full():", "self._events_read.stable_point > before:",
         "tests/spark/test_source.py::"
-        "test_who_waits_hears_that_the_driver_holds_enough_though_nothing_new_is_stable",
+        "test_a_full_driver_wakes_a_waiting_query_though_nothing_new_is_stable",
     ),
     Defect(
         "a shard goes on from an attempt that failed",

@@ -244,6 +244,6 @@ DEFECTS = (
         TYPES,
         "        return replace(column, children=children)\n",
         "        return column\n",
-        "tests/spark/test_types.py::test_floats_are_rounded_where_it_is_asked_for",
+        "tests/spark/test_types.py::test_floats_are_rounded_where_it_is_requested",
     ),
 )

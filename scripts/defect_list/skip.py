@@ -1,11 +1,11 @@
-"""Defects of leaving out what nobody wants any more: ``lmerge/spark/skipping.py`` and those who act on it."""
+"""Defects of skipping events that are not needed: ``lmerge/spark/skipping.py`` and the modules that act on it."""
 
 from seeded import Defect
 
 COMMITTER = "lmerge/spark/sink/committer.py"
 ELEMENTS = "lmerge/spark/sink/elements.py"
 MARKS = "lmerge/spark/sink/intervals.py"
-SAID = "lmerge/spark/spool/published_state.py"
+STATE = "lmerge/spark/spool/published_state.py"
 SKIPPING = "lmerge/spark/skipping.py"
 SOURCE = "lmerge/spark/source/readers.py"
 SPOOL = "lmerge/spark/spool/spool.py"
@@ -14,19 +14,19 @@ QUERIES = "tests/spark/test_skip_queries.py::"
 
 DEFECTS = (
     Defect(
-        "events are left out that servers were not told of",
+        "events are left out without an announcement to the servers",
         COMMITTER, "        publisher.skip_now(until)\n        if not was_skipping:", "        if not was_skipping:",
-        TEST + "test_servers_are_told_before_the_first_event_is_left_out",
+        TEST + "test_a_skip_is_announced_before_the_first_event_is_left_out",
     ),
     Defect(
-        "a replica that skips says a stable that it has not come to when it starts again",
+        "a restarted replica that skips publishes a stable that it has not reached",
         COMMITTER, "    complete_from = min(complete_from, max((row[1] for row in stables), default=NEG_INF))\n", "",
-        TEST + "test_a_replica_that_skips_may_still_say_what_begins_before_the_point",
+        TEST + "test_a_replica_that_skips_may_still_publish_what_begins_before_the_point",
     ),
     Defect(
         "a replica that has left things out joins a server as if it had not",
         COMMITTER, "if publisher.outbox.skipped < complete_from < INF:", "if False:",
-        TEST + "test_a_server_that_comes_later_is_told_what_is_missing",
+        TEST + "test_a_server_that_comes_later_learns_what_is_missing",
     ),
     Defect(
         "a replica that has caught up goes on skipping",
@@ -34,8 +34,8 @@ DEFECTS = (
         TEST + "test_one_that_is_no_longer_behind_does_not_skip",
     ),
     Defect(
-        "a query skips that was not asked to",
-        COMMITTER, "self._wanted_from if self._options.skips else NEG_INF", "self._wanted_from",
+        "a query skips although skipping is off",
+        COMMITTER, "self._needed_from if self._options.skips else NEG_INF", "self._needed_from",
         TEST + "test_a_query_that_does_not_skip_leaves_nothing_out",
     ),
     Defect(
@@ -47,29 +47,29 @@ DEFECTS = (
         TEST + "test_a_batch_that_runs_again_leaves_out_the_same",
     ),
     Defect(
-        "what was left out is said again by and by",
+        "events that were left out are published again later",
         SPOOL, "max(skipped, before.skipped if before else NEG_INF)", "skipped",
         TEST + "test_what_was_left_out_once_is_left_out_for_good",
     ),
     Defect(
         "an event that ends at the point is left out",
-        ELEMENTS, "wanted = pc.greater_equal(ve, self._skipped)", "wanted = pc.greater(ve, self._skipped)",
-        TEST + "test_a_batch_leaves_out_what_the_one_before_has_told_the_servers",
+        ELEMENTS, "needed = pc.greater_equal(ve, self._skipped)", "needed = pc.greater(ve, self._skipped)",
+        TEST + "test_a_batch_leaves_out_what_the_one_before_announced_to_the_servers",
     ),
     Defect(
-        "an event that was begun never hears of its end",
+        "an event that was begun never gets its end",
         ELEMENTS, "(ve if kind == INSERT else max(ve, vold))", "ve",
-        TEST + "test_an_event_that_was_begun_hears_of_its_end_even_if_that_is_of_no_interest",
+        TEST + "test_an_event_that_was_begun_gets_its_end_even_if_that_is_not_needed",
     ),
     Defect(
-        "what nobody wants is remembered for ever",
-        ELEMENTS, "value[1] >= max(self._said_stable, self._skipped)", "value[1] >= self._said_stable",
-        TEST + "test_keys_that_nobody_wants_are_forgotten_at_once",
+        "state of events that are not needed is kept for ever",
+        ELEMENTS, "value[1] >= max(self._published_stable, self._skipped)", "value[1] >= self._published_stable",
+        TEST + "test_keys_that_are_not_needed_are_forgotten_at_once",
     ),
     Defect(
         "a state that skips is looked through as rarely as ever",
-        SAID, "1 if skips else _LOOK_BATCHES", "_LOOK_BATCHES",
-        TEST + "test_keys_that_nobody_wants_are_forgotten_at_once",
+        STATE, "1 if skips else _LOOK_BATCHES", "_LOOK_BATCHES",
+        TEST + "test_keys_that_are_not_needed_are_forgotten_at_once",
     ),
     Defect(
         "the payload of an interval that begins at an end is forgotten",
@@ -84,7 +84,7 @@ DEFECTS = (
     Defect(
         "a source reads all that its query will leave out",
         SOURCE, "        if until <= at:\n            return at\n", "        return at\n",
-        QUERIES + "test_a_query_that_reads_a_merge_does_not_read_what_nobody_wants",
+        QUERIES + "test_a_query_that_reads_a_merge_does_not_read_what_is_not_needed",
     ),
     Defect(
         "a skip that a server has asked for breaks the connection to it",

@@ -38,7 +38,7 @@ ALL_ROWS = TEST_READ + "test_all_ranges_together_are_the_tdb"
 DEFECTS = (
     Defect(
         "the start of a window counts as its end",
-        BOUNDS, "return later_by(window, -window.window_us, words)", "return later_by(window, 0, words)", STABLE_RULE,
+        BOUNDS, "return later_by(window, -window.window_us, reason)", "return later_by(window, 0, reason)", STABLE_RULE,
     ),
     Defect(
         "of several times the nearest bound holds",
@@ -54,11 +54,11 @@ DEFECTS = (
         STABLE_RULE,
     ),
     Defect(
-        "of united streams the first tells the bound",
+        "the first of united streams decides the bound",
         LATENESS, "bounds[column.expr_id] = weakest(parts)", "bounds[column.expr_id] = parts[0]", STABLE_RULE,
     ),
     Defect(
-        "nothing is said to drop late rows",
+        "no bound counts as enforced by the dropping of late rows",
         LATENESS, "return column, Bound(lag_us, True, True,", "return column, Bound(lag_us, True, False,", STABLE_RULE,
     ),
     Defect(
@@ -75,12 +75,13 @@ DEFECTS = (
         "rows without duplicates within the watermark are unique for ever",
         KEYING, "        names |= {c.expr_id: c.name for c in node.output if c.delay_ms is not None}\n",
         "        names = dict(names)\n",
-        TEST_PLAN + "test_a_key_is_promised_where_vs_and_payload_tell_rows_apart",
+        TEST_PLAN + "test_a_key_is_promised_where_vs_and_payload_identify_rows",
     ),
     Defect(
         "a part of the key that was projected away does not count",
-        KEYING, "if key.parts is not None and len(known) == len(found) else None", "if key.parts is not None else None",
-        TEST_PLAN + "test_what_is_left_out_of_the_payload_tells_nothing_apart",
+        KEYING, "if key.parts is not None and len(carried) == len(found) else None",
+        "if key.parts is not None else None",
+        TEST_PLAN + "test_what_is_left_out_of_the_payload_identifies_nothing",
     ),
     Defect(
         "the stable of a merge is that of its fastest shard",
@@ -120,9 +121,9 @@ DEFECTS = (
         TEST_MERGING + "test_a_row_that_is_no_element_ends_its_input_in_all_shards",
     ),
     Defect(
-        "what tells of an input's end is a stable for the next merge",
+        "the report of an input's end is a stable for the next merge",
         PACKS, "pc.equal(rows.column(\"vs\"), NEG_INF)", "pc.equal(rows.column(\"vs\"), INF)",
-        TEST_MERGING + "test_what_tells_of_an_end_says_nothing_to_the_next_merge",
+        TEST_MERGING + "test_a_report_of_an_end_changes_nothing_in_the_next_merge",
     ),
     Defect(
         "an event that was removed is still read",
@@ -192,7 +193,7 @@ DEFECTS = (
     ),
     Defect(
         "options are looked at in the first batch",
-        UPDATE_SINK, "            sink_options(self.given)  # what is wrong with them is told at once\n", "",
+        UPDATE_SINK, "            sink_options(self.given)  # raises before there is a query\n", "",
         TEST_REFUSALS + "test_options_are_refused_before_there_is_a_query",
     ),
     Defect(
@@ -207,13 +208,13 @@ DEFECTS = (
     ),
     Defect(
         "a mistake ends with a traceback",
-        TERMINAL, "if words and isinstance(error, UsageError):", "if not words:",
+        TERMINAL, "if message and isinstance(error, UsageError):", "if not message:",
         TEST_TERMINAL + "test_a_mistake_is_one_sentence_and_the_line_that_it_is_about",
     ),
     Defect(
         "a cutover ends the old query with an error",
-        COMMITTER, "if options.ends_after_cutover and _SUCCEEDED in words:",
-        "if options.skips and _SUCCEEDED in words:",
+        COMMITTER, "if options.ends_after_cutover and _SUCCEEDED in reason:",
+        "if options.skips and _SUCCEEDED in reason:",
         TEST_TERMINAL + "test_a_cutover_ends_the_program_without_an_error",
     ),
     Defect(

@@ -14,7 +14,7 @@ from bench.rig.spark_judge import TableJudge
 from bench.rig.spark_table import TableReader, TableReference
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Insert, Stable
-from lmerge.spark.sink.elements import RowPlan, turner_of
+from lmerge.spark.sink.elements import RowPlan, converter_of
 from lmerge.wire.schema import parse_schema
 
 REFERENCE = TableReference(1_000, life_max=400)
@@ -23,7 +23,7 @@ REFERENCE = TableReference(1_000, life_max=400)
 def said_of(rows: Any) -> list[Any]:
     """What a query that publishes these rows says."""
     plan = RowPlan("append", parse_schema({"number": "int?", "word": "string?"}), ve="ve")
-    return list(turner_of(plan, NEG_INF).take(rows).elements())
+    return list(converter_of(plan, NEG_INF).take(rows).elements())
 
 
 def events(first: int, end: int) -> list[Insert]:

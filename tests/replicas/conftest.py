@@ -1,4 +1,4 @@
-"""What the tests of the flight replicas share: slices of the real table, and the judge's table of the same days."""
+"""Fixtures for the tests of the flight replicas: slices of the real table, and the judge's table of the same days."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def blizzard() -> list[Flight]:
 
 @pytest.fixture(scope="session")
 def blizzard_events() -> list[Event]:
-    """What the judge expects of those days."""
+    """The judge's events of those days."""
     with Judge(BLIZZARD) as judge:
         return judge.events()

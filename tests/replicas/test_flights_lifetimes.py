@@ -1,4 +1,4 @@
-"""Local clocks to lifetimes: the replicas' Python against DuckDB's SQL, over the whole table, and by hand."""
+"""The conversion of local clocks to lifetimes: Python against DuckDB's SQL, over the whole table, and by hand."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_lifetime_of_the_year_is_what_duckdb_computes(year: list[Flight], 
     assert [Event(f.vs, f.payload, f.ve) for f in year if not f.is_cancelled] == judge.events()
 
 
-def test_the_table_holds_what_the_documents_say_of_it(year: list[Flight], judge: Judge) -> None:
+def test_the_table_is_as_documented(year: list[Flight], judge: Judge) -> None:
     counts = RawCounts(336_776, cancelled=8_255, diverted=1_175, clamped=0, clocks=327_346, clocks_agree=327_345)
     assert judge.counts() == counts
     assert sum(f.is_cancelled for f in year) == 8_255

@@ -1,4 +1,4 @@
-"""The timetable: day by day it is the table, and a join from it is the join from the whole table."""
+"""The timetable: all its days are the table, and a join from it is the join from the whole table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lmerge.core.elements import INF
 from replicas.flights.flight import DAY, HOUR, NEW_YORK, Clock, Flight, midnight, read_flights
 from replicas.flights.source import Days
-from replicas.flights.stream import FlightStream, Step
+from replicas.flights.stream import FlightStream, StreamStep
 from replicas.flights.style import STYLES, final_at
 from replicas.flights.timetable import SETTLED_AFTER, Timetable
 
@@ -48,7 +48,7 @@ def test_the_whole_year_is_there_and_in_order_without_reading_it() -> None:
 
 
 def test_what_a_join_leaves_out_is_settled(flights: list[Flight]) -> None:
-    """The margin holds for every flight of the table, also for what waits until those before it are final."""
+    """The margin holds for every flight of the table, also for flights that wait until those before them are final."""
     clock, latest = Clock(), 0
     for flight in read_flights(Days()):
         day = clock.to_local(flight.vs, NEW_YORK) // DAY * DAY
@@ -56,7 +56,7 @@ def test_what_a_join_leaves_out_is_settled(flights: list[Flight]) -> None:
         assert latest < clock.to_utc(day, NEW_YORK) + SETTLED_AFTER
 
 
-def told(stream: FlightStream, now: int, join_at: int) -> list[object]:
+def elements_of(stream: FlightStream, now: int, join_at: int) -> list[object]:
     return [stream.join(now, join_at), *stream.steps()]
 
 
@@ -69,11 +69,12 @@ def test_a_join_from_the_timetable_is_the_join_from_the_whole_table(
     assert isinstance(style, type(STYLES["aggressive"]))
     now_us = FIRST + now * HOUR
     join_at = INF if behind is None else now_us - behind * HOUR
-    assert told(FlightStream(timetable, style), now_us, join_at) == told(FlightStream(flights, style), now_us, join_at)
+    from_timetable, from_table = FlightStream(timetable, style), FlightStream(flights, style)
+    assert elements_of(from_timetable, now_us, join_at) == elements_of(from_table, now_us, join_at)
 
 
 @pytest.mark.parametrize("style", STYLES.values(), ids=lambda style: style.name)
 def test_from_the_beginning_it_is_the_same_stream(timetable: Timetable, flights: list[Flight], style: object) -> None:
     assert isinstance(style, type(STYLES["aggressive"]))
-    steps: list[Step] = list(FlightStream(timetable, style).steps())
+    steps: list[StreamStep] = list(FlightStream(timetable, style).steps())
     assert steps == list(FlightStream(flights, style).steps())

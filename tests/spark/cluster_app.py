@@ -1,7 +1,8 @@
 """A driver whose executors are other processes: ``python cluster_app.py SCRATCH SERVERS [MASTER]``.
 
-It publishes the rows of the feed in SCRATCH/feed to the end, reads the merge into SCRATCH/read, notes what it and its
-executors run with, and tries a spool that is another folder for each of them. Places to stop at are in SCRATCH/hooks.
+It publishes the rows of the feed in SCRATCH/feed to the end, reads the merge into SCRATCH/read, and records the engine
+and source of its executors. It also tries a spool that is another folder for each process. Places to stop are in
+SCRATCH/hooks.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def main(scratch: Path, servers: str, master: str = MASTER) -> None:
         spark_executor_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     )
     hook(spark)
-    feed = spark_world.Feed(scratch / "feed", SCHEMA)
+    feed = spark_world.FileFeed(scratch / "feed", SCHEMA)
     writer = spark_world.publish_counts(spark, feed, servers).option("path", str(scratch / "hooks"))
     started(writer, scratch).awaitTermination()
     note(scratch, "executors", [row.asDict() for row in spark.range(4).repartition(2).mapInArrow(
@@ -36,7 +37,7 @@ def main(scratch: Path, servers: str, master: str = MASTER) -> None:
 
 
 def whereabouts(batches: Iterator[Any]) -> Iterator[Any]:
-    """In an executor: which core it merges with, and where lmerge was found."""
+    """Return the engine and the source of lmerge. Runs in an executor."""
     import pyarrow as pa
 
     import lmerge
@@ -47,7 +48,7 @@ def whereabouts(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def read(spark: Any, scratch: Path, servers: str) -> list[dict[str, Any]]:
-    """The final events of the merge, as the sink has them: each task reads its own stretch of time from a server."""
+    """Return the final events of the merge from a sink. Each task reads its own range of time from a server."""
     rows = spark.readStream.format("lmerge").options(
         servers=servers, merge=spark_world.MERGE, timeType="long", startingOffsets=str(HOUR - 1), partitions="2").load()
     stopping = rows.mapInArrow(Stop(str(scratch / "hooks")), rows.schema)
@@ -57,7 +58,7 @@ def read(spark: Any, scratch: Path, servers: str) -> list[dict[str, Any]]:
 
 
 class Stop:
-    """In a task: hands rows on, with the place ``read`` behind the first of them."""
+    """Passes rows on in a task, with the place ``read`` after the first batch of them."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -72,8 +73,8 @@ class Stop:
             reach(Path(self.folder), "read", int(context.getLocalProperty("streaming.sql.batchId") or 0))
 
 
-def unshared(spark: Any, scratch: Path, servers: str, feed: spark_world.Feed) -> str:
-    """What a query says whose executors have another folder than the driver: a relative path is one for each."""
+def unshared(spark: Any, scratch: Path, servers: str, feed: spark_world.FileFeed) -> str:
+    """Return the error of a query whose executors have another folder than the driver, by a relative path."""
     writer = spark_world.publish_flights(spark, feed, servers, merge="unshared", spool="here")
     query = writer.option("checkpointLocation", str(scratch / "other")).trigger(availableNow=True).start()
     try:

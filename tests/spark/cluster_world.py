@@ -1,4 +1,4 @@
-"""Clusters for tests: a Spark of links, so that nothing is written where PySpark is; its daemons; archives."""
+"""Clusters for tests: a Spark of symbolic links, so that PySpark's folder is not written; its daemons; archives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 def installed() -> Path:
-    """Where PySpark is."""
+    """Return the folder of PySpark."""
     found = find_spec("pyspark")
     assert found is not None
     assert found.origin is not None
@@ -32,9 +32,9 @@ def installed() -> Path:
 
 
 def spark_home(scratch: Path) -> Path:
-    """A SPARK_HOME whose ``work`` is in ``scratch``: executors of ``local-cluster`` live there.
+    """Make a SPARK_HOME whose ``work``, the folder of executors of ``local-cluster``, is in ``scratch``.
 
-    Its Python is the installed one and not the zip beside it, in which nothing is compiled: workers have 10 s to start.
+    Its Python is the installed one, not the zip beside it, where nothing is compiled: workers have 10 s to start.
     """
     home = scratch / "spark"
     (home / "python" / "lib").mkdir(parents=True)
@@ -47,37 +47,37 @@ def spark_home(scratch: Path) -> Path:
 
 
 def environment_of(home: Path) -> dict[str, str]:
-    """What a driver or a daemon is started with; lmerge itself is found as it is installed for their Python."""
+    """Return the environment of a driver or a daemon. It finds lmerge as installed for its Python."""
     return {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": str(HERE)}
 
 
 def executor_of(worker: int) -> psutil.Process:
-    """The executor to which a Python worker belongs."""
+    """Return the executor to which a Python worker belongs."""
     return next(one for one in psutil.Process(worker).parents() if BACKEND in one.cmdline())
 
 
 @contextmanager
 def standalone(scratch: Path, home: Path, workers: int = 2) -> Iterator[str]:
-    """A master and its workers, as processes. The master's URL."""
+    """Run a master and its workers as processes, and give the master's URL."""
     with ExitStack() as running:
         master = running.enter_context(_daemon(scratch, home, "master.Master"))
-        url = _said(master, r"Starting Spark master at (spark://\S+)")
+        url = _wait_for_line(master, r"Starting Spark master at (spark://\S+)")
         for number in range(workers):
-            words = ("--cores", "1", "--memory", "1g", "--work-dir", str(scratch / f"work-{number}"), url)
-            worker = running.enter_context(_daemon(scratch, home, "worker.Worker", *words))
-            _said(worker, "Successfully registered with master")
+            arguments = ("--cores", "1", "--memory", "1g", "--work-dir", str(scratch / f"work-{number}"), url)
+            worker = running.enter_context(_daemon(scratch, home, "worker.Worker", *arguments))
+            _wait_for_line(worker, "Successfully registered with master")
         yield url
 
 
 @contextmanager
-def _daemon(scratch: Path, home: Path, name: str, *words: str) -> Iterator[Path]:
-    """One of Spark's daemons. Its log."""
+def _daemon(scratch: Path, home: Path, name: str, *arguments: str) -> Iterator[Path]:
+    """Run one of Spark's daemons, and give its log."""
     log = scratch / f"{name}-{len(list(scratch.glob(f'{name}-*')))}.log"
     listening = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *listening, *words], stdout=file,
+            [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *listening, *arguments], stdout=file,
             stderr=subprocess.STDOUT, env={**os.environ, **environment_of(home)},
         )
     try:
@@ -87,21 +87,21 @@ def _daemon(scratch: Path, home: Path, name: str, *words: str) -> Iterator[Path]
         process.wait(DEADLINE_S)
 
 
-def _said(log: Path, pattern: str) -> str:
-    """What stands in the log, once it does."""
+def _wait_for_line(log: Path, pattern: str) -> str:
+    """Wait until a line of the log matches, and return the match."""
     pause = threading.Event()
     for _ in range(int(DEADLINE_S / 0.05)):
         found = re.search(pattern, log.read_text(errors="replace"))
         if found:
             return found[found.re.groups and 1]
         pause.wait(0.05)
-    raise AssertionError(f"never said {pattern}: {log.read_text()[-3000:]}")
+    raise AssertionError(f"no line has {pattern}: {log.read_text()[-3000:]}")
 
 
 def archive(scratch: Path) -> Path:
-    """An environment of Python as ``venv-pack`` makes one, with this lmerge in it; the rest is where it is here.
+    """Make a Python environment as ``venv-pack`` does, with this lmerge in it. All else is linked to this machine's.
 
-    It stands beside the archive as well: the driver runs a Python of the same name, relative to where it was started.
+    It is also unpacked beside the archive: the driver runs a Python of the same relative name.
     """
     place = scratch / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)

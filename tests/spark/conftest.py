@@ -1,7 +1,7 @@
-"""A Spark session for the tests that need one, and the words of ``spark_world``.
+"""A Spark session for the tests that need one, and fixtures from ``spark_world``.
 
 Java, a session and its first batch take about ten seconds, so all tests share one session. Spark's own processes run
-what the tests' folder defines: they find it by PYTHONPATH, which is set before the session is.
+code of the tests' folder. They find it by PYTHONPATH, which is set before the session is made.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _new_worker() -> None:
-    """Nothing of the test before is remembered in this process."""
+    """Empty the caches of this process before each test."""
     forget_cached()
 
 
@@ -42,7 +42,7 @@ def _demanded(problem: str) -> None:
 
 @pytest.fixture(scope="session")
 def spark_is_here() -> None:
-    """Ends the test if there is no PySpark, or no Java to run it."""
+    """Skip the test if there is no PySpark, or no Java to run it."""
     try:
         import pyspark  # noqa: F401
     except ImportError as problem:
@@ -55,10 +55,10 @@ def spark_is_here() -> None:
 
 @pytest.fixture(scope="session")
 def spark(spark_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session of two threads that writes nothing but errors."""
+    """Give a session of two threads that writes only errors."""
     import spark_world
 
-    # As docs/spark.md advises; the programs of their own that tests start keep to what Spark does by itself.
+    # As docs/spark.md advises. Programs that tests start keep Spark's defaults.
     fast = {"spark_python_unix_domain_socket_enabled": "true"}
     session = spark_world.session(tmp_path_factory.mktemp("spark"), **fast)
     yield session
@@ -67,7 +67,7 @@ def spark(spark_is_here: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture
 def readers() -> Iterator[Callable[..., LmergeStreamReader]]:
-    """Makes readers as Spark's driver does, and stops them."""
+    """Make readers as Spark's driver does, and stop them at the end."""
     from read_world import options
 
     from lmerge.spark.source import readers

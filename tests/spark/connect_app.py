@@ -1,6 +1,6 @@
 """A client of Spark Connect with a server of its own: ``python connect_app.py SCRATCH SERVERS``.
 
-What it came to is in SCRATCH/connect.json.
+Its results are in SCRATCH/connect.json.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any
 
 import spark_world
 from driver_world import SCHEMA
-from spark_world import MERGE, Feed, publish_counts, publish_flights, run_to_end
+from spark_world import MERGE, FileFeed, publish_counts, publish_flights, run_to_end
 
 
 def main(scratch: Path, servers: str) -> None:
     warnings.simplefilter("ignore")
     spark = session(scratch)
-    feed = Feed(scratch / "feed", SCHEMA)
+    feed = FileFeed(scratch / "feed", SCHEMA)
     from lmerge.spark import explain, skip_to
 
     by_hand = {"properties": ["key"], "stable_lag": "10 seconds", "keys": ["window.start", "name"], "allow": ["unread"]}
-    said = {
+    results = {
         "session": type(spark).__module__,
-        "append": words(lambda: publish_flights(spark, feed, servers, merge="unsaid")),
-        "update": words(lambda: publish_counts(spark, feed, servers, merge="unsaid", properties=["key"])),
-        "skip": words(lambda: skip_to(feed.timed(spark, "ts"), "ts", checkpoint=str(scratch))),
+        "append": error_of(lambda: publish_flights(spark, feed, servers, merge="refused")),
+        "update": error_of(lambda: publish_counts(spark, feed, servers, merge="refused", properties=["key"])),
+        "skip": error_of(lambda: skip_to(feed.timed(spark, "ts"), "ts", checkpoint=str(scratch))),
         "explain": explain(feed.timed(spark, "ts"), "ts", properties=[], stable_lag_us=0),
     }
     run_to_end(publish_counts(spark, feed, servers, **by_hand), scratch / "updates")
@@ -36,14 +36,14 @@ def main(scratch: Path, servers: str) -> None:
     run_to_end(publish_flights(spark, feed, servers, merge="appended", **inserts), scratch / "appends")
     rows = spark.readStream.format("lmerge").options(servers=servers, merge=MERGE, startingOffsets="earliest").load()
     run_to_file(rows, scratch / "read")
-    said["read"] = str(spark.read.schema(rows.schema).json(str(scratch / "read")).count())
-    said["now"] = str(spark.read.format("lmerge").options(servers=servers, merge=MERGE).load().columns)
-    (scratch / "connect.json").write_text(json.dumps(said))
+    results["read"] = str(spark.read.schema(rows.schema).json(str(scratch / "read")).count())
+    results["now"] = str(spark.read.format("lmerge").options(servers=servers, merge=MERGE).load().columns)
+    (scratch / "connect.json").write_text(json.dumps(results))
     spark.stop()
 
 
 def session(scratch: Path) -> Any:
-    """A session whose server is in a JVM of this process, at a port that is free here."""
+    """Return a session whose server is in a JVM of this process, at a free port."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.remote("local[2]")
@@ -58,8 +58,8 @@ def run_to_file(rows: Any, folder: Path) -> None:
     writer.trigger(availableNow=True).start(str(folder)).awaitTermination()
 
 
-def words(work: Callable[[], Any]) -> str:
-    """What it is refused with."""
+def error_of(work: Callable[[], Any]) -> str:
+    """Return the error with which ``work`` is refused."""
     try:
         work()
     except Exception as problem:

@@ -1,4 +1,4 @@
-"""Drivers in processes of their own, to be stopped at places and killed; and what their rows mean, without Spark."""
+"""Drivers in processes of their own, to be stopped at places and killed; the events of their rows, without Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spark_world import HERE, Feed, S
+from spark_world import HERE, FileFeed, S
 
 from lmerge.core.elements import Event
 from lmerge.wire.rows import RowCodec
@@ -27,7 +27,7 @@ Rows = Sequence[Sequence[Mapping[str, Any]]]
 
 
 def batches(count: int) -> list[list[dict[str, Any]]]:
-    """``count`` batches that overlap in time, and two that only move the watermark past them."""
+    """Return ``count`` batches that overlap in time, and two that only move the watermark past them."""
     rows = [
         [{"ts": HOUR + (4 * batch + i) * S, "name": f"n{i % 3}", "n": 100 * batch + i} for i in range(12)]
         for batch in range(count)
@@ -53,7 +53,7 @@ def update_reference(rows: Rows) -> list[Event]:
 
 
 REFERENCES = {"append": append_reference, "update": update_reference}
-# The last rows' watermark: everything that ends before is final.
+# The watermark of the last rows: all that ends before it is final.
 FINAL = HOUR + 3500 * S
 
 
@@ -62,10 +62,10 @@ def final(events: Sequence[Event]) -> list[Event]:
 
 
 class Driver:
-    """A driver in a process of its own: ``driver_app.py SCRATCH WORDS``, or another command."""
+    """Runs a driver in a process of its own: ``driver_app.py SCRATCH ARGUMENTS``, or another command."""
 
     def __init__(
-        self, scratch: Path, *words: str, command: Sequence[str] = (sys.executable, str(HERE / "driver_app.py")),
+        self, scratch: Path, *arguments: str, command: Sequence[str] = (sys.executable, str(HERE / "driver_app.py")),
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.hooks = scratch / "hooks"
@@ -73,7 +73,7 @@ class Driver:
         self._log = (scratch / "driver.log").open("ab")
         self.log = scratch / "driver.log"
         self.process = subprocess.Popen(
-            [*command, str(scratch), *words], stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True,
+            [*command, str(scratch), *arguments], stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True,
             cwd=scratch, env={**os.environ, "PYTHONPATH": test_folders(), **(environment or {})},
         )
 
@@ -85,7 +85,7 @@ class Driver:
             self.kill()
 
     def reaches(self, place: str) -> int:
-        """Wait until it has stopped there. The process that did."""
+        """Wait until it has stopped at a place, and return the id of the process that did."""
         reached = self.hooks / f"{place}.reached"
         pause = threading.Event()
         for _ in range(int(DEADLINE_S / 0.05)):
@@ -96,19 +96,19 @@ class Driver:
         raise AssertionError(f"never came to {place}: {self.log.read_text()[-3000:]}")
 
     def kill(self) -> None:
-        """The driver's Python and its JVM at once, without a word."""
+        """Kill the driver's Python and its JVM at once."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self._log.close()
 
     def ends(self) -> None:
-        """Wait for its end; it was a good one."""
+        """Wait for its end, which must be without an error."""
         assert self.process.wait(DEADLINE_S) == 0, self.log.read_text()[-3000:]
         self._log.close()
 
 
 def test_folders() -> str:
-    """What Spark's processes must find, as PYTHONPATH."""
+    """Return the PYTHONPATH by which Spark's processes find the tests' modules."""
     return os.pathsep.join([str(HERE), str(HERE.parents[1])])
 
 
@@ -123,8 +123,8 @@ def stop_at(scratch: Path, place: str) -> Iterator[None]:
         gate.unlink(missing_ok=True)
 
 
-def feed_of(scratch: Path, rows: Rows) -> Feed:
-    feed = Feed(scratch / "feed", SCHEMA)
+def feed_of(scratch: Path, rows: Rows) -> FileFeed:
+    feed = FileFeed(scratch / "feed", SCHEMA)
     for batch in rows:
         feed.put(*batch)
     return feed

@@ -1,13 +1,13 @@
-"""Data sources that stop, or fail, at a chosen place of a chosen batch: what a driver is killed in the middle of.
+"""Data sources that stop, or fail, at a chosen place of a chosen batch, so that a driver can be killed there.
 
-A place is a file in a folder: while ``<place>-<batch>`` exists, whoever comes there makes ``<place>-<batch>.reached``,
-with the number of its process in it, and waits. ``fail-<place>-<batch>`` is taken away by whoever comes there, and
-makes it fail, once.
+A place is a file in a folder. While ``<place>-<batch>`` exists, a process that reaches the place makes
+``<place>-<batch>.reached``, with its process id in it, and waits. A process that finds ``fail-<place>-<batch>`` removes
+that file and fails, once.
 
     write     a task is about to write its rows
     written   its rows are written
     commit    all rows are written, the driver is about to commit
-    done      the batch is committed, and Spark has not noted it
+    done      the batch is committed, and Spark has not recorded it
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from typing import Any
 
 from lmerge.spark.datasource import LmergeDataSource
 from lmerge.spark.session import register
-from lmerge.spark.sink.writers import LmergeStreamWriter, Task
+from lmerge.spark.sink.writers import LmergeStreamWriter, WriteTask
 
 PLACES = ("write", "written", "commit", "done")
 
 
 class HookedSource(LmergeDataSource):
-    """The sink, with the places. Registered under the name of the real one. Its option ``path`` is the folder;
-    without it there are no places."""
+    """The sink with places, registered under the name of the real one. Its option ``path`` is the folder of places."""
 
     def streamWriter(self, schema: Any, overwrite: bool) -> HookedWriter:  # noqa: N802
         return HookedWriter(self.options, schema)
@@ -39,7 +38,7 @@ class HookedWriter(LmergeStreamWriter):
         self.folder = Path(options["path"]) if "path" in options else None
 
     def write(self, iterator: Iterator[Any]) -> Any:
-        batch = Task.current(self.said).batch
+        batch = WriteTask.current(self.batch_options).batch
         reach(self.folder, "write", batch)
         written = super().write(iterator)
         reach(self.folder, "written", batch)
@@ -52,19 +51,19 @@ class HookedWriter(LmergeStreamWriter):
 
 
 def hook(spark: Any) -> None:
-    """From here on all queries of the session that say ``path`` have these places."""
+    """Give all further queries of the session with the option ``path`` these places."""
     register(spark)
     spark.dataSource.register(HookedSource)
 
 
 def reach(folder: Path | None, place: str, batch: int) -> None:
-    """Come to a place."""
+    """Reach a place: wait or fail if a file asks for it."""
     if folder is None:
         return
     failing = folder / f"fail-{place}-{batch}"
     if failing.exists():
         failing.unlink(missing_ok=True)
-        raise RuntimeError(f"told to fail at {place} of batch {batch}")
+        raise RuntimeError(f"made to fail at {place} of batch {batch}")
     gate = folder / f"{place}-{batch}"
     if gate.exists():
         reached = gate.with_suffix(".reached")

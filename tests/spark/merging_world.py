@@ -1,4 +1,4 @@
-"""Words for the tests of the merge in Spark: streams in batches, what the core makes of them, what the query gave."""
+"""Helpers for the tests of the merge in Spark: streams in batches, the core's output, and the query's output."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lmerge.spark.merging.shard import InputPlan, MergePlan
 from lmerge.testing.generate import Shape, present, reference
 
 Row = dict[str, Any]
-Said = list[list[Element]]  # what one input says, batch by batch
+InputBatches = list[list[Element]]  # the elements of one input, batch by batch
 
 
 def row_of(element: Element, order: int) -> Row:
-    """An element as a user's row: what it has not is null."""
+    """Return an element as a user's row. Missing values are null."""
     row: Row = dict.fromkeys(("payload", "vs", "ve", "vold")) | {"order": order}
     if isinstance(element, Stable):
         return row | {"kind": "stable", "vs": element.vc}
@@ -36,21 +36,21 @@ def element_of(row: Mapping[str, Any]) -> Element:
     return Adjust(bytes(row["payload"]), row["vs"], row["vold"], row["ve"])
 
 
-def rows_of(said: Said) -> list[list[Row]]:
-    """Batches of rows with orders that go on from batch to batch."""
+def rows_of(batches: InputBatches) -> list[list[Row]]:
+    """Return batches of rows, with orders that continue from batch to batch."""
     numbers = iter(range(10**9))
-    return [[row_of(element, next(numbers)) for element in batch] for batch in said]
+    return [[row_of(element, next(numbers)) for element in batch] for batch in batches]
 
 
-def cut(random: Random, stream: Sequence[Element], batches: int, first: int = 0) -> Said:
-    """A stream in so many batches, the ones before ``first`` empty."""
+def cut(random: Random, stream: Sequence[Element], batches: int, first: int = 0) -> InputBatches:
+    """Cut a stream into ``batches`` batches, of which those before ``first`` are empty."""
     ends = sorted(random.randint(0, len(stream)) for _ in range(batches - first - 1))
     edges = [0] * (first + 1) + ends + [len(stream)]
     return [list(stream[a:b]) for a, b in pairwise(edges)]
 
 
 class Twin:
-    """The service's core, told the same batches: each input's in turn. Its output after each batch."""
+    """The service's core, which gets the same batches, one input after the other. It is compared after each batch."""
 
     def __init__(self, plan: MergePlan) -> None:
         self.merge = plan.fresh()
@@ -58,16 +58,16 @@ class Twin:
         self.tdb = Tdb("twin")
         self.ended: list[str] = []
 
-    def batch(self, said: Mapping[int, Sequence[Element]]) -> tuple[list[Event], int]:
-        for number in sorted(said):
-            outcome = self.merge.apply(self.plan.inputs[number].name, Batch.of(said[number]))
+    def batch(self, batches: Mapping[int, Sequence[Element]]) -> tuple[list[Event], int]:
+        for number in sorted(batches):
+            outcome = self.merge.apply(self.plan.inputs[number].name, Batch.of(batches[number]))
             self.tdb.apply_batch(outcome.batch)
             self.ended += [detached.reason for detached in outcome.detached]
         return self.tdb.events(), self.merge.stable_point
 
 
 class Output:
-    """What the query gave: every batch must be a legal continuation, and end with at most one stable."""
+    """The query's output. Every batch must be a legal continuation, and end with at most one stable."""
 
     def __init__(self) -> None:
         self.tdb = Tdb("spark")
@@ -85,7 +85,7 @@ class Output:
             if row["ended"]:
                 self.ended += row["ended"].split("; ")
             if row["kind"] == "stable" and row["vs"] == NEG_INF:
-                assert row["ended"], "a stable that says nothing"
+                assert row["ended"], "an empty stable"
                 continue
             assert (row["shard"] is None) == (row["kind"] == "stable")
             self.counts[row["kind"]] += 1

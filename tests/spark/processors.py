@@ -1,4 +1,4 @@
-"""Stateful processors of the tests: Spark's workers import them by name."""
+"""Stateful processors of the tests. Spark's workers import them by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lmerge.spark import skipped_until
 
 
 class Echo(StatefulProcessor):
-    """Gives each row back, with how many of its name there were."""
+    """Outputs each row, with the number of rows of its name so far."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._count = handle.getValueState("count", "n long")
@@ -29,8 +29,8 @@ class Echo(StatefulProcessor):
         pass
 
 
-class Asks(StatefulProcessor):
-    """Gives each row back, and writes into ``folder`` what nobody wants any more."""
+class SkipRecorder(StatefulProcessor):
+    """Outputs each row, and writes the time before which events are not needed into ``folder``."""
 
     def __init__(self, checkpoint: str, folder: str) -> None:
         self._checkpoint, self._folder = checkpoint, folder

@@ -1,4 +1,4 @@
-"""Words for the tests of reading: servers that come and go, and queries that read them."""
+"""Helpers for the tests of reading: servers that come and go, and queries that read them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MERGE = "flights"
 
 
 class Servers:
-    """Servers of one merge that know nothing of each other. ``settings`` of one: by its number."""
+    """Independent servers of one merge. ``settings`` of a single one: under ``of_`` and its number."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, count: int, settings: dict[str, Any]) -> None:
         self._loop = loop
@@ -49,7 +49,7 @@ class Servers:
         return [f"127.0.0.1:{port}" for port in self._ports]
 
     def start(self, at: int = 0) -> None:
-        """On the address that it had; without a store it has forgotten everything."""
+        """Start a server on the address that it had before. Without a store it has no state."""
         server = Server(Settings(port=self._ports[at], **self._settings[at]))
         self.run(server.start())
         self._servers[at], self._ports[at] = server, server.port
@@ -70,8 +70,8 @@ class Servers:
     def run(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
-    def say(self, *elements: Element, replica: str = "a", at: int | None = None, **options: Any) -> None:
-        """A replica that says this, and goes when it is merged."""
+    def publish(self, *elements: Element, replica: str = "a", at: int | None = None, **options: Any) -> None:
+        """Publish elements by a replica that leaves when they are merged."""
         with lmerge.Publisher(self.target if at is None else self.targets[at], MERGE, replica, **options) as publisher:
             publisher.publish(Batch.of(elements))
             publisher.flush()
@@ -82,7 +82,7 @@ class Servers:
 
 @contextmanager
 def servers(count: int = 1, **settings: Any) -> Iterator[Servers]:
-    """Servers whose loop runs in a thread."""
+    """Run servers whose loop runs in a thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -97,12 +97,12 @@ def servers(count: int = 1, **settings: Any) -> Iterator[Servers]:
 
 
 def tdb(seed: int, count: int = 300) -> list[Event]:
-    """Events of a random stream, some of them equal."""
+    """Return the events of a random stream, some of them equal."""
     return reference(Random(seed), count, payloads=20, duplicates=True)
 
 
 def revised(seed: int, events: Sequence[Event]) -> list[Element]:
-    """A stream of them that revises most ends."""
+    """Return a stream of the events that revises most ends."""
     return present(Random(seed), events, Shape(disorder=10, revision=0.9, spurious=0.3))
 
 
@@ -111,7 +111,7 @@ def stables(stream: Sequence[Element]) -> list[int]:
 
 
 class Collected:
-    """A sink: what ``foreachBatch`` gets, by batch. ``before``: called first; may raise, as if the sink had failed."""
+    """A sink that keeps rows by batch. ``before`` is called first and may raise, as if the sink had failed."""
 
     def __init__(self, before: Callable[[int], None] = lambda batch: None) -> None:
         self.batches: dict[int, list[dict[str, Any]]] = {}
@@ -131,12 +131,12 @@ class Collected:
 
     @property
     def events(self) -> list[Event]:
-        """As events; ``timeType`` must be long."""
+        """The rows as events; ``timeType`` must be long."""
         return sorted(Event(row["vs"], bytes(row["payload"]), row["ve"]) for row in self.rows)
 
 
 def reading(spark: SparkSession, target: str, **options: Any) -> DataFrame:
-    """A streaming query's rows, payloads and times as they are."""
+    """Return a streaming query's rows, with payloads and times unchanged."""
     from lmerge.spark.session import register
 
     register(spark)
@@ -146,7 +146,7 @@ def reading(spark: SparkSession, target: str, **options: Any) -> DataFrame:
 
 
 def run_available(rows: DataFrame, checkpoint: Path, sink: Collected) -> Any:
-    """Run the query over all that is there now. Raises what ended it."""
+    """Run the query over all present rows. Raises what ended it."""
     query = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint)).trigger(
         availableNow=True).start()
     query.awaitTermination()
@@ -162,7 +162,7 @@ def options(target: str, **given: Any) -> dict[str, str]:
 
 
 def latest(reader: LmergeStreamReader, start: dict[str, Any], rows_max: int | None = None) -> dict[str, Any]:
-    """What Spark asks again and again, until there is something new."""
+    """Call ``latestOffset`` as Spark does, until there is something new."""
     from pyspark.sql.streaming.datasource import ReadMaxRows
 
     limit = reader.getDefaultReadLimit() if rows_max is None else ReadMaxRows(rows_max)
@@ -172,8 +172,8 @@ def latest(reader: LmergeStreamReader, start: dict[str, Any], rows_max: int | No
     return end
 
 
-def told(reader: LmergeStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a batch, as executors read them."""
+def rows_of_batch(reader: LmergeStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a batch, as executors read them."""
     return [
         row for task in reader.partitions(start, end) for batch in reader.read(task) for row in batch.to_pylist()
     ]

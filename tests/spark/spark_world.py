@@ -1,6 +1,6 @@
-"""Words for the tests of the connector: a quiet session, a source that gives one file a batch, servers, readers.
+"""Helpers for the tests of the connector: a quiet session, a source that gives one file a batch, servers, readers.
 
-What Spark's processes must find (data sources, functions) is in here too: they import it by name.
+It also holds what Spark's processes must find (data sources, functions), as they import it by name.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MERGE = "flights"
 S = 1_000_000  # a second, in microseconds
 
 def settings(scratch: Path) -> dict[str, str]:
-    """What a session for tests is configured with."""
+    """Return the settings of a session for tests."""
     from replicas.spark.session import log_option
 
-    # Tests run each plan once or twice: compiling it well costs more than it saves.
+    # Tests run each plan once or twice, so compiling it well costs more than it saves.
     quiet = f"{log_option(scratch, 'off')} -Dderby.system.home={scratch}"
     cheap = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return {
@@ -53,7 +53,7 @@ def settings(scratch: Path) -> dict[str, str]:
 
 
 def session(scratch: Path, **over: str) -> SparkSession:
-    """A quiet session with its files in ``scratch``. ``over``: other settings, ``_`` for the dots in their names."""
+    """Return a quiet session with its files in ``scratch``. ``over``: more settings, with ``_`` for dots in names."""
     from pyspark.sql import SparkSession
 
     paths = [str(HERE), str(HERE.parent.parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -67,15 +67,15 @@ def session(scratch: Path, **over: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-class Feed:
-    """A folder of JSON files; Spark reads one a batch, in the order in which they were put there."""
+class FileFeed:
+    """A folder of JSON files. Spark reads one in each batch, in the order in which they were added."""
 
     def __init__(self, folder: Path, schema: str) -> None:
         self.folder, self.schema, self._count = folder, schema, 0
         folder.mkdir(parents=True, exist_ok=True)
 
     def put(self, *rows: Mapping[str, Any]) -> None:
-        """One more batch."""
+        """Add one more batch."""
         self._count += 1
         path = self.folder / f"{self._count:05}.json"
         unseen = self.folder / f".{path.name}"
@@ -84,12 +84,12 @@ class Feed:
         unseen.rename(path)
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """The rows as they are."""
+        """Return the rows unchanged."""
         reader = spark.readStream.schema(self.schema).option("maxFilesPerTrigger", 1)
         return reader.json(str(self.folder))
 
     def timed(self, spark: SparkSession, *columns: str) -> DataFrame:
-        """The same, with ``columns`` of microseconds as timestamps."""
+        """Return the rows with ``columns`` of microseconds as timestamps."""
         from pyspark.sql import functions
 
         stream = self.stream(spark)
@@ -99,28 +99,28 @@ class Feed:
 
 
 def run_to_end(writer: Any, checkpoint: Path) -> Any:
-    """Run the query over all that is there, and return it when it has ended. Raises its exception."""
+    """Run the query over all present rows, and return it when it has ended. Raises its exception."""
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
     return query
 
 
 def table(elements: Sequence[Any]) -> list[Event]:
-    """What the elements mean. Raises InputViolation if they are no legal stream."""
-    tdb = Tdb("told")
+    """Return the events of the elements. Raises InputViolation if they are no legal stream."""
+    tdb = Tdb("stream")
     tdb.apply_batch(Batch.of(elements))
     return tdb.events()
 
 
-def nobody() -> str:
-    """Where no server listens."""
+def unreachable_server() -> str:
+    """Return an address at which no server listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{free.getsockname()[1]}"
 
 
 class Recorder:
-    """Reads a merge in a thread, from before anything is said. One replica under policy eager: its own elements."""
+    """Reads a merge in a thread, from its beginning. With one replica and policy eager these are its own elements."""
 
     def __init__(self, target: str, merge: str = MERGE) -> None:
         self.elements: list[Any] = []
@@ -130,7 +130,7 @@ class Recorder:
         self._thread.start()
 
     def until(self, claim: Callable[[list[Any]], Any]) -> list[Any]:
-        """All elements, once ``claim`` holds of them."""
+        """Wait until ``claim`` holds of the elements, and return them."""
         with self._grew:
             while not claim(self.elements):
                 assert self._grew.wait(240), f"{len(self.elements)} elements, and no more: {self.elements[-5:]}"
@@ -159,8 +159,8 @@ def recorded(target: str, merge: str = MERGE) -> Iterator[Recorder]:
         recorder.close()
 
 
-def publish_flights(spark: SparkSession, feed: Feed, servers: str, **options: Any) -> Any:
-    """Rows (ts, name, n) as events of a minute, ten seconds of lateness."""
+def publish_flights(spark: SparkSession, feed: FileFeed, servers: str, **options: Any) -> Any:
+    """Publish rows (ts, name, n) as events of a minute, with ten seconds of lateness."""
     from lmerge.spark import publish
 
     rows = feed.timed(spark, "ts").withWatermark("ts", "10 seconds").selectExpr(
@@ -169,8 +169,8 @@ def publish_flights(spark: SparkSession, feed: Feed, servers: str, **options: An
     return publish(rows, servers=servers, **(given | options))
 
 
-def publish_counts(spark: SparkSession, feed: Feed, servers: str, mode: str = "update", **options: Any) -> Any:
-    """How many rows of each name there are in each ten seconds, with revisions."""
+def publish_counts(spark: SparkSession, feed: FileFeed, servers: str, mode: str = "update", **options: Any) -> Any:
+    """Publish the number of rows of each name in each ten seconds, with revisions."""
     from pyspark.sql import functions
 
     from lmerge.spark import publish
@@ -186,7 +186,7 @@ PLANS: dict[str, Callable[..., Any]] = {"append": publish_flights, "update": pub
 
 @contextmanager
 def secure(folder: Path, **settings: Any) -> Iterator[Any]:
-    """A SecureWorld whose loop runs in a thread."""
+    """Run a SecureWorld whose loop runs in a thread."""
     from secure_world import SecureWorld
 
     loop = asyncio.new_event_loop()

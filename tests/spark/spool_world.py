@@ -1,4 +1,4 @@
-"""What the tests of the spool share: record batches, keyed rows, and a file system on which a process dies."""
+"""Shared by the tests of the spool: record batches, keyed rows, and a file system on which a process dies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.sink.partition_attempt import RowsWritten, write_rows
 from lmerge.spark.spool.files import SpoolFiles
 from lmerge.spark.spool.manifest import Manifest
-from lmerge.spark.spool.published_state import Said
+from lmerge.spark.spool.published_state import PublishedState
 from lmerge.spark.spool.spool import Spool
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
@@ -29,12 +29,12 @@ UPDATES = RowPlan("update", SCHEMA, ve="ve", keys=("k",))
 APPENDS = RowPlan("append", SCHEMA, ve="ve")
 INTERVALS = RowPlan("intervals", SCHEMA, ve="ve", keys=("k",))
 
-Told = tuple[str, int, "int | None", "int | None"]
-"""Key, value, Vs, Ve."""
+KeyedRow = tuple[str, int, "int | None", "int | None"]
+"""A row: key, value, Vs, Ve."""
 
 
-def rows_of(rows: Sequence[Told]) -> Any:
-    """A record batch as Spark hands it over."""
+def rows_of(rows: Sequence[KeyedRow]) -> Any:
+    """Return a record batch as Spark passes it."""
     return pa.RecordBatch.from_pylist([dict(zip(ARROW.names, row)) for row in rows], schema=ARROW)
 
 
@@ -43,36 +43,38 @@ def payload_of(key: str, value: int) -> bytes:
 
 
 def run(
-    spool: Spool, batch: int, told: Sequence[Sequence[Told]], stable: int | None = None, *, plan: RowPlan = UPDATES,
-    attempt: int = 0,
+    spool: Spool, batch: int, partitions: Sequence[Sequence[KeyedRow]], stable: int | None = None, *,
+    plan: RowPlan = UPDATES, attempt: int = 0,
 ) -> Manifest:
-    """A whole batch: its partitions, and the commit."""
-    written = [attempt_at(spool, batch, partition, rows, plan, attempt) for partition, rows in enumerate(told)]
+    """Run a whole batch: write its partitions and commit it."""
+    written = [attempt_at(spool, batch, partition, rows, plan, attempt) for partition, rows in enumerate(partitions)]
     return spool.commit(batch, [one.part for one in written], stable, META)
 
 
 def attempt_at(
-    spool: Spool, batch: int, partition: int, told: Sequence[Told], plan: RowPlan = UPDATES, attempt: int = 0
+    spool: Spool, batch: int, partition: int, rows: Sequence[KeyedRow], plan: RowPlan = UPDATES, attempt: int = 0
 ) -> RowsWritten:
-    """One attempt at one partition; a record batch for each row."""
-    return write_rows(spool, plan, batch, partition, attempt, (rows_of([row]) for row in told))
+    """Make one attempt at one partition, with a record batch for each row."""
+    return write_rows(spool, plan, batch, partition, attempt, (rows_of([row]) for row in rows))
 
 
 def elements_of(spool: Spool, manifest: Manifest) -> list[Element]:
-    """What a batch says, with its stable."""
-    said = [e for part in manifest.parts for batch in spool.read_part(part) for e in batch.elements()]
-    return said + ([] if manifest.stable is None else list(Batch(b"\2", [manifest.stable], [0], [0], [b""]).elements()))
+    """Return the elements of a batch, with its stable."""
+    elements = [e for part in manifest.parts for batch in spool.read_part(part) for e in batch.elements()]
+    if manifest.stable is not None:
+        elements += Batch(b"\2", [manifest.stable], [0], [0], [b""]).elements()
+    return elements
 
 
 def events_of(batch: AnyBatch | None, from_: int = NEG_INF) -> list[Event]:
-    """The events that a batch stands for, if they end at ``from_`` or later."""
+    """Return the events of a batch that end at ``from_`` or later."""
     tdb = Tdb()
     tdb.apply_batch(Batch(b"", [], [], [], []) if batch is None else batch)
     return [event for event in tdb.events() if event.ve >= from_]
 
 
 def state_of(spool: Spool, partitions: int = 2) -> dict[str, Any]:
-    """All that a restart asks for, of what can still matter at the newest stable point."""
+    """Return all that a restart reads and that can still matter at the newest stable point."""
     newest, base = spool.newest, spool._base
     last = newest.batch if newest else base.batch if base else -1
     stable = spool.last_stable(last + 1)
@@ -80,9 +82,9 @@ def state_of(spool: Spool, partitions: int = 2) -> dict[str, Any]:
     return {
         "newest": last, "stable": stable,
         "live": {batch: events_of(spool.live_before(batch), spool.last_stable(batch)) for batch in batches},
-        "said": {
+        "keyed": {
             (batch, partition): {
-                key: value for key, value in Said.load(spool, partition, batch - 1).entries.items()
+                key: value for key, value in PublishedState.load(spool, partition, batch - 1).entries.items()
                 if isinstance(value[0], int) and value[1] >= spool.last_stable(batch)
             }
             for batch in batches for partition in range(partitions)
@@ -95,12 +97,13 @@ def files_in(folder: Path) -> list[str]:
 
 
 class Killed(BaseException):
-    """The process is dead. No cleaning up comes through."""
+    """The process is dead. As a BaseException it passes all cleaning up."""
 
 
 class DyingFiles(fs.FileSystemHandler):
-    """Local files, as a process that dies at change number ``dies_at`` sees them. A write that it dies in is half done,
-    as is the removal of a folder.
+    """Local files of a process that dies at change number ``dies_at``.
+
+    A write, or the removal of a folder, in which it dies is half done.
     """
 
     def __init__(self, dies_at: int | None = None) -> None:
@@ -112,7 +115,7 @@ class DyingFiles(fs.FileSystemHandler):
         return SpoolFiles(fs.PyFileSystem(self), str(folder))
 
     def change(self, half: Any = None) -> None:
-        """One more change; the process dies in it, after ``half`` of it, or has died already."""
+        """Count one more change. The process dies in it, after ``half`` of it, or has died before."""
         self.changes += 1
         if self.dies_at is not None and self.changes >= self.dies_at:
             if half is not None and self.changes == self.dies_at:

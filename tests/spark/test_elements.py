@@ -1,4 +1,4 @@
-"""Rows of a DataFrame, as Arrow record batches, to elements: each mode, late rows, and what is refused."""
+"""The conversion of rows, as Arrow record batches, into elements: each mode, late rows, and refused rows."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert
 from lmerge.errors import InputViolation, InvalidRow, UsageError
 from lmerge.spark.options import DROP
-from lmerge.spark.sink.elements import RowPlan, Tally, turner_of
+from lmerge.spark.sink.elements import RowPlan, RowTally, converter_of
 from lmerge.spark.spool.files import SpoolFiles
-from lmerge.spark.spool.published_state import Said
+from lmerge.spark.spool.published_state import PublishedState
 from lmerge.wire.schema import parse_schema
 
 ELEMENTS = RowPlan("elements", name="a")
@@ -29,13 +29,13 @@ ELEMENT_COLUMNS = pa.schema([
 ])
 
 
-def fresh() -> Said:
-    return Said(SpoolFiles.at("nowhere"), 0, -1, None)
+def fresh() -> PublishedState:
+    return PublishedState(SpoolFiles.at("nowhere"), 0, -1, None)
 
 
-def turn(plan: RowPlan, *batches: Any, stable: int = NEG_INF, said: Said | None = None) -> list[Element]:
-    turner = turner_of(plan, stable, said or fresh())
-    return [element for rows in batches for element in turner.take(rows).elements()]
+def convert(plan: RowPlan, *batches: Any, stable: int = NEG_INF, state: PublishedState | None = None) -> list[Element]:
+    converter = converter_of(plan, stable, state or fresh())
+    return [element for rows in batches for element in converter.take(rows).elements()]
 
 
 def elements(*rows: tuple[Any, ...]) -> Any:
@@ -51,21 +51,21 @@ def dropping(plan: RowPlan) -> RowPlan:
 
 def test_each_row_is_an_insert(engine: str) -> None:
     rows = rows_of([("a", 1, 5, 9), ("b", 2, 6, None)])
-    assert turn(APPENDS, rows) == [Insert(payload_of("a", 1), 5, 9), Insert(payload_of("b", 2), 6, INF)]
-    assert turn(APPENDS, rows.slice(1)) == [Insert(payload_of("b", 2), 6, INF)]
-    assert turn(APPENDS, rows.slice(0, 0)) == []
-    open_ = turn(RowPlan("append", SCHEMA), rows)
+    assert convert(APPENDS, rows) == [Insert(payload_of("a", 1), 5, 9), Insert(payload_of("b", 2), 6, INF)]
+    assert convert(APPENDS, rows.slice(1)) == [Insert(payload_of("b", 2), 6, INF)]
+    assert convert(APPENDS, rows.slice(0, 0)) == []
+    open_ = convert(RowPlan("append", SCHEMA), rows)
     assert open_ == [Insert(payload_of("a", 1), 5, INF), Insert(payload_of("b", 2), 6, INF)]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=3), st.integers(-9, 9), st.integers(-50, 50), st.integers(0, 50))))
-def test_inserts_are_those_of_a_publisher(engine: str, told: list[tuple[str, int, int, int]]) -> None:
-    """The same columns as ``publish_rows`` makes, through Arrow's buffers, in slices too."""
-    rows = rows_of([(key, n, vs, vs + length) for key, n, vs, length in told])
+def test_inserts_are_those_of_a_publisher(engine: str, numbered: list[tuple[str, int, int, int]]) -> None:
+    """The columns are those of ``publish_rows``, made through Arrow's buffers, also for slices."""
+    rows = rows_of([(key, n, vs, vs + length) for key, n, vs, length in numbered])
     expected = list(RowEncoder(SCHEMA).inserts(rows, "vs", "ve").elements())
-    for start in {0, len(told) // 3}:
-        assert turn(APPENDS, rows.slice(start)) == expected[start:]
+    for start in {0, len(numbered) // 3}:
+        assert convert(APPENDS, rows.slice(start)) == expected[start:]
 
 
 def test_times_can_be_timestamps_and_stand_in_the_payload(engine: str) -> None:
@@ -75,22 +75,22 @@ def test_times_can_be_timestamps_and_stand_in_the_payload(engine: str) -> None:
     rows = pa.RecordBatch.from_pylist([{"k": "a", "vs": at, "ve": at}, {"k": "b", "vs": at, "ve": None}], schema=schema)
     plan = RowPlan("append", parse_schema({"k": "string", "vs": "timestamp"}), ve="ve")
     us = 1_714_564_800_000_000
-    first, second = turn(plan, rows)
+    first, second = convert(plan, rows)
     assert (first[1:], second[1:]) == ((us, us), (us, INF))
 
 
 def test_a_row_with_vs_at_the_stable_point_is_on_time(engine: str) -> None:
-    """A row below the stable point that was said would be an insert below it (Example 5)."""
+    """A row below the published stable point would be an insert below it (Example 5)."""
     rows = rows_of([("a", 1, 5, 90), ("b", 2, 4, 90), ("c", 3, 3, 90)])
-    turner = turner_of(dropping(APPENDS), 5)
-    assert list(turner.take(rows).elements()) == [Insert(payload_of("a", 1), 5, 90)]
-    assert list(turner.take(rows_of([("d", 1, 1, 2)])).elements()) == []
-    tally = turner.tally
+    converter = converter_of(dropping(APPENDS), 5)
+    assert list(converter.take(rows).elements()) == [Insert(payload_of("a", 1), 5, 90)]
+    assert list(converter.take(rows_of([("d", 1, 1, 2)])).elements()) == []
+    tally = converter.tally
     assert (tally.rows, tally.late) == (4, 3)
     assert tally.first_late == "insert(k=b, n=2, 4, 90)"
-    words = r"'stream' broke its promise \(late-row\) with insert\(.*, 4, 90\): promised nothing below its own stable"
-    with pytest.raises(InputViolation, match=words + r"\(5\).*and 1 of the next rows"):
-        turn(APPENDS, rows, stable=5)
+    message = r"'stream' broke its promise \(late-row\) with insert\(.*, 4, 90\): promised nothing below its own stable"
+    with pytest.raises(InputViolation, match=message + r"\(5\).*and 1 of the next rows"):
+        convert(APPENDS, rows, stable=5)
 
 
 @pytest.mark.parametrize(("plan", "before", "late", "shown"), [
@@ -105,16 +105,16 @@ def test_a_row_with_vs_at_the_stable_point_is_on_time(engine: str) -> None:
 def test_a_late_row_is_shown_by_its_columns(
     engine: str, plan: RowPlan, before: tuple[Any, ...] | None, late: tuple[Any, ...], shown: str
 ) -> None:
-    """Its payload is bytes that nobody can read; where there is no schema it is all that there is."""
+    """Its payload is unreadable bytes. Without a schema there is nothing else to show."""
     plan = replace(plan, schema=plan.schema and parse_schema({"k": "string", "n": "int?"}))
-    said = fresh()
+    state = fresh()
     if before is not None:
-        turn(plan, rows_of([before]), said=said)
-    turner = turner_of(replace(plan, late=DROP), 10, said)
-    turner.take(rows_of([late]))
-    assert (turner.tally.late, turner.tally.first_late) == (1, shown)
+        convert(plan, rows_of([before]), state=state)
+    converter = converter_of(replace(plan, late=DROP), 10, state)
+    converter.take(rows_of([late]))
+    assert (converter.tally.late, converter.tally.first_late) == (1, shown)
     with pytest.raises(InputViolation, match=re.escape(f"(late-row) with {shown}: promised")):
-        turn(plan, rows_of([late]), stable=10, said=said)
+        convert(plan, rows_of([late]), stable=10, state=state)
 
 
 @pytest.mark.parametrize(("rows", "problem"), [
@@ -124,18 +124,18 @@ def test_a_late_row_is_shown_by_its_columns(
 ])
 def test_rows_that_are_no_events_are_refused(engine: str, rows: list[Any], problem: str) -> None:
     with pytest.raises(InvalidRow, match=problem):
-        turn(APPENDS, rows_of(rows))
+        convert(APPENDS, rows_of(rows))
 
 
 def test_columns_that_are_missing_or_no_times_are_named() -> None:
     rows = rows_of([("a", 1, 5, 9)])
     with pytest.raises(InvalidRow, match="no column 'start'; they have k, n, vs, ve"):
-        turn(RowPlan("append", SCHEMA, vs="start"), rows)
+        convert(RowPlan("append", SCHEMA, vs="start"), rows)
     with pytest.raises(InvalidRow, match="column 'k' of times is string"):
-        turn(RowPlan("append", SCHEMA, vs="k"), rows)
+        convert(RowPlan("append", SCHEMA, vs="k"), rows)
     naive = pa.RecordBatch.from_pylist([{"vs": 1}], schema=pa.schema([("vs", pa.timestamp("us"))]))
     with pytest.raises(InvalidRow, match="has no time zone"):
-        turn(RowPlan("append", SCHEMA), naive)
+        convert(RowPlan("append", SCHEMA), naive)
 
 
 @pytest.mark.parametrize(("plan", "problem"), [
@@ -145,35 +145,35 @@ def test_columns_that_are_missing_or_no_times_are_named() -> None:
 ])
 def test_plans_that_make_no_sense_are_refused(plan: RowPlan, problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
-        turner_of(plan, NEG_INF)
+        converter_of(plan, NEG_INF)
 
 
 # update
 
 
-def test_a_row_replaces_what_was_said_of_its_key(engine: str) -> None:
-    said = fresh()
+def test_a_row_replaces_what_was_published_for_its_key(engine: str) -> None:
+    state = fresh()
     a1, a2 = payload_of("a", 1), payload_of("a", 2)
-    assert turn(UPDATES, rows_of([("a", 1, 10, 20)]), said=said) == [Insert(a1, 10, 20)]
-    assert turn(UPDATES, rows_of([("a", 1, 10, 20)]), said=said) == []
-    assert turn(UPDATES, rows_of([("a", 1, 10, 30)]), said=said) == [Adjust(a1, 10, 20, 30)]
-    assert turn(UPDATES, rows_of([("a", 2, 10, 30)]), said=said) == [Adjust(a1, 10, 30, 10), Insert(a2, 10, 30)]
-    assert turn(UPDATES, rows_of([("a", 2, 11, 30)]), said=said) == [Adjust(a2, 10, 30, 10), Insert(a2, 11, 30)]
-    assert turn(UPDATES, rows_of([("a", 2, 11, 11)]), said=said) == [Adjust(a2, 11, 30, 11)]
-    assert turn(UPDATES, rows_of([("a", 2, 11, 11)]), said=said) == []
-    assert said.changes[next(iter(said.changes))] is None
+    assert convert(UPDATES, rows_of([("a", 1, 10, 20)]), state=state) == [Insert(a1, 10, 20)]
+    assert convert(UPDATES, rows_of([("a", 1, 10, 20)]), state=state) == []
+    assert convert(UPDATES, rows_of([("a", 1, 10, 30)]), state=state) == [Adjust(a1, 10, 20, 30)]
+    assert convert(UPDATES, rows_of([("a", 2, 10, 30)]), state=state) == [Adjust(a1, 10, 30, 10), Insert(a2, 10, 30)]
+    assert convert(UPDATES, rows_of([("a", 2, 11, 30)]), state=state) == [Adjust(a2, 10, 30, 10), Insert(a2, 11, 30)]
+    assert convert(UPDATES, rows_of([("a", 2, 11, 11)]), state=state) == [Adjust(a2, 11, 30, 11)]
+    assert convert(UPDATES, rows_of([("a", 2, 11, 11)]), state=state) == []
+    assert state.changes[next(iter(state.changes))] is None
 
 
-def test_rows_that_take_an_event_back_need_not_say_a_new_one(engine: str) -> None:
-    said = fresh()
-    turn(UPDATES, rows_of([("a", 1, 10, 20)]), said=said)
-    assert turn(UPDATES, rows_of([("a", 2, 12, 12)]), said=said) == [Adjust(payload_of("a", 1), 10, 20, 10)]
+def test_rows_that_take_an_event_back_need_no_new_one(engine: str) -> None:
+    state = fresh()
+    convert(UPDATES, rows_of([("a", 1, 10, 20)]), state=state)
+    assert convert(UPDATES, rows_of([("a", 2, 12, 12)]), state=state) == [Adjust(payload_of("a", 1), 10, 20, 10)]
 
 
 @pytest.mark.parametrize(("before", "row", "is_late"), [
     (None, (1, 9, 90), True),
     (None, (1, 10, 90), False),
-    ((1, 5, 9), (1, 5, 30), True),  # fully frozen: not said at all, and too late to say
+    ((1, 5, 9), (1, 5, 30), True),  # fully frozen: never published, and too late for it
     ((1, 5, 9), (2, 10, 30), False),  # the key comes back
     ((1, 5, 10), (1, 5, 30), False),  # half frozen: its end can move
     ((1, 5, 20), (1, 5, 10), False),
@@ -182,103 +182,104 @@ def test_rows_that_take_an_event_back_need_not_say_a_new_one(engine: str) -> Non
     ((1, 10, 20), (2, 9, 30), True),
     ((1, 10, 20), (2, 10, 30), False),
     ((1, 10, 20), (1, 10, 10), False),
-    ((1, 5, 20), (1, 5, 20), False),  # nothing to say
+    ((1, 5, 20), (1, 5, 20), False),  # nothing to publish
 ])
 def test_a_change_is_late_if_either_half_is(
     engine: str, before: tuple[int, int, int] | None, row: tuple[int, int, int], is_late: bool
 ) -> None:
-    said = fresh()
+    state = fresh()
     if before is not None:
-        turn(UPDATES, rows_of([("a", *before)]), said=said)
-    kept = dict(said.changes)
-    turner = turner_of(dropping(UPDATES), 10, said)
-    told = turner.take(rows_of([("a", *row)]))
-    assert turner.tally.late == int(is_late)
+        convert(UPDATES, rows_of([("a", *before)]), state=state)
+    kept = dict(state.changes)
+    converter = converter_of(dropping(UPDATES), 10, state)
+    converted = converter.take(rows_of([("a", *row)]))
+    assert converter.tally.late == int(is_late)
     if is_late:
-        assert (told.count, said.changes) == (0, kept)
+        assert (converted.count, state.changes) == (0, kept)
         with pytest.raises(InputViolation, match="late-row"):
-            turn(UPDATES, rows_of([("a", *row)]), stable=10, said=said)
+            convert(UPDATES, rows_of([("a", *row)]), stable=10, state=state)
 
 
 def test_keys_can_be_times_and_need_not_be_in_the_payload(engine: str) -> None:
-    said = fresh()
+    state = fresh()
     plan = RowPlan("update", parse_schema({"n": "int"}), ve="ve", keys=("k", "vs"))
-    told = turn(plan, rows_of([("a", 1, 10, 20), ("a", 1, 20, 30), ("b", 1, 10, 20)]), said=said)
-    assert [element[1:] for element in told] == [(10, 20), (20, 30), (10, 20)]
-    assert len(said.changes) == 3
-    assert turn(plan, rows_of([("a", 1, 20, 30)]), said=said) == []
+    converted = convert(plan, rows_of([("a", 1, 10, 20), ("a", 1, 20, 30), ("b", 1, 10, 20)]), state=state)
+    assert [element[1:] for element in converted] == [(10, 20), (20, 30), (10, 20)]
+    assert len(state.changes) == 3
+    assert convert(plan, rows_of([("a", 1, 20, 30)]), state=state) == []
 
 
 # intervals
 
 
 def test_starts_and_ends_are_open_events_and_adjusts(engine: str) -> None:
-    said = fresh()
+    state = fresh()
     a1, b1 = payload_of("a", 1), payload_of("b", 1)
-    assert turn(INTERVALS, rows_of([("a", 1, 10, None)]), said=said) == [Insert(a1, 10, INF)]
+    assert convert(INTERVALS, rows_of([("a", 1, 10, None)]), state=state) == [Insert(a1, 10, INF)]
     ends = rows_of([("a", None, None, 30), ("b", None, None, 40)])
-    assert turn(INTERVALS, ends, said=said) == [Adjust(a1, 10, INF, 30)]
-    assert turn(INTERVALS, rows_of([("b", 1, 20, None)]), said=said) == [Insert(b1, 20, 40)]
-    assert turn(INTERVALS, rows_of([("b", 1, 20, 20)]), said=said) == [Adjust(b1, 20, 40, 20)]
-    assert turn(INTERVALS, rows_of([("c", 1, 20, 25)]), said=said) == [Insert(payload_of("c", 1), 20, 25)]
+    assert convert(INTERVALS, ends, state=state) == [Adjust(a1, 10, INF, 30)]
+    assert convert(INTERVALS, rows_of([("b", 1, 20, None)]), state=state) == [Insert(b1, 20, 40)]
+    assert convert(INTERVALS, rows_of([("b", 1, 20, 20)]), state=state) == [Adjust(b1, 20, 40, 20)]
+    assert convert(INTERVALS, rows_of([("c", 1, 20, 25)]), state=state) == [Insert(payload_of("c", 1), 20, 25)]
 
 
-def test_a_column_of_kinds_tells_starts_ends_and_aborts(engine: str) -> None:
+def test_a_column_of_kinds_distinguishes_starts_ends_and_aborts(engine: str) -> None:
     schema = pa.schema([("kind", pa.string()), ("k", pa.string()), ("n", pa.int64()), ("t", pa.int64())])
 
-    def rows(*told: tuple[Any, ...]) -> Any:
-        return pa.RecordBatch.from_pylist([dict(zip(schema.names, row)) for row in told], schema=schema)
+    def rows(*values: tuple[Any, ...]) -> Any:
+        return pa.RecordBatch.from_pylist([dict(zip(schema.names, row)) for row in values], schema=schema)
 
-    plan, said = RowPlan("intervals", SCHEMA, "t", "t", ("k",), "kind"), fresh()
-    told = turn(plan, rows(("end", "a", None, 9), ("start", "a", 1, 5), ("start", "b", 1, 5)), said=said)
-    assert told == [Insert(payload_of("a", 1), 5, 9), Insert(payload_of("b", 1), 5, INF)]
-    assert turn(plan, rows(("abort", "b", None, 7)), said=said) == [Adjust(payload_of("b", 1), 5, INF, 5)]
+    plan, state = RowPlan("intervals", SCHEMA, "t", "t", ("k",), "kind"), fresh()
+    converted = convert(plan, rows(("end", "a", None, 9), ("start", "a", 1, 5), ("start", "b", 1, 5)), state=state)
+    assert converted == [Insert(payload_of("a", 1), 5, 9), Insert(payload_of("b", 1), 5, INF)]
+    assert convert(plan, rows(("abort", "b", None, 7)), state=state) == [Adjust(payload_of("b", 1), 5, INF, 5)]
     with pytest.raises(InvalidRow, match="row 0, column 'kind': 'stop' is none of start, end, abort"):
-        turn(plan, rows(("stop", "a", 1, 5)), said=said)
+        convert(plan, rows(("stop", "a", 1, 5)), state=state)
     with pytest.raises(InvalidRow, match="row 0: it has neither a start in 't' nor an end in 't'"):
-        turn(plan, rows(("start", "a", 1, None)), said=said)
+        convert(plan, rows(("start", "a", 1, None)), state=state)
 
 
 def test_marks_below_the_stable_point_are_late(engine: str) -> None:
-    said = fresh()
-    turn(INTERVALS, rows_of([("a", 1, 5, None)]), said=said)
-    turner = turner_of(dropping(INTERVALS), 10, said)
-    told = turner.take(rows_of([("a", None, None, 9), ("b", 1, 9, None), ("a", None, None, 10), ("c", None, None, 12)]))
-    assert list(told.elements()) == [Adjust(payload_of("a", 1), 5, INF, 10)]
-    assert (turner.tally.late, turner.tally.unmatched) == (2, 0)
-    later = turner_of(dropping(INTERVALS), 13, said)
-    assert [later.kept(value) for value in said.changes.values() if value] == [None, None]
+    state = fresh()
+    convert(INTERVALS, rows_of([("a", 1, 5, None)]), state=state)
+    converter = converter_of(dropping(INTERVALS), 10, state)
+    rows = [("a", None, None, 9), ("b", 1, 9, None), ("a", None, None, 10), ("c", None, None, 12)]
+    converted = converter.take(rows_of(rows))
+    assert list(converted.elements()) == [Adjust(payload_of("a", 1), 5, INF, 10)]
+    assert (converter.tally.late, converter.tally.unmatched) == (2, 0)
+    later = converter_of(dropping(INTERVALS), 13, state)
+    assert [later.kept(value) for value in state.changes.values() if value] == [None, None]
     assert later.tally.unmatched == 1
     with pytest.raises(InputViolation, match="late-row"):
-        turn(INTERVALS, rows_of([("b", 1, 9, None)]), stable=10, said=said)
+        convert(INTERVALS, rows_of([("b", 1, 9, None)]), stable=10, state=state)
 
 
 def test_an_end_whose_start_never_came_is_counted_when_its_key_comes_back(engine: str) -> None:
-    said = fresh()
-    turn(INTERVALS, rows_of([("a", None, None, 9)]), said=said)
-    turner = turner_of(INTERVALS, 10, said)
-    assert list(turner.take(rows_of([("a", 1, 20, None)])).elements()) == [Insert(payload_of("a", 1), 20, INF)]
-    assert turner.tally.unmatched == 1
+    state = fresh()
+    convert(INTERVALS, rows_of([("a", None, None, 9)]), state=state)
+    converter = converter_of(INTERVALS, 10, state)
+    assert list(converter.take(rows_of([("a", 1, 20, None)])).elements()) == [Insert(payload_of("a", 1), 20, INF)]
+    assert converter.tally.unmatched == 1
 
 
 # elements
 
 
-def test_elements_are_said_as_they_are(engine: str) -> None:
-    told = turn(ELEMENTS, elements(
+def test_elements_are_published_unchanged(engine: str) -> None:
+    converted = convert(ELEMENTS, elements(
         ("insert", b"x", 5, 9, None), ("insert", b"y", 5, None, None), ("adjust", b"y", 5, 30, None),
         ("adjust", b"x", 5, 5, 9),
     ))
-    assert told == [Insert(b"x", 5, 9), Insert(b"y", 5, INF), Adjust(b"y", 5, INF, 30), Adjust(b"x", 5, 9, 5)]
+    assert converted == [Insert(b"x", 5, 9), Insert(b"y", 5, INF), Adjust(b"y", 5, INF, 30), Adjust(b"x", 5, 9, 5)]
 
 
 def test_the_largest_stable_is_kept_for_the_end_of_the_batch(engine: str) -> None:
-    turner = turner_of(ELEMENTS, NEG_INF)
-    assert turner.stable is None
-    told = turner.take(elements(("stable", None, 7, None, None), ("insert", b"x", 5, 9, None)))
-    assert list(told.elements()) == [Insert(b"x", 5, 9)]  # it is said before the stable, wherever it stands
-    assert turner.take(elements(("stable", None, 6, None, None))).count == 0
-    assert turner.stable == 7
+    converter = converter_of(ELEMENTS, NEG_INF)
+    assert converter.stable is None
+    converted = converter.take(elements(("stable", None, 7, None, None), ("insert", b"x", 5, 9, None)))
+    assert list(converted.elements()) == [Insert(b"x", 5, 9)]  # it is published before the stable, wherever it stands
+    assert converter.take(elements(("stable", None, 6, None, None))).count == 0
+    assert converter.stable == 7
 
 
 def test_payloads_can_be_text_and_times_timestamps(engine: str) -> None:
@@ -288,7 +289,7 @@ def test_payloads_can_be_text_and_times_timestamps(engine: str) -> None:
         schema=pa.schema([("kind", pa.large_string()), ("payload", pa.string()), ("vs", pa.timestamp("us", "UTC")),
                           ("ve", pa.timestamp("us", "UTC"))]),
     )
-    assert turn(ELEMENTS, rows) == [Insert("é".encode(), 1_000_000, INF)]
+    assert convert(ELEMENTS, rows) == [Insert("é".encode(), 1_000_000, INF)]
 
 
 @pytest.mark.parametrize(("row", "is_late"), [
@@ -300,12 +301,13 @@ def test_payloads_can_be_text_and_times_timestamps(engine: str) -> None:
     (("adjust", b"x", 1, 50, None), False),
 ])
 def test_elements_below_the_stable_point_are_late(engine: str, row: tuple[Any, ...], is_late: bool) -> None:
-    turner = turner_of(dropping(ELEMENTS), 10)
-    told = list(turner.take(elements(row, ("insert", b"z", 20, 30, None))).elements())
-    assert (len(told), turner.tally.late, turner.tally.first_late != "") == (2 - is_late, int(is_late), is_late)
+    converter = converter_of(dropping(ELEMENTS), 10)
+    converted = list(converter.take(elements(row, ("insert", b"z", 20, 30, None))).elements())
+    tally = converter.tally
+    assert (len(converted), tally.late, tally.first_late != "") == (2 - is_late, int(is_late), is_late)
     if is_late:
         with pytest.raises(InputViolation, match=rf"input 'a' broke its promise \(late-row\) with {row[0]}"):
-            turn(ELEMENTS, elements(row), stable=10)
+            convert(ELEMENTS, elements(row), stable=10)
 
 
 @pytest.mark.parametrize(("row", "problem"), [
@@ -318,35 +320,35 @@ def test_elements_below_the_stable_point_are_late(engine: str, row: tuple[Any, .
 ])
 def test_rows_that_are_no_elements_are_refused(engine: str, row: tuple[Any, ...], problem: str) -> None:
     with pytest.raises(InvalidRow, match=problem):
-        turn(ELEMENTS, elements(row))
+        convert(ELEMENTS, elements(row))
 
 
 def test_an_adjust_needs_its_column_of_old_ends() -> None:
     columns = ELEMENT_COLUMNS.remove(4)
     insert = pa.RecordBatch.from_pylist([{"kind": "insert", "payload": b"x", "vs": 1, "ve": 2}], schema=columns)
     adjust = pa.RecordBatch.from_pylist([{"kind": "adjust", "payload": b"x", "vs": 1, "ve": 2}], schema=columns)
-    assert turn(ELEMENTS, insert) == [Insert(b"x", 1, 2)]
+    assert convert(ELEMENTS, insert) == [Insert(b"x", 1, 2)]
     with pytest.raises(InvalidRow, match="no column 'vold'"):
-        turn(ELEMENTS, adjust)
+        convert(ELEMENTS, adjust)
 
 
-def test_kinds_are_words() -> None:
+def test_kinds_are_text() -> None:
     rows = pa.RecordBatch.from_pylist([{"kind": 0}], schema=pa.schema([("kind", pa.int64())]))
-    with pytest.raises(InvalidRow, match="column 'kind' is int64; it must hold the words insert, adjust, stable"):
-        turn(ELEMENTS, rows)
+    with pytest.raises(InvalidRow, match="column 'kind' is int64; it must hold one of insert, adjust, stable"):
+        convert(ELEMENTS, rows)
 
 
 def test_tallies_add_up() -> None:
-    total = Tally()
-    for one in (Tally(3), Tally(4, 2, "first", 1), Tally(5, 1, "second", 2)):
+    total = RowTally()
+    for one in (RowTally(3), RowTally(4, 2, "first", 1), RowTally(5, 1, "second", 2)):
         total.add(one)
-    assert total == Tally(12, 3, "first", 3)
+    assert total == RowTally(12, 3, "first", 3)
 
 
 def test_batches_of_both_engines_hold_the_same(engine: str) -> None:
     rows = elements(*[("adjust", b"x" * (i % 7), i, i + 9, i + 5) for i in range(100)])
-    said = turner_of(ELEMENTS, NEG_INF).take(rows.slice(10, 70))
-    assert isinstance(said, Batch) == (engine == "python")
-    assert said.vs == list(range(10, 80))
-    assert said.payloads == [b"x" * (i % 7) for i in range(10, 80)]
-    assert said.counts(70) == (0, 70, 0)
+    batch = converter_of(ELEMENTS, NEG_INF).take(rows.slice(10, 70))
+    assert isinstance(batch, Batch) == (engine == "python")
+    assert batch.vs == list(range(10, 80))
+    assert batch.payloads == [b"x" * (i % 7) for i in range(10, 80)]
+    assert batch.counts(70) == (0, 70, 0)

@@ -1,4 +1,4 @@
-"""A query that reads a merge which is reset: it reads one epoch, and ends by name when the merge begins another."""
+"""A query reads one epoch of a merge. When a reset begins another epoch, it ends with an error that names it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from read_world import (
     events_of,
     options,
     reading,
+    rows_of_batch,
     run_available,
     servers,
-    told,
 )
 
 from lmerge.client.admin import reset_merge
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WAIT_S = 60.0
-ENDED = "with another checkpoint, reads what the merge is since"
+ENDED = "with another checkpoint begins anew"
 BEGINNINGS = ("latest", "earliest", "0", f"{MERGE}@-inf", "token")
 
 
 class Life:
-    """A merge that is published to, and reset; what is final in its present epoch."""
+    """A merge to which elements are published and which is reset, with the final events of its present epoch."""
 
     def __init__(self, world: Servers, random: Random) -> None:
         self.world, self.random = world, random
@@ -52,8 +52,8 @@ class Life:
         self.final: list[Event] = []
         self._publisher = world.publisher().open()
 
-    def say(self) -> None:
-        """One more event, which is final. Its payload names the epoch."""
+    def publish(self) -> None:
+        """Publish one more final event. Its payload names the epoch."""
         event = Event(self.t, f"{self.epoch}: {self.t}".encode(), self.t + 1)
         self._publisher.publish(Batch.of([Insert(event.payload, event.vs, event.ve), Stable(self.t + 2)]))
         self._publisher.flush()
@@ -61,16 +61,16 @@ class Life:
         self.t += 2
 
     def reset(self) -> None:
-        """The times of the new epoch begin below those of the old one, or above."""
+        """Begin a new epoch, whose times begin below those of the old one, or above."""
         self._publisher.close()
         self.epoch += self.random.randint(1, 3)
         reset_merge(self.world.target, MERGE, epoch=self.epoch)
         self.t, self.final = self.random.randrange(2 * self.t + 20), []
         self._publisher = self.world.publisher().open()
-        self.say()
+        self.publish()
 
     def __enter__(self) -> Life:
-        self.say()
+        self.publish()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -78,7 +78,7 @@ class Life:
 
 
 class Query:
-    """What Spark does with a reader: it remembers offsets, and runs the last batch again after a restart."""
+    """Uses a reader as Spark does: it stores offsets, and runs the last batch again after a restart."""
 
     def __init__(self, make: Any, target: str, **given: Any) -> None:
         self._start = lambda: make(target, **given)
@@ -88,20 +88,20 @@ class Query:
         self.rows: list[Event] = []
 
     def read_to(self, t: int) -> None:
-        """Batches until the merge at ``t`` was read."""
+        """Run batches until the merge was read up to ``t``."""
         until_s = time.monotonic() + WAIT_S
         while not str(self._batch[1].get("token", "")).endswith((f"@{t}", f"/{t}")):
             assert time.monotonic() < until_s, f"it stands at {self._batch[1]}, and the merge at {t}"
             self._step()
 
     def run(self) -> None:
-        """Batches until an error ends the query, and raises it."""
+        """Run batches until an error ends the query, and raise it."""
         until_s = time.monotonic() + WAIT_S
         while time.monotonic() < until_s:
             self._step()
 
     def run_available(self) -> None:
-        """As ``availableNow`` does after a batch that was committed: all that is there now, and no more."""
+        """Read as ``availableNow`` does after a committed batch: all that is available now, and no more."""
         self._reader.stop()
         self._reader = self._start()
         self._reader.prepareForTriggerAvailableNow()
@@ -109,22 +109,22 @@ class Query:
             pass
 
     def run_again(self) -> None:
-        """After a restart."""
+        """Restart in this process."""
         self.restart()
         self.run()
 
     def restart(self) -> None:
-        """Another process goes on from the checkpoint, and runs the last batch again."""
+        """Continue from the checkpoint in another process, and run the last batch again."""
         self._reader.stop()
         self._reader = self._start()
-        assert events_of(told(self._reader, *self._batch)) == self._last
+        assert events_of(rows_of_batch(self._reader, *self._batch)) == self._last
 
     def _step(self) -> bool:
         start = self._batch[1]
         end = self._reader.latestOffset(start, self._reader.getDefaultReadLimit())
         if end == start:
             return False
-        self._last = events_of(told(self._reader, start, end))
+        self._last = events_of(rows_of_batch(self._reader, start, end))
         self._batch = (start, end)
         self.rows += self._last
         return True
@@ -133,17 +133,17 @@ class Query:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("begins", BEGINNINGS)
 def test_a_query_reads_one_epoch_and_ends_by_name_in_the_next(readers: Any, begins: str, seed: int) -> None:
-    """Whatever the times of the two epochs; it runs meanwhile, or is restarted, or reads what is available."""
+    """This holds for all times of the two epochs. The query runs on, is restarted, or reads what is available."""
     random = Random(f"{begins} {seed}")
     with servers() as world, Life(world, random) as life:
-        for _ in range(random.randrange(3)):  # the merge has had other lives before
+        for _ in range(random.randrange(3)):  # the merge has had other epochs before
             life.reset()
         since = life.t if begins in ("latest", "token") else NEG_INF
         begin = format_token(MERGE, life.t, life.epoch) if begins == "token" else begins
         query = Query(readers, world.target, startingOffsets=begin, failOnDataLoss=random.choice(["true", "false"]))
         query.read_to(life.t)
         for _ in range(random.randrange(4)):
-            life.say()
+            life.publish()
             query.read_to(life.t)
             if random.random() < 0.5:
                 query.restart()
@@ -151,7 +151,7 @@ def test_a_query_reads_one_epoch_and_ends_by_name_in_the_next(readers: Any, begi
         assert read == [event for event in life.final if event.ve >= since]
         life.reset()
         for _ in range(random.randrange(3)):
-            life.say()
+            life.publish()
         for end in (query.run, query.run_available, query.run_again):
             with pytest.raises(MergeReset, match=ENDED):
                 end()
@@ -164,15 +164,15 @@ def test_a_query_goes_on_at_a_server_that_was_not_reset_yet(readers: Any) -> Non
         query.read_to(life.t)
         reset_merge(world.targets[0], MERGE, epoch=7)
         query.restart()
-        life.say()
+        life.publish()
         query.read_to(life.t)
         assert query.rows == life.final
-        asked = Range(NEG_INF, life.t)
+        requested = Range(NEG_INF, life.t)
         chosen = stream_options(options(world.target))
-        tables = list(slice_tables(chosen, FINAL, Slice(asked, NEG_INF, life.t)))
+        tables = list(slice_tables(chosen, FINAL, Slice(requested, NEG_INF, life.t)))
         assert [event for table in tables for event in events_of(table.to_pylist())] == life.final
         with pytest.raises(MergeReset, match="epoch 5"):
-            list(slice_tables(chosen, FINAL, Slice(asked, NEG_INF, life.t, epoch=5)))
+            list(slice_tables(chosen, FINAL, Slice(requested, NEG_INF, life.t, epoch=5)))
 
 
 def test_a_position_that_an_earlier_version_wrote_is_one_of_a_merge_that_was_never_reset() -> None:
@@ -184,12 +184,12 @@ def test_a_position_that_an_earlier_version_wrote_is_one_of_a_merge_that_was_nev
     assert position._replace(epoch=9).offset(chosen) == written | {"token": f"{MERGE}@9/5"}
     for given in ("7", "latest", f"{MERGE}@9/7", f"{MERGE}@-inf"):
         chosen = stream_options(options("h:1", startingOffsets=given))
-        wanted = options("h:1", startingOffsets=given)
-        begun = LmergeStreamReader(wanted, readers.schema(options("h:1"))).initialOffset()
+        query_options = options("h:1", startingOffsets=given)
+        begun = LmergeStreamReader(query_options, readers.schema(options("h:1"))).initialOffset()
         assert Position.parse(begun, chosen).offset(chosen) == begun
 
 
-def test_a_table_is_read_in_the_epoch_that_was_asked_for(spark: SparkSession) -> None:
+def test_a_table_is_read_in_the_requested_epoch(spark: SparkSession) -> None:
     register(spark)
 
     def table(**given: Any) -> list[str]:
@@ -198,7 +198,7 @@ def test_a_table_is_read_in_the_epoch_that_was_asked_for(spark: SparkSession) ->
 
     with servers() as world, Life(world, Random(2)) as life:
         life.reset()
-        life.say()
+        life.publish()
         assert table() == table(asOf=life.t) == table(asOf=f"{MERGE}@{life.epoch}/{life.t}")
         assert table() == sorted(event.payload.decode() for event in life.final)
         with pytest.raises(Exception, match=r"MergeReset: .*cannot read merge 'flights' at .* in epoch 0"):
@@ -209,7 +209,7 @@ def test_a_query_whose_merge_was_reset_ends_and_one_with_another_checkpoint_read
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with servers() as world, Life(world, Random(3)) as life:
-        life.say()
+        life.publish()
         old = Collected()
         run_available(reading(spark, world.target), tmp_path / "old", old)
         assert old.events == life.final
@@ -221,6 +221,6 @@ def test_a_query_whose_merge_was_reset_ends_and_one_with_another_checkpoint_read
         assert old.rows == before
         new = Collected()
         run_available(reading(spark, world.target), tmp_path / "new", new)
-        life.say()
+        life.publish()
         run_available(reading(spark, world.target), tmp_path / "new", new)
         assert new.events == life.final

@@ -1,6 +1,6 @@
-"""Nothing lost and nothing twice, whatever dies: real drivers, real servers, killed at every place of a batch.
+"""Nothing is lost and nothing comes twice, whatever dies: real drivers and servers, killed at every place of a batch.
 
-What a reader of the merge has in the end is compared with what the rows mean, computed here without Spark.
+The final events of a reader of the merge are compared with those of the rows, computed here without Spark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from driver_world import (
     wait_for,
 )
 from hooks import hook
-from spark_world import PLANS, Feed, recorded, run_to_end, table
+from spark_world import PLANS, FileFeed, recorded, run_to_end, table
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are killed in groups")
 
@@ -44,24 +44,24 @@ def scratch(tmp_path: Path) -> Path:
 
 
 def hooked(spark: Any, scratch: Path, servers: str, plan: str, **options: Any) -> Any:
-    """A writer of this process's session, with places."""
+    """Return a writer of this process's session, with places."""
     hook(spark)
-    feed = Feed(scratch / "feed", SCHEMA)
+    feed = FileFeed(scratch / "feed", SCHEMA)
     return PLANS[plan](spark, feed, servers, **options).option("path", str(scratch / "hooks"))
 
 
 @pytest.mark.parametrize("plan", ["append", "update"])
 @pytest.mark.parametrize("place", ["write", "written", "commit", "done"])
-def test_a_batch_that_fails_is_said_once_when_it_is_run_again(
+def test_a_batch_that_fails_is_published_once_when_it_is_run_again(
     spark: Any, scratch: Path, world: ThreadedWorld, plan: str, place: str
 ) -> None:
-    """A failing task is tried again within the batch; a failing commit ends the query, and a restart goes on."""
+    """Spark repeats a failing task within the batch. A failing commit ends the query, and a restart continues."""
     rows = batches(3)
     feed_of(scratch, rows)
     (scratch / "hooks" / f"fail-{place}-1").touch()
     with recorded(world.target) as recorder:
         if place in ("commit", "done"):
-            with pytest.raises(Exception, match=f"told to fail at {place}"):
+            with pytest.raises(Exception, match=f"made to fail at {place}"):
                 run_to_end(hooked(spark, scratch, world.target, plan), scratch / "checkpoint")
         run_to_end(hooked(spark, scratch, world.target, plan), scratch / "checkpoint")
         assert not list((scratch / "hooks").glob("fail-*"))
@@ -73,7 +73,7 @@ def test_a_batch_that_fails_is_said_once_when_it_is_run_again(
 @pytest.mark.usefixtures("spark_is_here")
 @pytest.mark.parametrize("plan", ["append", "update"])
 def test_a_killed_driver_goes_on_from_its_checkpoint(scratch: Path, world: ThreadedWorld, plan: str) -> None:
-    """Before it writes, between write and commit, and between commit and checkpoint; each time at another batch."""
+    """Kill it before write, between write and commit, and between commit and checkpoint, each time at another batch."""
     rows = batches(5)
     feed_of(scratch, rows)
     with recorded(world.target) as recorder:
@@ -100,7 +100,7 @@ def test_with_two_servers_one_may_go_in_the_middle_of_a_batch_and_the_driver_too
                 with stop_at(scratch, "commit-1"):
                     driver = Driver(scratch, servers, plan)
                     driver.reaches("commit-1")
-                    first.run(first.world.restart())  # it has lost what was staged, and all else
+                    first.run(first.world.restart())  # it has lost the staged parts, and all else
                 driver.reaches("done-2")
                 driver.kill()
             Driver(scratch, servers, plan).ends()
@@ -111,7 +111,7 @@ def test_with_two_servers_one_may_go_in_the_middle_of_a_batch_and_the_driver_too
 
 @pytest.mark.parametrize("plan", ["append", "update"])
 def test_a_server_may_lose_what_was_staged_before_it_is_committed(spark: Any, scratch: Path, plan: str) -> None:
-    """One of two servers is restarted between write and commit; a reader of both notices nothing."""
+    """One of two servers is restarted between write and commit. A reader of both is not affected."""
     rows = batches(3)
     feed_of(scratch, rows)
     with threaded_world() as first, threaded_world() as second:

@@ -1,4 +1,4 @@
-"""The lint: one row of a table for each rule, with a real plan that breaks it and one that does not."""
+"""The lint: each rule has a row in a table, with a real plan that breaks it and one that does not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Build = Callable[[Any, Any], Any]
 
 @pytest.fixture(scope="module")
 def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
-    """A stream of files, with a watermark."""
+    """Return a stream of files, with a watermark."""
     folder = tmp_path_factory.mktemp("in")
     return spark.readStream.schema(SCHEMA).json(str(folder)).withWatermark("ts", "10 seconds")
 
@@ -45,7 +45,7 @@ def grouped(df: Any, f: Any, *aggregates: Any) -> Any:
     return df.groupBy(f.window("ts", "10 seconds"), "k").agg(*aggregates)
 
 
-# What breaks a rule: the code, how bad it is, what the finding must name, and the plan.
+# Plans that break a rule: the code, its severity, what the finding must name, and the plan.
 BREAKING: list[tuple[str, str, str, Build]] = [
     ("clock", ERROR, "current_timestamp()", lambda df, f: df.withColumn("now", f.current_timestamp())),
     ("clock", ERROR, "now()", lambda df, f: df.withColumn("at", f.expr("now()"))),
@@ -89,7 +89,7 @@ BREAKING: list[tuple[str, str, str, Build]] = [
      lambda df, f: grouped(df, f, f.sum("x").alias("s")).where("s > 10").select("k")),
     ("float-aggregate", WARNING, "avg(big)", lambda df, f: grouped(df, f, f.avg("big").alias("mean"))),
     ("float-aggregate", WARNING, "avg(big)", lambda df, f: grouped(df, f, f.round(f.avg("big"), 2).alias("mean"))),
-    # Rounding makes it rare, and no more: 24.565 and 24.564999999999998 are two sums of the same numbers.
+    # Rounding only makes differences rarer: 24.565 and 24.564999999999998 are two sums of the same numbers.
     ("rounded-float", WARNING, "sum(x)", lambda df, f: grouped(df, f, f.round(f.sum("x"), 2).alias("total"))),
     ("rounded-float", WARNING, "sum(x)", lambda df, f: grouped(df, f, f.round(f.sum("x"), 15).alias("total"))),
     ("rounded-float", WARNING, "avg(x)", lambda df, f: grouped(df, f, f.bround(f.avg("x"), 2).alias("mean"))),
@@ -140,7 +140,7 @@ BREAKING: list[tuple[str, str, str, Build]] = [
         "host", "localhost").option("port", 9).load()),
 ]
 
-# The same aims, as they can be replicated.
+# The same aims in a form that can be replicated.
 SOUND: list[Build] = [
     lambda df, f: df,
     lambda df, f: df.withColumn("now", f.current_timestamp()).drop("now"),
@@ -191,13 +191,13 @@ def test_what_differs_between_replicas_is_found_and_named(stream: Any, case: tup
     assert found, f"nothing of code {code}"
     assert {finding.severity for finding in found} == {severity}
     assert any(named.lower() in f"{finding.sql} {finding.where}".lower() for finding in found), found
-    assert all(finding.words and finding.instead and finding.where for finding in found)
+    assert all(finding.problem and finding.instead and finding.where for finding in found)
 
 
 def test_every_code_is_that_of_some_finding() -> None:
     source = "".join(inspect.getsource(module) for module in (lint_rules, lint_module, promises))
-    told = re.findall(r'(?:Rule\(\s*|Finding\((?:ERROR|WARNING), )"([a-z-]+)"', source)
-    assert set(told) | {UNREAD} == set(CODES)
+    codes = re.findall(r'(?:Rule\(\s*|Finding\((?:ERROR|WARNING), )"([a-z-]+)"', source)
+    assert set(codes) | {UNREAD} == set(CODES)
 
 
 @pytest.mark.parametrize("number", range(len(SOUND)))
@@ -212,13 +212,13 @@ def test_a_column_that_is_published_rounded_only_warns_of_a_float_sum(stream: An
     assert codes(lint(df, round_digits={"other": 2})) == ["float-aggregate"]
 
 
-def test_a_finding_says_where_the_value_was_made_and_where_it_matters(stream: Any) -> None:
+def test_a_finding_names_where_the_value_was_made_and_where_it_matters(stream: Any) -> None:
     f = functions()
     df = grouped(stream, f, f.sum("x").alias("total")).withColumn("double", f.col("total") * 2).select("k", "double")
     (finding,) = lint(df)
     assert finding.sql == "sum(x)"
     assert finding.where == "column 'total' of Aggregate"
-    assert "published column 'double'" in finding.words
+    assert "published column 'double'" in finding.problem
     assert str(finding).startswith("error [float-aggregate] sum(x) in column 'total' of Aggregate: ")
 
 
@@ -235,7 +235,7 @@ def test_errors_come_first_and_allowed_codes_not_at_all(stream: Any) -> None:
     assert codes(lint(df, allow=("udf",))) == ["random"]
 
 
-# update mode: what stands above rows that are revised
+# update mode: operators above rows that are revised
 
 UPDATES: list[tuple[str | None, Build]] = [
     (None, lambda df, f: grouped(df, f, f.count("*").alias("n"))),
@@ -260,11 +260,11 @@ def test_revised_rows_must_reach_the_sink_as_they_are(stream: Any, number: int) 
     assert {one for one in found if one.startswith("update")} == ({code} if code else set())
 
 
-def test_keys_by_hand_say_which_row_is_revised(stream: Any) -> None:
+def test_declared_keys_define_which_row_is_revised(stream: Any) -> None:
     assert lint(stream, "update", keys=("id",)) == []
 
 
-# stateful programs: the nodes are Python's own, for a program needs no Java to be judged
+# stateful programs: the nodes are made in Python, as the lint of a program needs no Java
 
 
 def program(kind: str, time: str) -> Node:
@@ -296,7 +296,7 @@ def test_replicas_must_begin_with_the_same_rows(options: dict[str, str], found: 
     assert codes(lint_plan(kafka(**options))) == found
 
 
-# check: what publish() does with it
+# check: how publish() uses it
 
 
 def test_check_refuses_errors_and_names_how_to_accept_them(stream: Any) -> None:
@@ -323,14 +323,14 @@ def test_check_refuses_a_stream_that_never_becomes_stable(stream: Any) -> None:
         check(df, "latest", allow=("stable",))
 
 
-# What stands in WITH, the query itself, and its vs.
+# The relations of WITH, the query itself, and its vs.
 WITH = [
     ({"q": "SELECT window, k, count(*) AS n FROM rows GROUP BY window(ts, '10 seconds'), k"}, "SELECT * FROM q",
      "window.start"),
     ({"q": "SELECT ts, k FROM rows", "r": "SELECT * FROM q WHERE k = 'a'"}, "SELECT ts, k FROM r", "ts"),
     ({"q": "SELECT ts, k FROM rows"}, "SELECT ts, k FROM q UNION ALL SELECT ts, k FROM q", "ts"),
     ({"q": "SELECT ts, k FROM rows"}, "SELECT a.k, b.ts FROM q a JOIN q b ON a.k = b.k AND a.ts = b.ts", "ts"),
-    # That it is a window is found where its column is made, whatever that is named in its second use.
+    # A window is recognised where its column is made, whatever its name in the second use.
     ({"q": "SELECT window, k, count(*) AS n FROM rows GROUP BY window(ts, '10 seconds'), k"},
      "SELECT a.k, b.window FROM q a JOIN q b ON a.k = b.k AND a.window = b.window", "window.start"),
 ]

@@ -1,8 +1,8 @@
-"""Every function of Spark's registry is classified, and what the classes mean is run: the lint is right by experiment.
+"""Every function of Spark's registry is classified, and experiments check that the lint is right about the classes.
 
-A function that is new in a later Spark fails the first test until somebody has looked at it. The lint must find of each
-function's documented examples what its class is, and nothing else. And each class is run twice, in another order of
-rows, in another zone, at another time: functions that the lint objects to differ, and the other aggregates do not.
+A function that is new in a later Spark fails the first test until it is classified. In each function's documented
+examples the lint must find its class and nothing else. Each class is also run twice, with another order of rows, in
+another zone, at another time: functions to which the lint objects give different results, other aggregates do not.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from spark_world import HERE
 from lmerge.spark.plan.lint import lint
 from lmerge.spark.plan.tree import ZONE
 
-# By what the lint finds in their examples; ``same``: nothing.
+# Classes by what the lint finds in the examples; ``same``: nothing.
 TABLE = HERE / "functions_of_spark.txt"
-# Examples that are looked at of each function: further ones vary constants.
+# The number of examples that are checked of each function. Further ones only vary constants.
 EXAMPLES_MAX = 4
 
 
 def classified() -> dict[str, set[str]]:
-    """The functions of each class. A name stands once."""
+    """Return the functions of each class. Each name must stand only once."""
     found: dict[str, set[str]] = {}
     for line in TABLE.read_text().splitlines():
         codes, _, names = line.partition(": ")
@@ -63,14 +63,14 @@ def test_the_lint_finds_in_the_examples_of_a_function_what_its_class_is(spark: A
                 try:
                     df = spark.sql(text)
                 except (PySparkException, Py4JJavaError):
-                    continue  # needs a package or a setting that is not here
+                    continue  # needs a package or a setting that this session lacks
                 found |= {finding.code for finding in lint(df)}
             if (",".join(sorted(found)) or "same") != codes:
                 wrong[name] = found
     assert wrong == {}
 
 
-# Rows whose sums, ties and collected lists show their order; times on both sides of midnight and of a change of clocks.
+# Rows whose sums, ties and lists show their order. Times lie on both sides of midnight and of a change of clocks.
 ROWS = """
     (1, 'a', 0.1D, 1, timestamp'2024-03-10 09:30:00Z', array(1), array(0.1F), 'x'),
     (2, 'b', 0.2D, 1, timestamp'2024-03-10 09:45:15Z', array(2), array(0.2F), 'y'),
@@ -79,7 +79,7 @@ ROWS = """
     (5, 'd', -1e16D, 1, timestamp'2024-11-03 08:59:00Z', array(5), array(0.3F), 'v')
 """
 COLUMNS = "id, k, x, n, ts, a, v, s"
-# Another number for each row, all with one hash: a hash table holds them in the order in which they arrived.
+# A different number for each row, all with one hash, so that a hash table keeps them in the order of arrival.
 ALIKE = "((CAST(id AS bigint) << 32) | (id ^ 7))"
 
 DIFFER_BY_ORDER = {
@@ -119,7 +119,7 @@ SAME_IN_ANY_ORDER = [
 
 
 def results(spark: Any, texts: Sequence[str]) -> list[set[str]]:
-    """What each aggregate gives of the rows in several orders, in one partition and in more."""
+    """Return the result of each aggregate of the rows in several orders, in one partition and in more."""
     df = spark.sql(f"SELECT * FROM VALUES {ROWS} AS t({COLUMNS})")
     found: list[set[str]] = [set() for _ in texts]
     for order in ("id", "-id", "s", "n, -id"):
@@ -159,12 +159,12 @@ def test_aggregates_that_the_lint_lets_pass_are_the_same_in_any_order(spark: Any
     assert (differing, objected) == ([], [])
 
 
-def test_every_aggregate_that_the_lint_knows_is_run() -> None:
+def test_every_aggregate_of_the_lint_is_run() -> None:
     run = " ".join([*SAME_IN_ANY_ORDER, *(text for texts in DIFFER_BY_ORDER.values() for text in texts)])
     tried = set(re.findall(r"(\w+)\(", run))
     table = classified()
-    wanted = table["float-aggregate"] | table["unordered"] | table["first-last"] | table["ties"]
-    assert wanted <= tried
+    suspects = table["float-aggregate"] | table["unordered"] | table["first-last"] | table["ties"]
+    assert suspects <= tried
 
 
 ZONES = ("America/Los_Angeles", "Asia/Kolkata")
@@ -183,7 +183,7 @@ DIFFER_BY_ZONE = [
     "concat(ts, '')", "ts > '2024-03-11'",
     "unix_micros(from_utc_timestamp(s2, 'Asia/Tokyo'))", "unix_micros(to_utc_timestamp(s2, 'Asia/Tokyo'))",
 ]
-# Spark's parser makes a constant of it, and nothing in the plan shows from what.
+# Spark's parser makes a constant of it, and the plan does not show its origin.
 DIFFER_UNSEEN = ["unix_micros(timestamp'2024-05-01 00:00:00')"]
 SAME_IN_ANY_ZONE = [
     "unix_micros(ts)", "unix_seconds(ts)", "unix_micros(ts + INTERVAL 23 HOURS)", "CAST(ts AS bigint)",
@@ -204,10 +204,10 @@ def test_what_depends_on_the_zone_of_the_session_is_found(spark: Any) -> None:
     try:
         for one in ZONES:
             spark.conf.set(ZONE, one)
-            # The rows are the same moments in both: each brings its offset.
+            # The rows are the same moments in both zones, as each has its offset.
             rows = spark.sql(f"SELECT *, '2024-03-10 02:30:00' AS s2 FROM VALUES {ROWS} AS t({COLUMNS})")
-            wanted = (f"CAST({text} AS string) AS r{number}" for number, text in enumerate(texts))
-            given.append(list(zip(*rows.selectExpr(*wanted).collect(), strict=True)))
+            columns = (f"CAST({text} AS string) AS r{number}" for number, text in enumerate(texts))
+            given.append(list(zip(*rows.selectExpr(*columns).collect(), strict=True)))
             silent -= {text for text in silent if _minds_zone(rows.selectExpr(f"{text} AS result"))}
     finally:
         spark.conf.set(ZONE, zone)
@@ -237,7 +237,7 @@ def test_what_is_another_value_each_time_is_found(spark: Any, code: str, text: s
     assert code in found_in(spark, text)
 
 
-def test_what_tells_of_partitions_and_files_is_found(spark: Any, tmp_path: Path) -> None:
+def test_what_depends_on_partitions_and_files_is_found(spark: Any, tmp_path: Path) -> None:
     for parts, folder in ((1, "a"), (3, "b")):
         spark.range(6).repartition(parts).write.json(str(tmp_path / folder))
     texts = {"partition": ["monotonically_increasing_id()", "spark_partition_id()"],
@@ -245,9 +245,9 @@ def test_what_tells_of_partitions_and_files_is_found(spark: Any, tmp_path: Path)
                             "_metadata.file_modification_time", "input_file_block_length()"]}
     for code, expressions in texts.items():
         for text in expressions:
-            told = []
+            results = []
             for folder in ("a", "b"):
                 df = spark.read.schema("id long").json(str(tmp_path / folder)).selectExpr("id", f"{text} AS result")
                 assert code in {finding.code for finding in lint(df)}, text
-                told.append(sorted(map(str, df.collect())))
-            assert told[0] != told[1], text
+                results.append(sorted(map(str, df.collect())))
+            assert results[0] != results[1], text

@@ -1,4 +1,4 @@
-"""Starts, ends and aborts: a function of the set of marks, and how its changes are said."""
+"""Starts, ends and aborts: a function of the set of marks, and how its changes are published."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_is_frozen_is_forgotten(marks: list[Mark], stable: int, cut: int, u
 @pytest.mark.parametrize(("marks", "row", "stable", "is_late"), [
     ([], [s(1)], 2, True),
     ([], [s(2)], 2, False),
-    ([s(1)], [s(1)], 5, False),  # it is there
+    ([s(1)], [s(1)], 5, False),  # the key has it already
     ([s(1)], [e(4)], 5, True),
     ([s(1)], [e(5)], 5, False),
     ([s(1)], [(7, ABORT, b"")], 5, True),  # it cannot be taken back
@@ -88,23 +88,23 @@ def test_what_is_frozen_is_forgotten(marks: list[Mark], stable: int, cut: int, u
     ([s(1)], marks_of(1, 7, b"p"), 5, False),
     ([s(1)], marks_of(1, 7, b"other"), 5, True),
 ])
-def test_what_cannot_be_said_any_more_is_late(
+def test_a_mark_that_cannot_be_published_any_more_is_late(
     marks: list[Mark], row: list[Mark], stable: int, is_late: bool
 ) -> None:
     assert (with_marks(sorted(marks), row, stable) is None) == is_late
 
 
-def test_changes_are_said_once() -> None:
-    def said(before: list[Mark], after: list[Mark]) -> list[Element]:
+def test_changes_are_published_once() -> None:
+    def changed(before: list[Mark], after: list[Mark]) -> list[Element]:
         builder = BatchBuilder()
         builder.rows += changes(read_marks(sorted(before)).intervals, read_marks(sorted(after)).intervals)
         return list(builder.build().elements())
 
-    assert said([], [s(1), e(5)]) == [Insert(b"p", 1, 5)]
-    assert said([s(1)], [s(1), e(5)]) == [Adjust(b"p", 1, INF, 5)]
-    assert said([s(1)], [s(1), (5, ABORT, b"")]) == [Adjust(b"p", 1, INF, 1)]
-    assert said([s(1), e(5), s(3)], [s(1), e(2), s(3), e(5)]) == [Adjust(b"p", 1, 5, 2), Insert(b"p", 3, 5)]
-    assert said([s(1), e(5)], [s(1), e(5)]) == []
+    assert changed([], [s(1), e(5)]) == [Insert(b"p", 1, 5)]
+    assert changed([s(1)], [s(1), e(5)]) == [Adjust(b"p", 1, INF, 5)]
+    assert changed([s(1)], [s(1), (5, ABORT, b"")]) == [Adjust(b"p", 1, INF, 1)]
+    assert changed([s(1), e(5), s(3)], [s(1), e(2), s(3), e(5)]) == [Adjust(b"p", 1, 5, 2), Insert(b"p", 3, 5)]
+    assert changed([s(1), e(5)], [s(1), e(5)]) == []
 
 
 ROWS = st.lists(
@@ -132,8 +132,8 @@ def test_the_order_of_rows_makes_no_difference(rows: list[list[Mark]]) -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32))
-def test_what_is_said_is_legal_and_forgetting_changes_nothing(seed: int) -> None:
-    """Rows in any order, with a stable point that moves; a twin that forgets nothing says the same."""
+def test_what_is_published_is_legal_and_forgetting_changes_nothing(seed: int) -> None:
+    """Rows come in any order while the stable point moves. A twin that forgets nothing publishes the same."""
     random = Random(seed)
     tdb, stable = Tdb(), 0
     marks: list[Mark] = []

@@ -1,7 +1,7 @@
-"""A merge in Spark means what the service's own core means: after every batch, whatever fails on the way.
+"""A merge in Spark equals the service's own core after every batch, even if batches fail (laws 1 to 8, docs/laws.md).
 
-What Spark would call is called here without Spark: packs, shards with a store that can be rolled back, rows. Queries
-are in ``test_merging_queries``.
+The parts that Spark calls are called here without Spark: packs, shards with a store that can be rolled back, rows.
+``test_merging_queries`` tests whole queries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from merging_world import Output, Row, Said, Twin, cut, plan_of, row_of, rows_of, streams
+from merging_world import InputBatches, Output, Row, Twin, cut, plan_of, row_of, rows_of, streams
 
 from lmerge.core.elements import INF, INSERT, NEG_INF, STABLE, Adjust, Event, Insert, Stable
 from lmerge.core.engines.selection import ENGINES, native_problem
@@ -30,14 +30,14 @@ IN = pa.schema([
     ("input", pa.int32()), ("shard", pa.int32()), ("order", pa.int64()), ("kind", pa.string()),
     ("payload", pa.binary()), ("vs", pa.int64()), ("ve", pa.int64()), ("vold", pa.int64()),
 ])
-SAID = pa.schema([
+OUTPUT = pa.schema([
     ("place", pa.int32()), ("shard", pa.int32()), ("batch", pa.int64()), ("first", pa.int64()), ("before", pa.int64()),
     ("stable", pa.int64()), ("ended", pa.string()), ("elements", pa.binary()),
 ])
 
 
 class MemoryStore:
-    """A shard's state; Spark keeps what a batch wrote only if the batch succeeds."""
+    """A shard's state. As in Spark, the writes of a batch are kept only if the batch succeeds."""
 
     def __init__(self) -> None:
         self.text: str | None = None
@@ -62,27 +62,27 @@ class MemoryStore:
         del self.chunks[number]
 
 
-class Flow:
-    """The dataflow of a query, called as Spark calls it. ``random`` decides what Spark does not promise."""
+class LocalQuery:
+    """The dataflow of a query, called as Spark calls it. ``random`` decides what Spark leaves open."""
 
     def __init__(self, plan: MergePlan, random: Random) -> None:
         self.plan, self.random = plan, random
         self.stores = [MemoryStore() for _ in range(plan.shards)]
         self.number = 0
 
-    def batch(self, said: Mapping[int, Sequence[Row]], fails: bool = False) -> list[Row]:
-        """The rows of one batch. ``fails``: it is run, thrown away, and run again."""
+    def batch(self, by_input: Mapping[int, Sequence[Row]], fails: bool = False) -> list[Row]:
+        """Return the rows of one batch. ``fails``: it is run, discarded, and run again."""
         if fails:
             kept = deepcopy(self.stores)
-            self._run(said)
+            self._run(by_input)
             self.stores = kept
-        rows = self._run(said)
+        rows = self._run(by_input)
         self.number += 1
         return rows
 
-    def _run(self, said: Mapping[int, Sequence[Row]]) -> list[Row]:
+    def _run(self, by_input: Mapping[int, Sequence[Row]]) -> list[Row]:
         packer = Packer(tuple(range(self.plan.shards)), self.plan.has_order)
-        packs = [row for batch in packer(self._arrow(said)) for row in batch.to_pylist()]
+        packs = [row for batch in packer(self._arrow(by_input)) for row in batch.to_pylist()]
         self.random.shuffle(packs)
         out: list[Row] = []
         for at in range(self.plan.shards):
@@ -94,13 +94,13 @@ class Flow:
         unpacker = Unpacker(self.plan.shards)
         found = []
         for rows in places:
-            for batch in unpacker(iter([pa.RecordBatch.from_pylist(rows, schema=SAID)])):
+            for batch in unpacker(iter([pa.RecordBatch.from_pylist(rows, schema=OUTPUT)])):
                 assert batch.schema == ROWS
                 found += batch.to_pylist()
         return found
 
-    def _arrow(self, said: Mapping[int, Sequence[Row]]) -> Iterable[Any]:
-        for number, rows in said.items():
+    def _arrow(self, by_input: Mapping[int, Sequence[Row]]) -> Iterable[Any]:
+        for number, rows in by_input.items():
             shuffled = [
                 row | {"input": number, "payload": None if row["payload"] is None else row["payload"].encode()}
                 for row in rows
@@ -115,38 +115,39 @@ class Flow:
     def _shard(self, at: int, own: list[Row]) -> list[Row]:
         reports = any(pack["concerns_all"] for pack in own)
         shard = Shard(self.plan, at, self.stores[at])
-        said = shard.step(((p["input"], p["elements"]) for p in own), self.number << ORDER_BITS, reports=reports)
+        output = shard.step(((p["input"], p["elements"]) for p in own), self.number << ORDER_BITS, reports=reports)
         shard._merge.check()
-        blank = dict.fromkeys(SAID.names) | {"shard": at, "batch": self.number, "first": 0}
+        blank = dict.fromkeys(OUTPUT.names) | {"shard": at, "batch": self.number, "first": 0}
         rows: list[Row] = [
             blank | {"place": at, "first": t.column("order")[0].as_py(), "elements": to_bytes(t)}
-            for t in said.tables
+            for t in output.tables
         ]
-        if reports or said.ended:
-            stable = said.stable if reports else None
-            rows.append(blank | {"place": self.plan.shards - 1, "before": said.before, "stable": stable,
-                                 "ended": json.dumps(said.ended)})
+        if reports or output.ended:
+            stable = output.stable if reports else None
+            rows.append(blank | {"place": self.plan.shards - 1, "before": output.before, "stable": stable,
+                                 "ended": json.dumps(output.ended)})
         return rows
 
 
 @pytest.fixture(autouse=True)
 def small_states(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Logs and chunks so small that a test meets new bases, and bases in pieces."""
+    """Make logs and chunks so small that tests reach new bases, and bases in pieces."""
     monkeypatch.setattr(shard, "LOG_BYTES_MIN", 4_000)
     monkeypatch.setattr(shard, "CHUNK_BYTES", 900)
     shard._held.clear()
 
 
-def compare(plan: MergePlan, said: Sequence[Said], random: Random) -> Output:
-    """Run batches through the flow and the twin; after each both mean the same, and are as stable."""
-    flow, twin, output = Flow(plan, random), Twin(plan), Output()
-    rows = [rows_of(one) for one in said]
-    for at in range(max(map(len, said))):
+def compare(plan: MergePlan, inputs: Sequence[InputBatches], random: Random) -> Output:
+    """Run batches through query and twin. After each batch both have the same events and stable point."""
+    query, twin, output = LocalQuery(plan, random), Twin(plan), Output()
+    rows = [rows_of(one) for one in inputs]
+    for at in range(max(map(len, inputs))):
         if random.random() < 0.4:
             shard._held.clear()  # Spark gives the next batch to another worker
         batch = {number: one[at] for number, one in enumerate(rows) if at < len(one)}
-        given = output.batch(flow.batch(batch, fails=random.random() < 0.3))
-        assert given == twin.batch({number: one[at] for number, one in enumerate(said) if at < len(one)}), f"batch {at}"
+        given = output.batch(query.batch(batch, fails=random.random() < 0.3))
+        expected = twin.batch({number: one[at] for number, one in enumerate(inputs) if at < len(one)})
+        assert given == expected, f"batch {at}"
     assert [reason for reason in twin.ended if reason not in output.ended] == []
     return output
 
@@ -156,8 +157,8 @@ def compare(plan: MergePlan, said: Sequence[Said], random: Random) -> Output:
 def test_after_every_batch_it_means_what_the_core_means(algorithm: str, shards: int) -> None:
     for seed in range(5):
         random = Random(seed)
-        said = [cut(random, stream, 6) for stream in streams(random, algorithm, 3)]
-        output = compare(plan_of(algorithm, shards, "abc"), said, random)
+        inputs = [cut(random, stream, 6) for stream in streams(random, algorithm, 3)]
+        output = compare(plan_of(algorithm, shards, "abc"), inputs, random)
         assert output.tdb.stable_point == INF
 
 
@@ -167,40 +168,41 @@ def test_after_every_batch_it_means_what_the_core_means(algorithm: str, shards: 
 def test_policies_are_those_of_the_core(policy: str) -> None:
     for seed in range(3):
         random = Random(seed)
-        said = [cut(random, stream, 5) for stream in streams(random, "r3", 3)]
-        compare(plan_of("r3", 3, "abc", policy=policy), said, random)
+        inputs = [cut(random, stream, 5) for stream in streams(random, "r3", 3)]
+        compare(plan_of("r3", 3, "abc", policy=policy), inputs, random)
 
 
 @pytest.mark.parametrize("engine", [e for e in ENGINES if e != "native" or native_problem() is None])
 def test_both_engines_do(engine: str) -> None:
     for seed in range(4):
         random = Random(seed)
-        said = [cut(random, stream, 5) for stream in streams(random, "r4", 2)]
-        compare(plan_of("r4", 2, engine=engine), said, random)
+        inputs = [cut(random, stream, 5) for stream in streams(random, "r4", 2)]
+        compare(plan_of("r4", 2, engine=engine), inputs, random)
 
 
-def test_no_more_is_said_than_was_heard() -> None:
+def test_no_more_is_emitted_than_was_received() -> None:
     """Law 8, per kind: inserts, inserts and adjusts, stables."""
     for seed in range(5):
         random = Random(seed)
-        said = [cut(random, stream, 8) for stream in streams(random, "r3", 2)]
-        output = compare(plan_of("r3", 3), said, random)
-        heard = [sum(isinstance(e, kind) for one in said for b in one for e in b) for kind in (Insert, Adjust, Stable)]
-        assert output.counts["insert"] <= heard[0]
-        assert output.counts["insert"] + output.counts["adjust"] <= heard[0] + heard[1]
-        assert output.counts["stable"] <= heard[2]
+        inputs = [cut(random, stream, 8) for stream in streams(random, "r3", 2)]
+        output = compare(plan_of("r3", 3), inputs, random)
+        elements = [element for one in inputs for batch in one for element in batch]
+        received = [sum(isinstance(e, kind) for e in elements) for kind in (Insert, Adjust, Stable)]
+        assert output.counts["insert"] <= received[0]
+        assert output.counts["insert"] + output.counts["adjust"] <= received[0] + received[1]
+        assert output.counts["stable"] <= received[2]
 
 
 def test_an_input_that_starts_late_moves_nothing_before_its_time() -> None:
-    """Law 1: it says nothing of events that have ended, and its stables count only from ``join_at`` on."""
+    """Law 1: it has no elements of events that have ended, and its stables count only from ``join_at`` on."""
     for seed in range(6):
         random = Random(seed)
         events = reference(random, 50)
         join_at = events[20].vs
         late = joining(present(random, events), join_at, events)
-        said = [cut(random, present(random, events), 6), cut(random, late, 6, first=random.randint(0, 2))]
+        inputs = [cut(random, present(random, events), 6), cut(random, late, 6, first=random.randint(0, 2))]
         plan = MergePlan((InputPlan("a"), InputPlan("b", join_at=join_at)), "r3", 2)
-        output = compare(plan, said, random)
+        output = compare(plan, inputs, random)
         assert output.tdb.events() == events
 
 
@@ -210,9 +212,9 @@ def test_where_no_input_is_right_from_the_beginning_the_merge_begins_with_the_ea
         random = Random(seed)
         events = reference(random, 50)
         times = sorted(random.choice(events).vs for _ in "ab")
-        said = [cut(random, joining(present(random, events), join_at, events), 6) for join_at in times]
+        inputs = [cut(random, joining(present(random, events), join_at, events), 6) for join_at in times]
         plan = MergePlan(tuple(InputPlan(name, join_at=at) for name, at in zip("ab", times)), "r3", shards)
-        output = compare(plan, said, random)
+        output = compare(plan, inputs, random)
         assert output.tdb.stable_point == INF
         assert [e for e in output.tdb.events() if e.ve >= times[0]] == [e for e in events if e.ve >= times[0]]
 
@@ -220,8 +222,8 @@ def test_where_no_input_is_right_from_the_beginning_the_merge_begins_with_the_ea
 def test_an_input_that_leaves_before_anything_is_stable_leaves_the_merge_to_the_others() -> None:
     plan = MergePlan((InputPlan("a"), InputPlan("b", join_at=7)), "r3", 1)
     merge = plan.fresh()
-    said = pa.table([[1, 2], [INSERT, STABLE], [8, 9], [12, 0], [0, 0], [b"x", b""]], schema=TABLE)
-    shard.apply(merge, plan.inputs[1], said)
+    pack = pa.table([[1, 2], [INSERT, STABLE], [8, 9], [12, 0], [0, 0], [b"x", b""]], schema=TABLE)
+    shard.apply(merge, plan.inputs[1], pack)
     assert merge.stable_point == NEG_INF
     leaves = pa.table([[1], [DETACH], [0], [0], [0], [b""]], schema=TABLE)
     assert shard.apply(merge, plan.inputs[0], leaves)[-1].joined == ("b",)
@@ -229,17 +231,17 @@ def test_an_input_that_leaves_before_anything_is_stable_leaves_the_merge_to_the_
 
 
 def test_an_input_that_ends_early_holds_up_only_the_closing() -> None:
-    """Law 5: it does not say stable(+inf), so nobody does, unless one is enough."""
+    """Law 5: it does not publish stable(+inf), so the merge does not emit it, unless one input is enough."""
     random = Random(3)
     for closing, end in (("all", False), ("any", True)):
         one, other = streams(random, "r3", 2)
-        said = [cut(random, one, 6), cut(random, other[: len(other) // 2], 3)]
-        output = compare(plan_of("r3", 2, closing=closing), said, random)
+        inputs = [cut(random, one, 6), cut(random, other[: len(other) // 2], 3)]
+        output = compare(plan_of("r3", 2, closing=closing), inputs, random)
         assert (output.tdb.stable_point == INF) == end
 
 
 def test_an_input_that_breaks_a_promise_ends_with_its_reason() -> None:
-    """Law 6, one shard: the core's own words, and the same output."""
+    """Law 6, one shard: the core's own reason, and the same output."""
     for seed in range(5):
         random = Random(seed)
         one, other = streams(random, "r3", 2)
@@ -252,16 +254,16 @@ def test_an_input_that_breaks_a_promise_ends_with_its_reason() -> None:
 
 
 def test_what_a_shard_finds_ends_the_input_there_and_the_whole_stays_legal() -> None:
-    """Law 6, several shards: the offender's shard goes on without the input, the others with it; none says too much."""
+    """Law 6, several shards: only the offender's shard drops the input. No shard emits a wrong element."""
     for seed in range(5):
         random = Random(seed)
         events = reference(random, 40)
         one, other = present(random, events), present(random, events)
         other[len(other) // 2 : len(other) // 2] = [Adjust(b"nobody", 10**6, 10**6 + 5, 10**6 + 9)]
-        flow, output = Flow(plan_of("r3", 3), random), Output()
+        query, output = LocalQuery(plan_of("r3", 3), random), Output()
         rows = [rows_of(cut(random, stream, 5)) for stream in (one, other)]
         for at in range(5):
-            output.batch(flow.batch({0: rows[0][at], 1: rows[1][at]}))
+            output.batch(query.batch({0: rows[0][at], 1: rows[1][at]}))
         assert output.tdb.events() == events
         assert output.tdb.stable_point == INF
         assert len(output.ended) == 1
@@ -281,97 +283,97 @@ BAD_ROWS: dict[str, tuple[Row, str]] = {
 @pytest.mark.parametrize("case", BAD_ROWS)
 def test_a_row_that_is_no_element_ends_its_input_in_all_shards(case: str) -> None:
     bad, reason = BAD_ROWS[case]
-    flow, output = Flow(plan_of("r4", 3), Random(1)), Output()
+    query, output = LocalQuery(plan_of("r4", 3), Random(1)), Output()
     good = [row_of(Insert(b"p%d" % i, 10 + i, 50), i) for i in range(9)]
-    output.batch(flow.batch({0: good, 1: [*good, {"vold": None, "order": 9} | bad]}))
+    output.batch(query.batch({0: good, 1: [*good, {"vold": None, "order": 9} | bad]}))
     later = [row_of(Insert(b"q%d" % i, 30 + i, 60), 10 + i) for i in range(9)] + [row_of(Stable(45), 30)]
-    output.batch(flow.batch({1: later}))
+    output.batch(query.batch({1: later}))
     assert reason in output.ended[0]
     assert "'b'" in output.ended[0]
     assert len(output.ended) == 1
-    assert output.tdb.stable_point == NEG_INF, "an input that has ended was heard"
+    assert output.tdb.stable_point == NEG_INF, "an input that has ended was merged"
     assert {event.payload[:1] for event in output.tdb.events()} == {b"p"}
-    output.batch(flow.batch({0: [row_of(Stable(45), 30)]}))
+    output.batch(query.batch({0: [row_of(Stable(45), 30)]}))
     assert output.tdb.stable_point == 45
 
 
 def test_an_order_that_goes_back_ends_the_input() -> None:
-    flow, output = Flow(plan_of("r4", 2), Random(1)), Output()
-    output.batch(flow.batch({0: [row_of(Stable(10), 7)]}))
-    output.batch(flow.batch({0: [row_of(Stable(20), 6)]}))
-    output.batch(flow.batch({0: [row_of(Stable(30), 9)]}))
+    query, output = LocalQuery(plan_of("r4", 2), Random(1)), Output()
+    output.batch(query.batch({0: [row_of(Stable(10), 7)]}))
+    output.batch(query.batch({0: [row_of(Stable(20), 6)]}))
+    output.batch(query.batch({0: [row_of(Stable(30), 9)]}))
     assert "order goes back: 6 came in a later batch than 7" in output.ended[0]
     assert output.tdb.stable_point == 10
 
 
 def test_without_an_order_a_batch_is_taken_by_kind() -> None:
     plan = plan_of("r3", 2, has_order=False)
-    flow, output = Flow(plan, Random(1)), Output()
+    query, output = LocalQuery(plan, Random(1)), Output()
     elements = [Stable(4), Stable(3), Adjust(b"x", 5, 9, 7), Insert(b"y", 6, 8), Insert(b"x", 5, 9)]
-    output.batch(flow.batch({0: [row_of(e, 0) for e in elements]}))
-    output.batch(flow.batch({0: [row_of(Stable(100), 0)]}))
+    output.batch(query.batch({0: [row_of(e, 0) for e in elements]}))
+    output.batch(query.batch({0: [row_of(Stable(100), 0)]}))
     assert output.tdb.events() == [Event(5, b"x", 7), Event(6, b"y", 8)]
     assert output.ended == []
 
 
-def test_what_tells_of_an_end_says_nothing_to_the_next_merge() -> None:
-    """The row of stable(-inf) that carries ``ended`` is no stable that goes back."""
-    flow, output = Flow(plan_of("r4", 2), Random(1)), Output()
-    output.batch(flow.batch({0: [row_of(Stable(10), 7)]}))
-    output.batch(flow.batch({0: [row_of(Stable(NEG_INF), 8), row_of(Stable(20), 9)]}))
+def test_a_report_of_an_end_changes_nothing_in_the_next_merge() -> None:
+    """The row of stable(-inf) that carries ``ended`` does not count as a stable that goes back."""
+    query, output = LocalQuery(plan_of("r4", 2), Random(1)), Output()
+    output.batch(query.batch({0: [row_of(Stable(10), 7)]}))
+    output.batch(query.batch({0: [row_of(Stable(NEG_INF), 8), row_of(Stable(20), 9)]}))
     assert output.ended == []
     assert output.tdb.stable_point == 20
 
 
 def test_inputs_leave_and_come_again() -> None:
-    """Law 3: a new life starts with nothing; what the old one had is the output's until somebody knows better."""
-    flow, output = Flow(plan_of("r3", 2), Random(1)), Output()
+    """Law 3: a new incarnation starts empty. The output keeps the old one's events until an input contradicts them."""
+    query, output = LocalQuery(plan_of("r3", 2), Random(1)), Output()
     blank: Row = dict.fromkeys(("payload", "vs", "ve", "vold"))
     first = [row_of(Insert(b"x%d" % i, 5, 50), i) for i in range(6)]
-    output.batch(flow.batch({0: first, 1: [*first, row_of(Stable(10), 8)]}))
+    output.batch(query.batch({0: first, 1: [*first, row_of(Stable(10), 8)]}))
     assert output.tdb.stable_point == 10
     leaves, comes = blank | {"kind": "detach", "order": 10}, blank | {"kind": "attach", "order": 12, "vs": 20}
-    output.batch(flow.batch({1: [leaves, row_of(Stable(90), 11), comes]}))
-    assert output.tdb.stable_point == 10, "one that has left was heard"
-    output.batch(flow.batch({1: [row_of(Stable(30), 13)]}))
+    output.batch(query.batch({1: [leaves, row_of(Stable(90), 11), comes]}))
+    assert output.tdb.stable_point == 10, "one that has left was merged"
+    output.batch(query.batch({1: [row_of(Stable(30), 13)]}))
     assert output.tdb.stable_point == 10, "law 1: it joins at 20"
-    output.batch(flow.batch({0: [row_of(Stable(25), 20)]}))
+    output.batch(query.batch({0: [row_of(Stable(25), 20)]}))
     assert output.tdb.stable_point == 30
-    output.batch(flow.batch({1: [blank | {"kind": "attach", "order": 14}, row_of(Stable(40), 15)]}))
+    output.batch(query.batch({1: [blank | {"kind": "attach", "order": 14}, row_of(Stable(40), 15)]}))
     assert output.tdb.stable_point == 40
     assert output.ended == []
     assert len(output.tdb.events()) == 6
 
 
 def test_what_is_written_follows_the_changes_not_the_live_events() -> None:
-    """A batch of one element writes one element, though thousands are alive; a new base comes once in a long log."""
+    """A batch of one element writes one element, even if thousands are live. A new base comes once in a long log."""
     plan = plan_of("r4", 1)
-    flow = Flow(plan, Random(1))
-    flow.batch({0: [row_of(Insert(b"p%05d" % i, i, INF), i) for i in range(5_000)]})
-    base = json.loads(flow.stores[0].text or "")["base_bytes"]
-    before, bases = flow.stores[0].written, 0
+    query = LocalQuery(plan, Random(1))
+    query.batch({0: [row_of(Insert(b"p%05d" % i, i, INF), i) for i in range(5_000)]})
+    base = json.loads(query.stores[0].text or "")["base_bytes"]
+    before, bases = query.stores[0].written, 0
     for at in range(40):
-        head = flow.stores[0].text
-        flow.batch({0: [row_of(Stable(6_000 + at), 10_000 + at)]})
-        bases += json.loads(head or "")["base"] != json.loads(flow.stores[0].text or "")["base"]
+        head = query.stores[0].text
+        query.batch({0: [row_of(Stable(6_000 + at), 10_000 + at)]})
+        bases += json.loads(head or "")["base"] != json.loads(query.stores[0].text or "")["base"]
     assert base > 200_000
     assert bases == 0
-    assert flow.stores[0].written - before < 40 * 2_000
+    assert query.stores[0].written - before < 40 * 2_000
 
 
 def test_a_state_of_other_settings_is_refused() -> None:
-    flow = Flow(plan_of("r4", 1), Random(1))
-    flow.batch({0: [row_of(Stable(1), 0)]})
+    query = LocalQuery(plan_of("r4", 1), Random(1))
+    query.batch({0: [row_of(Stable(1), 0)]})
     for plan, name in (
         (plan_of("r3", 1), "algorithm"), (plan_of("r4", 2), "shards"), (plan_of("r4", 1, "abc"), "inputs"),
         (plan_of("r4", 1, policy="eager"), "policy"),
     ):
         with pytest.raises(UsageError, match=f"{name} is .* begin with a new checkpoint"):
-            Shard(plan, 0, flow.stores[0])
+            Shard(plan, 0, query.stores[0])
 
 
 def test_every_batch_wakes_the_first_shard() -> None:
-    """It is the one that meets a state of other settings, as its group is the same for any number of shards."""
+    """Only this shard always meets a state of other settings, as its group is the same for any number of shards."""
     packer = Packer((0, 5, 9), True)
     x = next(i for i in range(99) if zlib.crc32(b"%d" % i) % 3 == 2)
     rows = [row_of(Insert(b"%d" % x, 1, 2), 0) | {"input": 0, "shard": 2, "payload": b"%d" % x}]

@@ -1,4 +1,4 @@
-"""The merge as a Spark query, over files: after every batch it means what the service's own core means."""
+"""The merge as a Spark query, over files: after every batch it equals the service's own core."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from merging_world import Output, Row, Said, Twin, cut, plan_of, row_of, rows_of, streams
+from merging_world import InputBatches, Output, Row, Twin, cut, plan_of, row_of, rows_of, streams
 
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
 from lmerge.errors import UsageError
@@ -24,14 +24,14 @@ STORES = "org.apache.spark.sql.execution.streaming.state"
 
 @pytest.fixture
 def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """With the state store that the merge needs."""
+    """Give a session with the state store that the merge needs."""
     spark.conf.set(PROVIDER, f"{STORES}.RocksDBStateStoreProvider")
     yield spark
     spark.conf.unset(PROVIDER)
 
 
 def run_patiently(writer: Any, checkpoint: Path) -> None:
-    """To the end. Spark gives a Python process ten seconds to start, which a busy machine may not: then once more."""
+    """Run to the end. On a busy machine Python may not start within Spark's ten seconds; then it is run once more."""
     from spark_world import run_to_end
 
     for _ in range(5):
@@ -44,19 +44,19 @@ def run_patiently(writer: Any, checkpoint: Path) -> None:
 
 
 class Query:
-    """Inputs as folders of files, one a batch, and what the merge of them gives."""
+    """Inputs as folders of files, one for each batch, and the output of their merge."""
 
-    def __init__(self, spark: SparkSession, folder: Path, said: Sequence[Said], **merging: Any) -> None:
-        from spark_world import Feed
+    def __init__(self, spark: SparkSession, folder: Path, inputs: Sequence[InputBatches], **merging: Any) -> None:
+        from spark_world import FileFeed
 
         self.spark, self.folder, self.merging = spark, folder, merging
-        self.feeds = [Feed(folder / f"in{at}", SCHEMA) for at in range(len(said))]
-        self.rows = [rows_of(one) for one in said]
+        self.feeds = [FileFeed(folder / f"in{at}", SCHEMA) for at in range(len(inputs))]
+        self.rows = [rows_of(one) for one in inputs]
         self.given: dict[int, list[Row]] = {}
         self._put = 0
 
     def put(self, batches: int) -> None:
-        """Let the next batches come, the rows of each in disorder."""
+        """Add the next batches, each with its rows in disorder."""
         random = Random(self._put)
         for at in range(self._put, self._put + batches):
             for feed, rows in zip(self.feeds, self.rows):
@@ -65,13 +65,13 @@ class Query:
         self._put += batches
 
     def run(self, fails_at: int | None = None) -> None:
-        """Over all that has come. Raises if told to fail at a batch, whose rows are thrown away then."""
+        """Run the query over all present rows. It can be made to fail at a batch, whose rows are then discarded."""
         from lmerge.spark.merging.query import merge
 
         def keep(rows: DataFrame, batch: int) -> None:
             given = [row.asDict() for row in rows.collect()]
             if batch == fails_at:
-                raise RuntimeError(f"told to fail at batch {batch}")
+                raise RuntimeError(f"made to fail at batch {batch}")
             assert batch not in self.given
             self.given[batch] = given
 
@@ -79,10 +79,10 @@ class Query:
         run_patiently(merge(inputs, **self.merging).writeStream.foreachBatch(keep), self.folder / "checkpoint")
 
 
-def assert_means_what_the_twin_means(query: Query, said: Sequence[Said], plan: MergePlan) -> Output:
+def assert_means_what_the_twin_means(query: Query, inputs: Sequence[InputBatches], plan: MergePlan) -> Output:
     output, twin = Output(), Twin(plan)
-    for at in range(max(map(len, said))):
-        expected = twin.batch({number: one[at] for number, one in enumerate(said) if at < len(one)})
+    for at in range(max(map(len, inputs))):
+        expected = twin.batch({number: one[at] for number, one in enumerate(inputs) if at < len(one)})
         assert output.batch(query.given[at]) == expected, f"batch {at}"
     return output
 
@@ -94,39 +94,39 @@ def test_a_query_goes_on_exactly_after_a_failed_batch_and_a_restart(
     """Two inputs with adjusts and retractions; one starts a batch later than the other, and ends a batch earlier."""
     random = Random(7)
     one, other = streams(random, algorithm, 2, count=60, spurious=0.3)
-    said = [cut(random, one, 5), cut(random, other, 4, first=1)]
-    query = Query(session, tmp_path, said, algorithm=algorithm, shards=shards)
+    inputs = [cut(random, one, 5), cut(random, other, 4, first=1)]
+    query = Query(session, tmp_path, inputs, algorithm=algorithm, shards=shards)
     query.put(3)
-    with pytest.raises(Exception, match="told to fail at batch 2"):
+    with pytest.raises(Exception, match="made to fail at batch 2"):
         query.run(fails_at=2)
     assert sorted(query.given) == [0, 1]
     query.put(2)
     query.run()
     plan = plan_of(algorithm, shards, "01")
-    output = assert_means_what_the_twin_means(query, said, plan)
+    output = assert_means_what_the_twin_means(query, inputs, plan)
     assert output.tdb.stable_point == INF
     assert output.ended == []
 
 
-def test_a_query_tells_why_an_input_has_ended(session: SparkSession, tmp_path: Path) -> None:
+def test_a_query_reports_why_an_input_has_ended(session: SparkSession, tmp_path: Path) -> None:
     random = Random(9)
     one, other = streams(random, "r3", 2)
-    said = [cut(random, one, 2), [other[:10], [Adjust(b"nobody", 10**6, 10**6 + 5, 10**6 + 9), *other[10:]]]]
-    query = Query(session, tmp_path, said, algorithm="r3", shards=1)
+    inputs = [cut(random, one, 2), [other[:10], [Adjust(b"nobody", 10**6, 10**6 + 5, 10**6 + 9), *other[10:]]]]
+    query = Query(session, tmp_path, inputs, algorithm="r3", shards=1)
     query.put(2)
     query.run()
-    output = assert_means_what_the_twin_means(query, said, plan_of("r3", 1, "01"))
+    output = assert_means_what_the_twin_means(query, inputs, plan_of("r3", 1, "01"))
     (reason,) = output.ended
     assert "unknown-event" in reason
 
 
 def test_times_may_be_timestamps_and_order_may_be_done_without(session: SparkSession, tmp_path: Path) -> None:
     from pyspark.sql.functions import timestamp_micros
-    from spark_world import Feed
+    from spark_world import FileFeed
 
     from lmerge.spark.merging.query import MergeInput, merge
 
-    feed = Feed(tmp_path / "in", SCHEMA)
+    feed = FileFeed(tmp_path / "in", SCHEMA)
     feed.put(*[row_of(e, 0) for e in (Stable(9), Adjust(b"x", 5, 9, 8), Insert(b"x", 5, 9), Insert(b"y", 7, INF))])
     rows = feed.stream(session)
     for name in ("vs", "ve", "vold"):
@@ -149,12 +149,12 @@ def test_shards_are_spread_evenly_and_the_first_is_always_the_same(spark: SparkS
         assert sorted(spark_hash(lane) % shards for lane in lanes(shards)) == list(range(shards))
 
 
-def test_what_cannot_be_merged_is_said_at_once(session: SparkSession, tmp_path: Path) -> None:
-    from spark_world import Feed
+def test_what_cannot_be_merged_is_refused_at_once(session: SparkSession, tmp_path: Path) -> None:
+    from spark_world import FileFeed
 
     from lmerge.spark.merging.query import MergeInput, merge
 
-    good = Feed(tmp_path / "in", SCHEMA).stream(session)
+    good = FileFeed(tmp_path / "in", SCHEMA).stream(session)
     cases: list[tuple[str, dict[str, Any]]] = [
         ("there are no inputs", {"inputs": []}),
         ("input '0' does not stream", {"inputs": [session.createDataFrame([], SCHEMA)]}),

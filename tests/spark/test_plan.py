@@ -1,7 +1,7 @@
-"""What is derived from a plan: the stable rule and the properties, and a proof of each rule with rows at the edges.
+"""The stable rule and the properties derived from a plan, and a proof of each rule with rows at the edges.
 
-The proof runs the query: after batch N every later row must have Vs at or above the rule's stable of batch N, and one
-must come so near that a rule with a shorter lag would have been wrong.
+The proof runs the query. After batch N every later row must have Vs at or above the rule's stable of batch N, and one
+row must come so near that a rule with a shorter lag would be wrong.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def tumbling(df: Any, f: Any, *aggregates: Any) -> Any:
 
 
 class Case(NamedTuple):
-    """``expected``: (lag in microseconds, exact, strict), or words of why there is none."""
+    """``expected``: (lag in microseconds, exact, strict), or a part of the reason why there is no rule."""
 
     name: str
     build: Build
@@ -57,24 +57,25 @@ RULES = [
     Case("stateless-filtered", lambda df, f: df.where("n > 3").select("k", "ts"), "ts", (0, False, False)),
     Case("stateless-renamed", lambda df, f: df.select(f.col("ts").alias("at"), "k"), "at", (0, False, False)),
     Case("stateless-earlier", lambda df, f: df, "ts - interval 90 seconds", (90 * S, False, False)),
-    # Vs after the event time: the stable point still is not taken beyond the watermark.
+    # Vs is after the event time. The stable point still does not pass the watermark.
     Case("stateless-later", lambda df, f: df, "ts + interval 1 minute", (0, False, False)),
-    Case("stateless-days", lambda df, f: df, "ts - interval 1 day", "no constant of fixed length"),
-    Case("stateless-month", lambda df, f: df, "ts - interval 1 month", "no earliest value"),
+    Case("stateless-days", lambda df, f: df, "ts - interval 1 day", "not a constant of fixed length"),
+    Case("stateless-month", lambda df, f: df, "ts - interval 1 month", "no derivable earliest value"),
     Case("minute", lambda df, f: df, "date_trunc('minute', ts)", (60 * S, False, False)),
     Case("day", lambda df, f: df, "date_trunc('day', ts)", "time zones"),
     Case("micros", lambda df, f: df, "unix_micros(ts)", (0, False, False)),
     Case("when", lambda df, f: df, "case when n = 1 then ts when n = 2 then ts - interval 3 seconds end",
          (3 * S, False, False)),
     Case("coalesce", lambda df, f: df, "coalesce(ts, ts - interval 2 seconds)", (2 * S, False, False)),
-    Case("if-unknown", lambda df, f: df, "if(n = 1, ts, other)", "other is no event time"),
-    Case("other-column", lambda df, f: df, "other", "other is no event time"),
-    Case("udf", lambda df, f: df.withColumn("t", f.udf(lambda ts: ts, "timestamp")("ts")), "t", "no earliest value"),
+    Case("if-unknown", lambda df, f: df, "if(n = 1, ts, other)", "other is not an event time"),
+    Case("other-column", lambda df, f: df, "other", "other is not an event time"),
+    Case("udf", lambda df, f: df.withColumn("t", f.udf(lambda ts: ts, "timestamp")("ts")), "t",
+         "no derivable earliest value"),
     Case("map", lambda df, f: df.mapInPandas(lambda frames: frames, SCHEMA), "ts", "MapInPandas"),
-    Case("now", lambda df, f: df, "current_timestamp()", "no earliest value"),
+    Case("now", lambda df, f: df, "current_timestamp()", "no derivable earliest value"),
     Case("union", lambda df, f: df.union(df), "ts", (0, False, False)),
     Case("union-of-exact-and-not", lambda df, f: df.dropDuplicates(["k", "ts"]).union(df), "ts", (0, False, False)),
-    Case("union-unlike", lambda df, f: df.select("ts").union(df.select("other")), "ts", "other is no event time"),
+    Case("union-unlike", lambda df, f: df.select("ts").union(df.select("other")), "ts", "other is not an event time"),
     Case("explode", lambda df, f: df.select("ts", f.explode(f.array("n", "n"))), "ts", (0, False, False)),
     # a stateful operator drops late rows
     Case("dedup", lambda df, f: df.dropDuplicates(["k", "ts"]), "ts", (0, True, True)),
@@ -103,7 +104,7 @@ RULES = [
     Case("session-end", lambda df, f: df.groupBy(f.session_window("ts", "4 seconds"), "k").count(),
          "session_window.end", (0, True, True)),
     Case("session-start", lambda df, f: df.groupBy(f.session_window("ts", "4 seconds"), "k").count(),
-         "session_window.start", "as long as it likes"),
+         "session_window.start", "of any length"),
     # chains: the last operator's filter counts
     Case("chained-windows", lambda df, f: tumbling(df, f).groupBy(f.window("window", "1 minute")).agg(
         f.sum("n").alias("n")), "window.start", (60 * S, True, True)),
@@ -111,11 +112,11 @@ RULES = [
          (10 * S, True, True)),
     Case("no-watermark-behind", lambda df, f: df.groupBy("k").count(), "k", "no column with a watermark",
          "update"),
-    # intervals: a row brings a start or an end
+    # intervals: a row has a start or an end
     Case("intervals", lambda df, f: df.selectExpr("k", "if(n = 1, ts, null) as s", "if(n = 2, ts, null) as e"), "s",
          (0, False, False), "intervals", "e"),
     Case("intervals-old-start", lambda df, f: df.selectExpr("k", "other as s", "ts as e"), "s",
-         "other is no event time", "intervals", "e"),
+         "other is not an event time", "intervals", "e"),
 ]
 
 
@@ -129,7 +130,7 @@ def test_the_stable_rule_follows_from_the_plan(stream: Any, case: Case) -> None:
     else:
         assert facts.stable is not None, facts.stable_why
         assert (facts.stable.lag_us, facts.stable.exact, facts.stable.strict) == case.expected
-        assert facts.stable.words
+        assert facts.stable.reason
 
 
 def test_without_a_watermark_nothing_can_be_stable(spark: Any, tmp_path: Path) -> None:
@@ -230,7 +231,7 @@ KEYS: list[tuple[Build, str, str, tuple[str, ...] | None, bool]] = [
 
 
 @pytest.mark.parametrize("number", range(len(KEYS)))
-def test_a_key_is_promised_where_vs_and_payload_tell_rows_apart(stream: Any, number: int) -> None:
+def test_a_key_is_promised_where_vs_and_payload_identify_rows(stream: Any, number: int) -> None:
     build, vs, mode, keys, promised = KEYS[number]
     facts = explain_plan(build(stream, functions()), vs, None, mode)
     assert (KEY in facts.properties) == promised, facts.reasons
@@ -240,7 +241,7 @@ def test_a_key_is_promised_where_vs_and_payload_tell_rows_apart(stream: Any, num
     assert (INSERT_ONLY in facts.properties) == (mode == "append")
 
 
-def test_what_is_left_out_of_the_payload_tells_nothing_apart(stream: Any) -> None:
+def test_what_is_left_out_of_the_payload_identifies_nothing(stream: Any) -> None:
     df = tumbling(stream, functions())
     assert KEY in explain_plan(df, "window.start", payload=["k", "n"]).properties
     assert KEY not in explain_plan(df, "window.start", payload=["n"]).properties
@@ -248,7 +249,7 @@ def test_what_is_left_out_of_the_payload_tells_nothing_apart(stream: Any) -> Non
         explain_plan(df, "window.start", payload=["m"])
 
 
-def test_intervals_are_told_apart_by_the_declared_keys(stream: Any) -> None:
+def test_intervals_are_identified_by_the_declared_keys(stream: Any) -> None:
     facts = explain_plan(stream, "ts", "other", "intervals", keys=["k"], stable_lag_us=0)
     assert facts.properties == {KEY}
     assert facts.keys == ("k",)
@@ -267,27 +268,27 @@ def test_an_unknown_mode_is_refused(stream: Any) -> None:
         explain_plan(stream, "ts", mode="complete")
 
 
-# words
+# text
 
 
 def test_the_explanation_is_for_people(stream: Any) -> None:
     text = explain(tumbling(stream, functions()), "window.start", "window.end")
     assert text.splitlines()[0] == "Published in mode append, this query promises: insert-only, key"
-    for words in (
-        "append mode gives out a row once", "partitions are written in parallel", "one row for each (window, k)", "r3",
+    for part in (
+        "append mode outputs a row once", "partitions are written in parallel", "one row for each (window, k)", "r3",
         "the watermark that it ran with, less 10 s; Spark lets no row out below it",
         "window.start is 10 s before its end", "nothing was found",
     ):
-        assert words in text
+        assert part in text
 
 
-def test_the_explanation_says_what_to_declare(stream: Any) -> None:
+def test_the_explanation_names_what_to_declare(stream: Any) -> None:
     text = explain(tumbling(stream, functions(), functions().max("ts").alias("t")), "t")
     assert "cannot be derived: declare it with stable_lag=" in text
 
 
 class Connected:
-    """A DataFrame of Spark Connect, as far as its module goes."""
+    """A class that has the module of a Spark Connect DataFrame."""
 
 
 Connected.__module__ = "pyspark.sql.connect.dataframe"
@@ -322,7 +323,7 @@ class Proof(NamedTuple):
     build: Build
     vs: str
     mode: str = "append"
-    near_us: int = 10 * S  # how near to the rule some row must come
+    near_us: int = 10 * S  # how near to the rule at least one row must come
 
 
 PROOFS = [
@@ -344,10 +345,10 @@ PROOFS = [
 
 @pytest.mark.parametrize("proof", PROOFS, ids=[proof.name for proof in PROOFS])
 def test_no_row_comes_out_below_the_stable_point(spark: Any, tmp_path: Path, proof: Proof) -> None:
-    from spark_world import Feed
+    from spark_world import FileFeed
 
     f = functions()
-    feed = Feed(tmp_path / "in", "k string, ts long, n int")
+    feed = FileFeed(tmp_path / "in", "k string, ts long, n int")
     for number, times in enumerate(ROWS_A_BATCH):
         feed.put(*({"k": "a", "ts": round(t * S), "n": number} for t in times))
     df = proof.build(feed.timed(spark, "ts").withWatermark("ts", "5 seconds"), f)
@@ -379,11 +380,11 @@ def test_no_row_comes_out_below_the_stable_point(spark: Any, tmp_path: Path, pro
 
 
 class Gathering(NamedTuple):
-    """``told``: expressions of what tells rows apart; ``declared``: as the user would name it."""
+    """``identifying``: expressions that identify rows; ``declared``: the same as a user would name it."""
 
     name: str
     build: Build
-    told: tuple[str, ...]
+    identifying: tuple[str, ...]
     gathered: bool
     vs: str = "window.start"
     declared: tuple[str, ...] | None = None
@@ -406,10 +407,10 @@ GATHERINGS = [
 
 @pytest.mark.parametrize("case", GATHERINGS, ids=[case.name for case in GATHERINGS])
 def test_rows_of_a_key_are_gathered_only_where_the_plan_does_it(spark: Any, tmp_path: Path, case: Gathering) -> None:
-    from spark_world import Feed
+    from spark_world import FileFeed
 
     f = functions()
-    feed = Feed(tmp_path / "in", "k string, ts long, n int")
+    feed = FileFeed(tmp_path / "in", "k string, ts long, n int")
     for number, times in enumerate(ROWS_A_BATCH[:4]):
         feed.put(*({"k": k, "ts": round(t * S), "n": number} for t in times for k in "abcd"))
     df = case.build(feed.timed(spark, "ts").withWatermark("ts", "5 seconds"), f)
@@ -419,7 +420,7 @@ def test_rows_of_a_key_are_gathered_only_where_the_plan_does_it(spark: Any, tmp_
     partitions: dict[str, set[int]] = {}
 
     def take(rows: Any, batch: int) -> None:
-        key, at = f.struct(*map(f.expr, case.told)).alias("key"), f.spark_partition_id().alias("at")
+        key, at = f.struct(*map(f.expr, case.identifying)).alias("key"), f.spark_partition_id().alias("at")
         for row in rows.select(key, at).collect():
             partitions.setdefault(str(row.key), set()).add(row.at)
 

@@ -1,4 +1,4 @@
-"""What a range of the merged stream is: the same rows at every server, and all ranges together the TDB."""
+"""Ranges of the merged stream: each has the same rows at every server, and all together are the TDB."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidBatch, InvalidRow, UsageError
 from lmerge.spark.source.columns import Layout
-from lmerge.spark.source.decided_events import Tally
+from lmerge.spark.source.decided_events import DecidedEvents
 from lmerge.spark.source.envelope_rows import (
     ADJUST,
     ELEMENTS,
@@ -40,8 +40,8 @@ POLICIES = ("lazy", "eager", "half-frozen-only", "final-only", "quorum:2", "lead
 SHAPES = (PLAIN, Shape(), Shape(disorder=20, stable=0.1), Shape(revision=0.9, spurious=0.5, tight=0.2))
 
 
-def said_by_a_server(random: Random, events: list[Event]) -> list[Element]:
-    """What a merge of two streams of these events says, by some policy."""
+def stream_of_a_server(random: Random, events: list[Event]) -> list[Element]:
+    """Return what a merge of two streams of these events emits, by some policy."""
     merge = Merge("r4", random.choice(POLICIES))
     streams = {name: present(random, events, random.choice(SHAPES)) for name in "ab"}
     for name in streams:
@@ -55,17 +55,18 @@ def said_by_a_server(random: Random, events: list[Event]) -> list[Element]:
     return output
 
 
-def read(random: Random, output: list[Element], begin: int, end: int) -> Tally:
-    """What a reader knows who asked for ``begin`` and has come to ``end``: a snapshot of some time before, what was
-    said since, and some that was said later.
+def read(random: Random, output: list[Element], begin: int, end: int) -> DecidedEvents:
+    """Return the events of a reader that has read from ``begin`` to ``end``.
+
+    It read a snapshot of some earlier time, the elements since, and some later ones.
     """
-    told = Tdb("server")
+    tdb = Tdb("server")
     snapshots: list[tuple[int, list[Event], int]] = [(0, [], NEG_INF)]
     last = 0
     for at, element in enumerate(output, 1):
-        told.apply(element)
+        tdb.apply(element)
         if isinstance(element, Stable) and element.vc <= begin:
-            snapshots.append((at, told.live_events(), element.vc))
+            snapshots.append((at, tdb.live_events(), element.vc))
         if isinstance(element, Stable) and element.vc >= end:
             last = at
             break
@@ -74,33 +75,33 @@ def read(random: Random, output: list[Element], begin: int, end: int) -> Tally:
     stream: list[Element] = [Insert(event.payload, event.vs, event.ve) for event in live]
     stream += [Stable(stable)] if stable > NEG_INF else []
     stream += output[at : last + random.choice((0, 0, 3, 50))]
-    tally = Tally(begin)
+    decided = DecidedEvents(begin)
     while stream:
         count = random.randint(1, 7)
-        tally.add(Batch.of(stream[:count]))
+        decided.add(Batch.of(stream[:count]))
         del stream[:count]
         if random.random() < 0.3:
-            tally.settle(min(tally.stable_point, end))
-    tally.settle(end)
-    return tally
+            decided.settle(min(decided.stable_point, end))
+    decided.settle(end)
+    return decided
 
 
 def ranges(random: Random, events: list[Event]) -> list[Range]:
-    """All of time, cut at random moments; where it begins before all there is no difference between fresh and not."""
+    """Cut all of time at random moments. For the range that begins before everything, fresh makes no difference."""
     times = [NEG_INF, *sorted({random.choice(event[::2]) for event in events if random.random() < 0.3} - {INF}), INF]
     return [Range(start, end, fresh=start == NEG_INF) for start, end in pairwise(times)]
 
 
-def whole(envelope: str, asked: Range, tally: Tally) -> Any:
-    return rows(envelope, asked, tally, asked.start, asked.end, is_last=True)
+def whole(envelope: str, requested: Range, decided: DecidedEvents) -> Any:
+    return rows(envelope, requested, decided, requested.start, requested.end, is_last=True)
 
 
-def sliced(random: Random, output: list[Element], envelope: str, asked: Range, times: list[int]) -> Any:
-    """The range, read in slices, each by a reader of its own."""
-    inside = sorted({t for t in times if asked.start < t < asked.end and random.random() < 0.5})
-    bounds = [asked.start, *inside, asked.end]
+def sliced(random: Random, output: list[Element], envelope: str, requested: Range, times: list[int]) -> Any:
+    """Read the range in slices, each by a reader of its own."""
+    inside = sorted({t for t in times if requested.start < t < requested.end and random.random() < 0.5})
+    bounds = [requested.start, *inside, requested.end]
     return pa.concat_tables([
-        rows(envelope, asked, read(random, output, low, high), low, high, is_last=high == asked.end)
+        rows(envelope, requested, read(random, output, low, high), low, high, is_last=high == requested.end)
         for low, high in pairwise(bounds)
     ])
 
@@ -123,29 +124,31 @@ def elements_of(table: Any) -> Iterator[Element]:
 def test_a_range_has_the_same_rows_at_every_server(seed: int, engine: str) -> None:
     random = Random(seed)
     events = reference(random, random.randint(0, 60), duplicates=seed % 2 == 0)
-    servers = [said_by_a_server(random, events) for _ in range(2)]
+    servers = [stream_of_a_server(random, events) for _ in range(2)]
     times = [event.ve for event in events if event.ve < INF]
     for envelope in ENVELOPES:
-        for asked in ranges(random, events):
-            first, second = (whole(envelope, asked, read(random, said, asked.start, asked.end)) for said in servers)
+        for requested in ranges(random, events):
+            first, second = (
+                whole(envelope, requested, read(random, stream, requested.start, requested.end)) for stream in servers
+            )
             assert first.equals(second)
-            assert sliced(random, servers[0], envelope, asked, times).equals(first)
+            assert sliced(random, servers[0], envelope, requested, times).equals(first)
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_all_ranges_together_are_the_tdb(seed: int) -> None:
     random = Random(seed)
     events = reference(random, random.randint(1, 60), duplicates=seed % 2 == 0)
-    said = said_by_a_server(random, events)
+    stream = stream_of_a_server(random, events)
     tables: dict[str, list[Any]] = {envelope: [] for envelope in ENVELOPES}
-    stream = Tdb("elements")
-    for asked in ranges(random, events):
-        tally = read(random, said, asked.start, asked.end)
+    restored = Tdb("elements")
+    for requested in ranges(random, events):
+        decided = read(random, stream, requested.start, requested.end)
         for envelope in ENVELOPES:
-            tables[envelope].append(whole(envelope, asked, tally))
+            tables[envelope].append(whole(envelope, requested, decided))
         for element in elements_of(tables[ELEMENTS][-1]):
-            stream.apply(element)  # raises if it is no legal stream
-        assert_is_the_tdb_at(stream, events, asked.end)
+            restored.apply(element)  # raises if the stream is not legal
+        assert_is_the_tdb_at(restored, events, requested.end)
     finals = pa.concat_tables(tables[FINAL])
     assert sorted(events_of(finals)) == events
     assert finals.column("ve").to_pylist() == sorted(finals.column("ve").to_pylist())
@@ -156,108 +159,108 @@ def test_all_ranges_together_are_the_tdb(seed: int) -> None:
     assert all(row["is_final"] for row in kept.values())
 
 
-def assert_is_the_tdb_at(stream: Tdb, events: list[Event], t: int) -> None:
-    """III.D: fully frozen events are equal, half frozen ones are there."""
-    told = stream.events()
-    assert [e for e in told if e.ve < t] == [e for e in events if e.ve < t]
-    assert Counter((e.vs, e.payload) for e in told) == Counter((e.vs, e.payload) for e in events if e.vs < t)
+def assert_is_the_tdb_at(restored: Tdb, events: list[Event], t: int) -> None:
+    """Fully frozen events are equal, half frozen ones exist (III.D)."""
+    read_events = restored.events()
+    assert [e for e in read_events if e.ve < t] == [e for e in events if e.ve < t]
+    assert Counter((e.vs, e.payload) for e in read_events) == Counter((e.vs, e.payload) for e in events if e.vs < t)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_fresh_range_begins_with_what_goes_on(seed: int) -> None:
     random = Random(seed)
     events = reference(random, 40, duplicates=True)
-    said = said_by_a_server(random, events)
+    stream = stream_of_a_server(random, events)
     start, end = sorted(random.sample(range(events[0].vs, events[-1].vs + 20), 2))
-    asked = Range(start, end, fresh=True)
-    told = list(elements_of(whole(ELEMENTS, asked, read(random, said, start, end))))
-    wanted = Counter((e.vs, e.payload, e.ve if e.ve < end else INF) for e in events if e.vs < end and e.ve >= start)
-    assert Counter((e.vs, e.payload, e.ve) for e in told[:-1] if isinstance(e, Insert)) == wanted
-    assert told[-1] == Stable(end)
+    requested = Range(start, end, fresh=True)
+    elements = list(elements_of(whole(ELEMENTS, requested, read(random, stream, start, end))))
+    expected = Counter((e.vs, e.payload, e.ve if e.ve < end else INF) for e in events if e.vs < end and e.ve >= start)
+    assert Counter((e.vs, e.payload, e.ve) for e in elements[:-1] if isinstance(e, Insert)) == expected
+    assert elements[-1] == Stable(end)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_limit_ends_a_range_early_and_loses_nothing(seed: int) -> None:
     random = Random(seed)
     events = reference(random, 60, duplicates=True)
-    said = said_by_a_server(random, events)
+    stream = stream_of_a_server(random, events)
     rows_max = random.randint(1, 12)
     for envelope in ENVELOPES:
-        start, told = NEG_INF, []
+        start, tables = NEG_INF, []
         while start < INF:
-            tally = read(random, said, start, INF)
-            end = fitting_end(envelope, Range(start, INF), tally, rows_max)
+            decided = read(random, stream, start, INF)
+            end = fitting_end(envelope, Range(start, INF), decided, rows_max)
             assert end > start
-            asked = Range(start, end, fresh=start == NEG_INF)
-            table = whole(envelope, asked, read(random, said, start, end))
+            requested = Range(start, end, fresh=start == NEG_INF)
+            table = whole(envelope, requested, read(random, stream, start, end))
             count = table.num_rows - (envelope == ELEMENTS)
             moments = {event.ve for event in events} | {event.vs for event in events if envelope != FINAL}
             assert count <= rows_max or end == min(min(t for t in moments if t >= start) + 1, INF)
-            told.append(table)
+            tables.append(table)
             start = end
         if envelope == FINAL:
-            assert sorted(events_of(pa.concat_tables(told))) == events
+            assert sorted(events_of(pa.concat_tables(tables))) == events
 
 
-def tally_of(*elements: Element, since: int = NEG_INF) -> Tally:
-    tally = Tally(since)
-    tally.add(Batch.of(elements))
-    tally.settle(tally.stable_point)
-    return tally
+def decided_of(*elements: Element, since: int = NEG_INF) -> DecidedEvents:
+    decided = DecidedEvents(since)
+    decided.add(Batch.of(elements))
+    decided.settle(decided.stable_point)
+    return decided
 
 
 def test_an_event_that_ends_at_the_stable_point_is_not_final() -> None:
-    tally = tally_of(Insert(b"a", 1, 5), Stable(5))
-    assert whole(FINAL, Range(1, 5), tally).num_rows == 0
-    tally = tally_of(Insert(b"a", 1, 5), Stable(5), Stable(6), since=5)
-    assert events_of(whole(FINAL, Range(5, 6), tally)) == [Event(1, b"a", 5)]
+    decided = decided_of(Insert(b"a", 1, 5), Stable(5))
+    assert whole(FINAL, Range(1, 5), decided).num_rows == 0
+    decided = decided_of(Insert(b"a", 1, 5), Stable(5), Stable(6), since=5)
+    assert events_of(whole(FINAL, Range(5, 6), decided)) == [Event(1, b"a", 5)]
 
 
 def test_an_event_that_begins_at_the_end_of_a_range_has_not_begun() -> None:
-    tally = tally_of(Insert(b"a", 5, 9), Insert(b"b", 4, 9), Stable(5))
-    assert [row["payload"] for row in whole(UPSERT, Range(1, 5), tally).to_pylist()] == [b"b"]
+    decided = decided_of(Insert(b"a", 5, 9), Insert(b"b", 4, 9), Stable(5))
+    assert [row["payload"] for row in whole(UPSERT, Range(1, 5), decided).to_pylist()] == [b"b"]
 
 
-def test_an_end_that_is_not_final_is_not_told() -> None:
-    asked = Range(1, 5)
+def test_an_end_that_is_not_final_is_not_shown() -> None:
+    requested = Range(1, 5)
     for elements in ([Insert(b"a", 2, 9)], [Insert(b"a", 2, 6), Adjust(b"a", 2, 6, INF)]):
-        table = whole(ELEMENTS, asked, tally_of(*elements, Stable(5)))
+        table = whole(ELEMENTS, requested, decided_of(*elements, Stable(5)))
         assert list(elements_of(table)) == [Insert(b"a", 2, INF), Stable(5)]
-        assert whole(UPSERT, asked, tally_of(*elements, Stable(5))).column("ve").to_pylist() == [INF]
+        assert whole(UPSERT, requested, decided_of(*elements, Stable(5))).column("ve").to_pylist() == [INF]
 
 
-def test_a_batch_query_sees_the_end_that_is_said_now() -> None:
-    asked = Range(5, 5, fresh=True, as_said=True)
-    tally = Tally(5)
-    tally.add(Batch.of([Insert(b"a", 2, 9), Insert(b"b", 1, 3), Insert(b"c", 6, 9), Stable(5)]))
-    assert events_of(whole(TABLE, asked, tally)) == [Event(2, b"a", 9)]
+def test_a_batch_query_reads_the_present_ends() -> None:
+    requested = Range(5, 5, fresh=True, current_ends=True)
+    decided = DecidedEvents(5)
+    decided.add(Batch.of([Insert(b"a", 2, 9), Insert(b"b", 1, 3), Insert(b"c", 6, 9), Stable(5)]))
+    assert events_of(whole(TABLE, requested, decided)) == [Event(2, b"a", 9)]
 
 
 def test_what_never_ends_is_final_at_the_end_of_the_stream() -> None:
-    tally = tally_of(Insert(b"a", 1, INF), Stable(INF), since=4)
-    assert events_of(whole(FINAL, Range(4, INF), tally)) == [Event(1, b"a", INF)]
-    assert list(elements_of(whole(ELEMENTS, Range(4, INF), tally))) == [Stable(INF)]
+    decided = decided_of(Insert(b"a", 1, INF), Stable(INF), since=4)
+    assert events_of(whole(FINAL, Range(4, INF), decided)) == [Event(1, b"a", INF)]
+    assert list(elements_of(whole(ELEMENTS, Range(4, INF), decided))) == [Stable(INF)]
 
 
-def test_a_stream_that_takes_back_what_it_never_said_is_refused() -> None:
-    with pytest.raises(InvalidBatch, match="never said"):
-        tally_of(Adjust(b"a", 1, 3, 4), Stable(9))
+def test_a_stream_that_takes_back_what_it_never_inserted_is_refused() -> None:
+    with pytest.raises(InvalidBatch, match="never inserted"):
+        decided_of(Adjust(b"a", 1, 3, 4), Stable(9))
 
 
 def test_equal_events_are_numbered_from_the_one_that_ends_last() -> None:
     elements = [Insert(b"a", 1, ve) for ve in (3, 3, 7, 20, 30)]
-    table = whole(UPSERT, Range(NEG_INF, 5), tally_of(*elements, Stable(5)))
+    table = whole(UPSERT, Range(NEG_INF, 5), decided_of(*elements, Stable(5)))
     assert [(row["ve"], row["ordinal"]) for row in table.to_pylist()] == [(3, 4), (3, 3), (INF, 2), (INF, 1), (INF, 0)]
-    table = whole(UPSERT, Range(5, 8), tally_of(*elements, Stable(8), since=5))
+    table = whole(UPSERT, Range(5, 8), decided_of(*elements, Stable(8), since=5))
     assert [(row["ve"], row["ordinal"]) for row in table.to_pylist()] == [(7, 2)]
 
 
 def test_what_was_forgotten_takes_no_memory() -> None:
-    tally = tally_of(*(Insert(b"x" * 100, t, t + 1) for t in range(1000)), Stable(900))
-    before = tally.bytes
-    tally.forget(900)
-    assert len(tally) == 0
-    assert tally.bytes < before / 5
+    decided = decided_of(*(Insert(b"x" * 100, t, t + 1) for t in range(1000)), Stable(900))
+    before = decided.bytes
+    decided.forget(900)
+    assert len(decided) == 0
+    assert decided.bytes < before / 5
 
 
 # Columns.
@@ -274,8 +277,8 @@ def spark_columns(layout: Layout, table: Any) -> list[dict[str, Any]]:
 
 
 def test_payloads_become_columns_and_infinity_null() -> None:
-    tally = tally_of(Insert(flight("UA", 3), 1, 2), Insert(flight("B6"), 1, INF), Stable(5))
-    table = whole(UPSERT, Range(NEG_INF, 5), tally)
+    decided = decided_of(Insert(flight("UA", 3), 1, 2), Insert(flight("B6"), 1, INF), Stable(5))
+    table = whole(UPSERT, Range(NEG_INF, 5), decided)
     assert spark_columns(Layout(UPSERT, FLIGHTS, "long"), table) == [
         {"carrier": "UA", "delay": 3, "payload_vs": 0.5, "vs": 1, "ve": 2, "ordinal": 0, "is_final": True},
         {"carrier": "B6", "delay": None, "payload_vs": 0.5, "vs": 1, "ve": INF, "ordinal": 0, "is_final": False},
@@ -286,32 +289,32 @@ def test_payloads_become_columns_and_infinity_null() -> None:
 
 
 def test_a_stable_has_no_payload() -> None:
-    table = whole(ELEMENTS, Range(NEG_INF, 5), tally_of(Insert(flight("UA", 3), 1, 2), Stable(5)))
-    told = spark_columns(Layout(ELEMENTS, FLIGHTS, "long"), table)
-    assert [(row["kind"], row["carrier"], row["vs"], row["ve"], row["vold"]) for row in told] == [
+    table = whole(ELEMENTS, Range(NEG_INF, 5), decided_of(Insert(flight("UA", 3), 1, 2), Stable(5)))
+    columns = spark_columns(Layout(ELEMENTS, FLIGHTS, "long"), table)
+    assert [(row["kind"], row["carrier"], row["vs"], row["ve"], row["vold"]) for row in columns] == [
         ("insert", "UA", 1, 2, None), ("stable", None, 5, None, None)]
     assert [row["payload"] for row in spark_columns(Layout(ELEMENTS, None, "long"), table)] == [flight("UA", 3), None]
 
 
 def test_a_payload_that_is_no_row_is_named() -> None:
-    table = whole(FINAL, Range(NEG_INF, 5), tally_of(Insert(b"?", 1, 2), Stable(5)))
+    table = whole(FINAL, Range(NEG_INF, 5), decided_of(Insert(b"?", 1, 2), Stable(5)))
     with pytest.raises(InvalidRow, match="vs=1"):
         list(Layout(FINAL, FLIGHTS, "long").batches(table, Layout(FINAL, FLIGHTS, "long").fields()))
 
 
-def test_a_query_may_want_fewer_columns_and_narrower_ones() -> None:
+def test_a_query_may_read_fewer_columns_and_narrower_ones() -> None:
     layout = Layout(FINAL, FLIGHTS, "long")
-    wanted = pa.schema([("ve", pa.int64()), ("delay", pa.int32())])
-    layout.check(wanted)
-    table = whole(FINAL, Range(NEG_INF, 5), tally_of(Insert(flight("UA", 3), 1, 2), Stable(5)))
-    assert [batch.to_pylist() for batch in layout.batches(table, wanted)] == [[{"ve": 2, "delay": 3}]]
-    with pytest.raises(UsageError, match="column 'speed'; there are carrier, delay, payload_vs, vs, ve"):
+    arrow_schema = pa.schema([("ve", pa.int64()), ("delay", pa.int32())])
+    layout.check(arrow_schema)
+    table = whole(FINAL, Range(NEG_INF, 5), decided_of(Insert(flight("UA", 3), 1, 2), Stable(5)))
+    assert [batch.to_pylist() for batch in layout.batches(table, arrow_schema)] == [[{"ve": 2, "delay": 3}]]
+    with pytest.raises(UsageError, match="column 'speed'; the columns are carrier, delay, payload_vs, vs, ve"):
         layout.check(pa.schema([("speed", pa.int64())]))
     with pytest.raises(UsageError, match="column 'carrier' as list"):
         layout.check(pa.schema([("carrier", pa.list_(pa.int64()))]))
-    big = whole(FINAL, Range(NEG_INF, 5), tally_of(Insert(flight("UA", 2**40), 1, 2), Stable(5)))
+    big = whole(FINAL, Range(NEG_INF, 5), decided_of(Insert(flight("UA", 2**40), 1, 2), Stable(5)))
     with pytest.raises(UsageError, match="column 'delay' is no int32"):
-        list(layout.batches(big, wanted))
+        list(layout.batches(big, arrow_schema))
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
@@ -323,7 +326,7 @@ def test_two_columns_of_one_name_are_refused() -> None:
 
 # Options.
 
-@pytest.mark.parametrize(("option", "words"), [
+@pytest.mark.parametrize(("option", "message"), [
     ({"envelope": "retract"}, "envelope is 'retract'; it is final or upsert or elements"),
     ({"startingOffsets": "yesterday"}, "starting_offsets.*latest, earliest"),
     ({"startingOffsets": "delays@5"}, "merge 'delays'"),
@@ -334,8 +337,8 @@ def test_two_columns_of_one_name_are_refused() -> None:
     ({"servers": ""}, "servers is missing"),
     ({"token": "secret"}, "token_file"),
 ])
-def test_an_option_that_makes_no_sense_is_named(option: dict[str, str], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_an_option_that_makes_no_sense_is_named(option: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         stream_options({"servers": "h1:7171", "merge": "flights", **option})
 
 

@@ -1,4 +1,4 @@
-"""What Spark would refuse, publish() refuses: in every output mode, with every operator, before there is a query.
+"""publish() refuses all that Spark would refuse, in every output mode, with every operator, before there is a query.
 
 Each row of the table is a query. ``publish`` either refuses it with a reason, or it must run: its first batches are
 processed, against a real server. So a query that Spark refuses only when it starts, or in its first batch, fails here.
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from client_world import threaded_world
-from spark_world import Feed, S, nobody, run_to_end
+from spark_world import FileFeed, S, run_to_end, unreachable_server
 
 from lmerge.errors import UsageError
 from lmerge.spark import publish
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::lmerge.spark.plan.lint.LintWarn
 
 
 class Case(NamedTuple):
-    """``refused``: by mode, a word of the reason; a mode that is missing must run."""
+    """``refused``: by mode, a part of the reason. A mode that is missing must run."""
 
     name: str
     build: Callable[[Any, Any], Any]
@@ -88,7 +88,7 @@ def target() -> Any:
 def test_what_publish_accepts_runs(spark: Any, target: str, tmp_path: Path, case: Case, mode: str) -> None:
     from pyspark.sql import functions as f
 
-    feed = Feed(tmp_path / "in", "ts long, k string")
+    feed = FileFeed(tmp_path / "in", "ts long, k string")
     for second in (1, 2, 60, 90):
         feed.put({"ts": second * S, "k": "a"}, {"ts": second * S, "k": "b"})
     df = case.build(feed.timed(spark, "ts").withWatermark("ts", "10 seconds"), f)
@@ -116,31 +116,31 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("options", "words"), OPTIONS)
+@pytest.mark.parametrize(("options", "message"), OPTIONS)
 def test_options_are_refused_before_there_is_a_query(
-    spark: Any, tmp_path: Path, mode: str, options: dict[str, str], words: str
+    spark: Any, tmp_path: Path, mode: str, options: dict[str, str], message: str
 ) -> None:
-    feed = Feed(tmp_path / "in", "ts long, k string")
+    feed = FileFeed(tmp_path / "in", "ts long, k string")
     df = feed.timed(spark, "ts").withWatermark("ts", "10 seconds")
-    writer = publish(df, servers=nobody(), merge="m", replica="a", mode=mode, vs="ts", keys=("k",))
-    with pytest.raises(UsageError, match=words):
+    writer = publish(df, servers=unreachable_server(), merge="m", replica="a", mode=mode, vs="ts", keys=("k",))
+    with pytest.raises(UsageError, match=message):
         writer.options(**options).start()
     assert spark.streams.active == []
 
 
 @pytest.mark.parametrize("output_mode", ["complete", "Append", ""])
 def test_an_output_mode_that_is_no_stream_of_changes_is_refused(spark: Any, tmp_path: Path, output_mode: str) -> None:
-    df = Feed(tmp_path / "in", "ts long, k string").timed(spark, "ts").withWatermark("ts", "10 seconds")
+    df = FileFeed(tmp_path / "in", "ts long, k string").timed(spark, "ts").withWatermark("ts", "10 seconds")
     with pytest.raises(UsageError, match=r"output_mode is .*; it is append or update"):
-        publish(df, servers=nobody(), merge="m", replica="a", vs="ts", output_mode=output_mode)
+        publish(df, servers=unreachable_server(), merge="m", replica="a", vs="ts", output_mode=output_mode)
 
 
 @pytest.mark.parametrize("late", [None, "fail", "drop"])
 def test_a_declared_lag_that_is_broken_ends_the_query(
     spark: Any, target: str, tmp_path: Path, late: str | None
 ) -> None:
-    """A row of second 1 comes when all before second 90 is declared to be over."""
-    feed = Feed(tmp_path / "in", "ts long, k string")
+    """A row of second 1 comes after everything before second 90 was declared complete."""
+    feed = FileFeed(tmp_path / "in", "ts long, k string")
     for second in (100, 101, 102, 1):
         feed.put({"ts": second * S, "k": "a"})
     df = feed.timed(spark, "ts").withWatermark("ts", "10 seconds")

@@ -1,18 +1,18 @@
-"""What a spool lets go of, from the manifests alone."""
+"""What a spool removes, decided from the manifests alone."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from lmerge.core.elements import INF
-from lmerge.spark.spool.manifest import Manifest, Part
+from lmerge.spark.spool.manifest import Manifest, SpoolPart
 from lmerge.spark.spool.retention import Cut, cut_of
 
 
 def test_large_batches_of_inserts_go_one_by_one_without_being_read() -> None:
-    """A fold would read what dies a batch later anyway."""
+    """A fold would read elements that are dead a batch later anyway."""
     manifests = [
-        Manifest(n, (Part(n, 0, 0, "f", 1, 100_000, 0, 1, 10 * n + 12, INF, (10 * n + 5, 10 * n + 12)),), 10 * n,
+        Manifest(n, (SpoolPart(n, 0, 0, "f", 1, 100_000, 0, 1, 10 * n + 12, INF, (10 * n + 5, 10 * n + 12)),), 10 * n,
                  10 * n) for n in range(4)
     ]
     assert cut_of(None, manifests[:3], 30) is None, "half of the first batch is dead, and soon all of it"

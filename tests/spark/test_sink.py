@@ -1,4 +1,4 @@
-"""The sink by itself: its options, elements as they are, and what a user can do wrong, each with a clear error."""
+"""The sink by itself: its options, plain elements, and the errors for a user's mistakes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,18 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import MERGE, Feed, S, nobody, publish_counts, publish_flights, recorded, run_to_end, secure, table
+from spark_world import (
+    MERGE,
+    FileFeed,
+    S,
+    publish_counts,
+    publish_flights,
+    recorded,
+    run_to_end,
+    secure,
+    table,
+    unreachable_server,
+)
 
 import lmerge.spark
 from lmerge import clock
@@ -46,28 +57,28 @@ def test_options_are_one_however_they_are_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "message"),
     [
         ({"servers": ""}, "option servers is missing"),
         ({"servers": "a,a"}, "option servers: a server stands twice"),
         ({"merge": " "}, "option merge is missing"),
         ({"replica": ""}, "option replica is missing"),
-        ({"checkpointLocation": ""}, 'say .option("checkpointLocation"'),
+        ({"checkpointLocation": ""}, 'set .option("checkpointLocation"'),
         ({"mode": "complete"}, "option mode is 'complete'; it is append or update"),
         ({"mode": "append"}, "lmerge.spark.publish() prepares"),
         ({"properties": "shiny"}, "option properties: .*shiny"),
         ({"late": "never"}, "option late is 'never'"),
-        ({"give_up_after": "soon"}, "option give_up_after: 'soon' is no duration"),
+        ({"give_up_after": "soon"}, "option give_up_after: 'soon' is not a duration"),
         ({"join_at": "yesterday"}, "option join_at: 'yesterday'"),
         ({"join_at": "2024-01-01T00:00:00"}, "option join_at: .*no time zone"),
         ({"tls": "perhaps"}, "option tls is 'perhaps'"),
         ({"cert": "/c.pem"}, "options ca, cert, key, token_file: cert and key go together"),
         ({"replcia": "b"}, "unknown option 'replcia'; did you mean replica?"),
-        ({"token": "lmt_secret"}, "option token would stand in Spark's UI"),
+        ({"token": "lmt_secret"}, "option token would be readable for all in Spark's UI"),
     ],
 )
-def test_a_wrong_option_is_named(given: dict[str, str], words: str) -> None:
-    with pytest.raises(UsageError, match=words.replace("(", r"\(").replace(")", r"\)").replace("?", r"\?")) as caught:
+def test_a_wrong_option_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message.replace("(", r"\(").replace(")", r"\)").replace("?", r"\?")) as caught:
         sink_options({**GIVEN, **given})
     assert "lmt_secret" not in str(caught.value)
 
@@ -85,7 +96,7 @@ def test_durations_and_moments() -> None:
     assert duration_us("1 hour 30 minutes") == 5400 * S
     assert moment_us("1970-01-02T00:00:00+00:00") == 86_400 * S
     for wrong in ("", "10", "ten seconds", "10 fortnights"):
-        with pytest.raises(UsageError, match="no duration"):
+        with pytest.raises(UsageError, match="not a duration"):
             duration_us(wrong)
 
 
@@ -102,14 +113,14 @@ def test_the_watermark_is_that_of_the_batch_itself(tmp_path: Path) -> None:
         assert batch_watermark_us(checkpoint, 0) is None
         assert batch_watermark_us(checkpoint, 1) == 90 * S
         assert query_id(checkpoint) == "q-1"
-    with pytest.raises(UsageError, match=r"offsets/2.*own files, others are said as a URI"):
+    with pytest.raises(UsageError, match=r"offsets/2.*own files, any other needs a URI"):
         batch_watermark_us(str(tmp_path), 2)
     (tmp_path / "offsets" / "2").write_text("v1")
     with pytest.raises(UsageError, match="not what Spark writes"):
         batch_watermark_us(str(tmp_path), 2)
 
 
-# What a restarted publisher begins with.
+# The seed of a restarted publisher.
 
 
 def test_a_replica_that_was_ahead_of_the_merge_joins_where_the_merge_is() -> None:
@@ -124,7 +135,7 @@ def test_a_replica_that_was_ahead_of_the_merge_joins_where_the_merge_is() -> Non
     assert seed_of(None, 4) == (None, None)
 
 
-# Elements as they are.
+# Plain elements.
 
 
 @pytest.fixture
@@ -133,9 +144,9 @@ def world() -> Iterator[ThreadedWorld]:
         yield world
 
 
-def test_a_dataframe_of_elements_is_said_as_it_is(spark: Any, tmp_path: Path, world: ThreadedWorld) -> None:
+def test_a_dataframe_of_elements_is_published_unchanged(spark: Any, tmp_path: Path, world: ThreadedWorld) -> None:
     lmerge.spark.register(spark)
-    feed = Feed(tmp_path / "feed", "kind string, payload string, vs long, ve long, vold long")
+    feed = FileFeed(tmp_path / "feed", "kind string, payload string, vs long, ve long, vold long")
     feed.put({"kind": "insert", "payload": "x", "vs": 1, "ve": 5}, {"kind": "insert", "payload": "y", "vs": 2},
              {"kind": "stable", "vs": 1})
     feed.put({"kind": "adjust", "payload": "x", "vs": 1, "vold": 5, "ve": 9}, {"kind": "stable", "vs": 6},
@@ -148,18 +159,18 @@ def test_a_dataframe_of_elements_is_said_as_it_is(spark: Any, tmp_path: Path, wo
     assert elements == [Insert(b"x", 1, 5), Insert(b"y", 2, INF), Stable(1), Adjust(b"x", 1, 5, 9), Stable(6)]
 
 
-# Bad input: each ends the query with words that say what to do.
+# Bad input: each ends the query with a message that names what to do.
 
 
-def ends_with(writer: Any, checkpoint: Path, *words: str) -> str:
-    """The words of the query's exception."""
+def ends_with(writer: Any, checkpoint: Path, *parts: str) -> str:
+    """Run the query to its error, check the message, and return it."""
     from pyspark.errors import StreamingQueryException
 
     with pytest.raises(StreamingQueryException) as caught:
         run_to_end(writer, checkpoint)
     text = str(caught.value)
-    for word in words:
-        assert word in text
+    for part in parts:
+        assert part in text
     return text
 
 
@@ -172,14 +183,14 @@ def rows(batch: int, count: int = 3) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def feed(tmp_path: Path) -> Feed:
-    feed = Feed(tmp_path / "feed", SCHEMA)
+def feed(tmp_path: Path) -> FileFeed:
+    feed = FileFeed(tmp_path / "feed", SCHEMA)
     for batch in range(3):
         feed.put(*rows(batch))
     return feed
 
 
-def test_a_token_that_does_not_allow_it_ends_the_query(spark: Any, tmp_path: Path, feed: Feed) -> None:
+def test_a_token_that_does_not_allow_it_ends_the_query(spark: Any, tmp_path: Path, feed: FileFeed) -> None:
     with secure(tmp_path) as world:
         path = tmp_path / "a.token"
         path.write_text(world.token("other", ["publish"], ["elsewhere"]))
@@ -192,13 +203,13 @@ def test_a_token_that_does_not_allow_it_ends_the_query(spark: Any, tmp_path: Pat
         run_to_end(publish_flights(spark, feed, world.target, **given), tmp_path / "e")
 
 
-def test_a_merge_that_the_server_does_not_make_ends_the_query(spark: Any, tmp_path: Path, feed: Feed) -> None:
+def test_a_merge_that_the_server_does_not_make_ends_the_query(spark: Any, tmp_path: Path, feed: FileFeed) -> None:
     with threaded_world(allow_create=False) as world:
         ends_with(publish_flights(spark, feed, world.target, merge="fligths"), tmp_path / "c", "fligths", "batch 0")
 
 
 def test_a_schema_that_changes_between_restarts_ends_the_query(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
     feed.put(*rows(3))
@@ -207,8 +218,8 @@ def test_a_schema_that_changes_between_restarts_ends_the_query(
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
 
 
-def test_a_checkpoint_that_was_deleted_begins_anew_and_says_nothing_twice(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+def test_a_checkpoint_that_was_deleted_begins_anew_and_publishes_nothing_twice(
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     feed.put(*rows(36))
     feed.put(*rows(37))
@@ -224,14 +235,14 @@ def test_a_checkpoint_that_was_deleted_begins_anew_and_says_nothing_twice(
         assert [event for event in table(elements) if event.ve < final] == before
 
 
-def test_a_spool_of_another_query_is_refused(spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld) -> None:
+def test_a_spool_of_another_query_is_refused(spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld) -> None:
     given = {"spool": str(tmp_path / "spool")}
     run_to_end(publish_flights(spark, feed, world.target, **given), tmp_path / "c")
     ends_with(publish_flights(spark, feed, world.target, **given), tmp_path / "d", "holds a stream whose query")
 
 
 def test_of_two_live_queries_with_one_name_the_older_ends(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     first = publish_flights(spark, feed, world.target).option("checkpointLocation", str(tmp_path / "c")).start()
     first.processAllAvailable()
@@ -246,21 +257,21 @@ def test_of_two_live_queries_with_one_name_the_older_ends(
 
 
 def test_a_payload_that_is_too_large_ends_the_query(spark: Any, tmp_path: Path, world: ThreadedWorld) -> None:
-    feed = Feed(tmp_path / "feed", SCHEMA)
+    feed = FileFeed(tmp_path / "feed", SCHEMA)
     feed.put({"ts": HOUR, "name": "x" * 2_000_000, "n": 1})
     ends_with(publish_flights(spark, feed, world.target), tmp_path / "c", "LimitExceeded", "batch 0", "payload")
 
 
-def test_a_query_may_give_up_on_servers_that_are_not_there(spark: Any, tmp_path: Path, feed: Feed) -> None:
+def test_a_query_may_give_up_on_servers_that_are_not_there(spark: Any, tmp_path: Path, feed: FileFeed) -> None:
     given = {"give_up_after": "1 second"}
-    target = nobody()
+    target = unreachable_server()
     ends_with(publish_flights(spark, feed, target, **given), tmp_path / "c", "ServerGone", target)
 
 
 def test_a_clock_that_went_back_does_not_keep_a_restart_out(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
-    """The incarnation of the life before is in the spool: a restart is newer, whatever its clock says."""
+    """The spool has the incarnation of the life before. A restart has a newer one, whatever its clock shows."""
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
     spool = spool_of(tmp_path / "c")
     last = spool.newest
@@ -277,11 +288,11 @@ def test_a_clock_that_went_back_does_not_keep_a_restart_out(
     assert int(after.meta["incarnation"]) > ahead
 
 
-def test_the_location_of_the_checkpoint_must_be_said_on_the_query(spark: Any, feed: Feed, tmp_path: Path) -> None:
+def test_the_location_of_the_checkpoint_must_be_set_on_the_query(spark: Any, feed: FileFeed, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "all"))
     try:
         with pytest.raises(Exception, match="checkpointLocation"):
-            publish_flights(spark, feed, nobody()).trigger(availableNow=True).start().awaitTermination()
+            publish_flights(spark, feed, unreachable_server()).trigger(availableNow=True).start().awaitTermination()
     finally:
         spark.conf.unset("spark.sql.streaming.checkpointLocation")
 
@@ -290,7 +301,7 @@ def test_the_location_of_the_checkpoint_must_be_said_on_the_query(spark: Any, fe
 
 
 def test_a_query_that_is_stopped_leaves_the_merge(
-    spark: Any, tmp_path: Path, feed: Feed, world: ThreadedWorld
+    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
 ) -> None:
     from lmerge.client import describe_merge
 

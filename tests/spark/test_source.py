@@ -1,4 +1,4 @@
-"""Reading a merge from Spark: exactly once over failures, restarts and servers; with real servers, and a real Spark."""
+"""Reading a merge from Spark: exactly once over failures, restarts and servers, with real servers and a real Spark."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from read_world import (
     options,
     reading,
     revised,
+    rows_of_batch,
     run_available,
     servers,
     stables,
     tdb,
-    told,
 )
 
 import lmerge
@@ -46,43 +46,43 @@ B = (Insert(b"c", 6, 7), Stable(8))
 
 # Slices, straight from servers.
 
-def read_slice(target: str, asked: Range, low: int, high: int, envelope: str = FINAL, **given: Any) -> list[Event]:
+def read_slice(target: str, requested: Range, low: int, high: int, envelope: str = FINAL, **given: Any) -> list[Event]:
     chosen = stream_options(options(target, **given))
-    tables = slice_tables(chosen, envelope, Slice(asked, low, high))
+    tables = slice_tables(chosen, envelope, Slice(requested, low, high))
     return [event for table in tables for event in events_of(table.to_pylist())]
 
 
 def test_a_slice_is_the_same_from_each_server() -> None:
     events = tdb(1)
     with servers(2, of_0={"policy": "eager"}, of_1={"policy": "half-frozen-only"}) as world:
-        world.say(*revised(1, events), replica="a")
-        world.say(*revised(2, events), replica="b", at=1)
-        asked = Range(NEG_INF, 200)
-        wanted = [event for event in events if event.ve < 200]
+        world.publish(*revised(1, events), replica="a")
+        world.publish(*revised(2, events), replica="b", at=1)
+        requested = Range(NEG_INF, 200)
+        expected = [event for event in events if event.ve < 200]
         for target in world.targets:
-            assert sorted(read_slice(target, asked, NEG_INF, 200)) == wanted
-            assert sorted(read_slice(target, asked, 100, 200)) == [event for event in wanted if event.ve >= 100]
+            assert sorted(read_slice(target, requested, NEG_INF, 200)) == expected
+            assert sorted(read_slice(target, requested, 100, 200)) == [event for event in expected if event.ve >= 100]
 
 
 def test_a_server_that_goes_in_the_middle_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lmerge.spark.source.slice_reader.ELEMENTS_AT_ONCE", 1)
     events = tdb(2, 2000)
     with servers(2, batch_elements=16) as world:
-        world.say(*revised(1, events))
-        told: list[Event] = []
+        world.publish(*revised(1, events))
+        read: list[Event] = []
         tables = slice_tables(stream_options(options(world.target)), FINAL, Slice(Range(NEG_INF, INF), NEG_INF, INF))
         for at, table in enumerate(tables):
-            told += events_of(table.to_pylist())
+            read += events_of(table.to_pylist())
             if at == 3:
                 world.stop(0)
-        assert sorted(told) == events
+        assert sorted(read) == events
 
 
 def test_a_server_that_stands_still_is_left_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lmerge.spark.source.slice_reader.STALL_S", 0.2)
     with servers(2, progress_interval_s=0.05) as world:
-        world.say(Stable(2), at=0)
-        world.say(*A, at=1)
+        world.publish(Stable(2), at=0)
+        world.publish(*A, at=1)
         assert read_slice(world.target, Range(NEG_INF, 5), NEG_INF, 5) == [Event(1, b"a", 3)]
 
 
@@ -98,7 +98,7 @@ def test_what_no_server_has_any_more_is_an_error_or_left_out() -> None:
         assert read_slice(world.target, Range(1, 8), 1, 8, failOnDataLoss="false") == [Event(6, b"c", 7)]
 
 
-def test_nobody_there_ends_a_task_after_a_while() -> None:
+def test_a_task_ends_after_a_while_without_any_server() -> None:
     with servers() as world:
         world.stop()
         with pytest.raises(ServerGone, match=r"cannot read merge 'flights' at .*, after 0\.3 s: .*cannot be reached"):
@@ -114,13 +114,13 @@ def test_a_batch_goes_from_one_stable_point_to_another(readers: Any) -> None:
         start = reader.initialOffset()
         first = latest(reader, start)
         assert first == {"token": "flights@5", "envelope": "final"}
-        assert events_of(told(reader, start, first)) == [Event(1, b"a", 3)]
+        assert events_of(rows_of_batch(reader, start, first)) == [Event(1, b"a", 3)]
         publisher.publish(Batch.of(B))
         second = latest(reader, first)
-        assert events_of(told(reader, first, second)) == [Event(6, b"c", 7)]
+        assert events_of(rows_of_batch(reader, first, second)) == [Event(6, b"c", 7)]
         reader.commit(first)
-        again = readers(world.target)  # a restart runs the last batch again, without asking how far
-        assert events_of(told(again, first, second)) == [Event(6, b"c", 7)]
+        again = readers(world.target)  # a restart runs the last batch again without ``latestOffset``
+        assert events_of(rows_of_batch(again, first, second)) == [Event(6, b"c", 7)]
         assert reader.reportLatestOffset() == second
 
 
@@ -130,18 +130,18 @@ def test_rows_from_the_driver_and_from_servers_are_equal(
 ) -> None:
     events = tdb(3, 500)
     with servers(2) as world:
-        world.say(*revised(1, events))
+        world.publish(*revised(1, events))
         held = readers(world.target, startingOffsets="flights@-inf", envelope=envelope)
         alone = readers(world.target, startingOffsets="flights@-inf", envelope=envelope, partitions="3")
         start, tasks = held.initialOffset(), 0
         while start["token"] != "flights@inf":
             end = latest(held, start, 120)
-            rows = told(held, start, end)
-            assert told(alone, start, end) == rows  # it follows nothing: tasks ask servers
+            rows = rows_of_batch(held, start, end)
+            assert rows_of_batch(alone, start, end) == rows  # it has no feed: tasks read from servers
             monkeypatch.setattr("lmerge.spark.source.readers.INLINE_BYTES", 1)
             monkeypatch.setattr("lmerge.spark.source.readers.ROWS_PER_SLICE", 20)
             tasks = max(tasks, len(held.partitions(start, end)))
-            assert told(held, start, end) == rows
+            assert rows_of_batch(held, start, end) == rows
             monkeypatch.undo()
             start = end
         assert tasks > 1
@@ -150,12 +150,12 @@ def test_rows_from_the_driver_and_from_servers_are_equal(
 def test_admission_control_keeps_batches_small(readers: Any) -> None:
     events = tdb(4, 400)
     with servers() as world:
-        world.say(*revised(1, events))
+        world.publish(*revised(1, events))
         reader = readers(world.target, startingOffsets="flights@-inf", maxRowsPerBatch="25")
         start, read = reader.initialOffset(), []
         while start["token"] != "flights@inf":
             end = latest(reader, start)
-            rows = events_of(told(reader, start, end))
+            rows = events_of(rows_of_batch(reader, start, end))
             assert len(rows) <= 25 or len({event.ve for event in rows}) == 1
             read += rows
             start = end
@@ -177,7 +177,7 @@ def test_a_query_that_begins_now_pins_that_moment(readers: Any) -> None:
         assert again.initialOffset() == start
         assert again.partitions(again.initialOffset(), pinned) == []
         end = latest(again, pinned)
-        assert [(row["kind"], row["payload"], row["vs"]) for row in told(again, pinned, end)] == [
+        assert [(row["kind"], row["payload"], row["vs"]) for row in rows_of_batch(again, pinned, end)] == [
             ("insert", b"c", 6), ("insert", b"b", 2), ("stable", None, 8)]
 
 
@@ -188,11 +188,11 @@ def test_earliest_is_what_servers_retain(readers: Any) -> None:
         reader = readers(world.target, startingOffsets="earliest")
         pinned = latest(reader, reader.initialOffset())
         assert pinned["token"] == "flights@4"
-        heard = latest(reader, pinned)  # what is stable already is news as well
-        assert heard["token"] == "flights@5"
-        assert events_of(told(reader, pinned, heard)) == []
+        resolved = latest(reader, pinned)  # what is stable already is new as well
+        assert resolved["token"] == "flights@5"
+        assert events_of(rows_of_batch(reader, pinned, resolved)) == []
         publisher.publish(Batch.of([Stable(10)]))
-        assert events_of(told(reader, heard, latest(reader, heard))) == [Event(2, b"b", 9)]
+        assert events_of(rows_of_batch(reader, resolved, latest(reader, resolved))) == [Event(2, b"b", 9)]
 
 
 def test_a_merge_that_does_not_exist_yet_is_waited_for(readers: Any) -> None:
@@ -201,11 +201,11 @@ def test_a_merge_that_does_not_exist_yet_is_waited_for(readers: Any) -> None:
         pinned = latest(reader, reader.initialOffset())
         assert pinned["token"] == "flights@-inf"
         assert reader.latestOffset(pinned, reader.getDefaultReadLimit()) == pinned
-        world.say(*A)
-        assert events_of(told(reader, pinned, latest(reader, pinned))) == [Event(1, b"a", 3)]
+        world.publish(*A)
+        assert events_of(rows_of_batch(reader, pinned, latest(reader, pinned))) == [Event(1, b"a", 3)]
 
 
-def test_a_merge_that_nobody_has_is_an_error_on_request(readers: Any) -> None:
+def test_a_merge_that_no_server_has_is_an_error_on_request(readers: Any) -> None:
     from lmerge.spark.source import readers
 
     with servers() as world:
@@ -235,7 +235,7 @@ def test_a_checkpoint_that_is_too_old_is_an_error(readers: Any) -> None:
     with servers() as world, world.publisher() as publisher:
         publisher.publish(Batch.of(A))
         publisher.flush()
-        world.restart()  # it only knows what its replica still has
+        world.restart()  # it only has what its replica still has
         publisher.publish(Batch.of(B))
         publisher.flush()
         reader = readers(world.target, startingOffsets="flights@1")
@@ -244,17 +244,17 @@ def test_a_checkpoint_that_is_too_old_is_an_error(readers: Any) -> None:
         lossy = readers(world.target, startingOffsets="flights@1", failOnDataLoss="false")
         end = latest(lossy, lossy.initialOffset())
         assert end == {"token": "flights@8", "envelope": "final", "lost": [[1, 5]]}
-        assert events_of(told(lossy, lossy.initialOffset(), end)) == [Event(6, b"c", 7)]
+        assert events_of(rows_of_batch(lossy, lossy.initialOffset(), end)) == [Event(6, b"c", 7)]
 
 
-@pytest.mark.parametrize(("offset", "words"), [
+@pytest.mark.parametrize(("offset", "message"), [
     ({"token": "delays@5", "envelope": "final"}, "it is one of merge 'delays'"),
     ({"token": "flights@5", "envelope": "elements"}, "envelope elements, the query asks for final"),
     ({"partition": 3}, "the checkpoint is of something else"),
 ])
-def test_a_checkpoint_of_another_query_is_an_error(readers: Any, offset: dict[str, Any], words: str) -> None:
+def test_a_checkpoint_of_another_query_is_an_error(readers: Any, offset: dict[str, Any], message: str) -> None:
     reader = readers("h:1")
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=message):
         reader.latestOffset(offset, reader.getDefaultReadLimit())
 
 
@@ -266,7 +266,7 @@ def test_available_now_reads_what_is_there_and_no_more(readers: Any) -> None:
         reader.prepareForTriggerAvailableNow()
         publisher.publish(Batch.of(B))
         publisher.flush()
-        end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())  # asked once
+        end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())  # one call
         assert end["token"] == "flights@5"
         assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
 
@@ -276,29 +276,29 @@ def test_all_that_is_available_goes_beyond_what_the_driver_holds(readers: Any) -
 
     events = tdb(5)
     with servers() as world:
-        world.say(*revised(1, events))
+        world.publish(*revised(1, events))
         reader = readers(world.target, startingOffsets="flights@-inf")
         start = reader.initialOffset()
         end = reader.latestOffset(start, ReadAllAvailable())
-        assert sorted(events_of(told(reader, start, end))) == events
+        assert sorted(events_of(rows_of_batch(reader, start, end))) == events
 
 
 def test_a_driver_that_holds_enough_waits_for_the_query(readers: Any) -> None:
     events = tdb(6, 2000)
     with servers(batch_elements=64) as world:
-        world.say(*revised(1, events))
+        world.publish(*revised(1, events))
         reader = readers(world.target, startingOffsets="flights@-inf", bufferBytes="2000")
         start, read = reader.initialOffset(), []
         while start["token"] != "flights@inf":
             end = latest(reader, start)
-            read += events_of(told(reader, start, end))
+            read += events_of(rows_of_batch(reader, start, end))
             start = end
         assert sorted(read) == events
-        assert reader._feed._tally.bytes < 200_000
+        assert reader._feed._events_read.bytes < 200_000
 
 
-def test_who_waits_hears_that_the_driver_holds_enough_though_nothing_new_is_stable(readers: Any) -> None:
-    """Or a query with availableNow stands still until it gives up."""
+def test_a_full_driver_wakes_a_waiting_query_though_nothing_new_is_stable(readers: Any) -> None:
+    """Otherwise a query with availableNow stands still until it gives up."""
     pause = threading.Event()
     with servers(policy="eager") as world, world.publisher() as publisher:
         publisher.publish(Batch.of(A))
@@ -306,15 +306,15 @@ def test_who_waits_hears_that_the_driver_holds_enough_though_nothing_new_is_stab
         reader = readers(world.target, startingOffsets="flights@-inf", bufferBytes="2000")
         latest(reader, reader.initialOffset())
         feed = reader._feed
-        heard: list[bool] = []
-        waiting = threading.Thread(target=lambda: heard.append(feed.wait_beyond(3, 8, 3600.0)), daemon=True)
+        woken: list[bool] = []
+        waiting = threading.Thread(target=lambda: woken.append(feed.wait_beyond(3, 8, 3600.0)), daemon=True)
         waiting.start()
         while not feed._changed._waiters:
             pause.wait(0.01)
         publisher.publish(Batch.of(Insert(b"%0100d" % at, 6, 7) for at in range(100)))
         publisher.flush()
         waiting.join(60)
-        assert heard == [True]
+        assert woken == [True]
 
 
 def test_executors_get_no_secrets(readers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +325,7 @@ def test_executors_get_no_secrets(readers: Any, monkeypatch: pytest.MonkeyPatch)
     assert pickle.loads(pickle.dumps(reader))._options == reader._options
 
 
-def test_a_reader_without_the_right_is_told(readers: Any, tmp_path: Path) -> None:
+def test_a_reader_without_the_right_gets_an_error(readers: Any, tmp_path: Path) -> None:
     from spark_world import secure
 
     with secure(tmp_path) as world:
@@ -341,8 +341,8 @@ def test_a_reader_without_the_right_is_told(readers: Any, tmp_path: Path) -> Non
 def test_a_query_reads_a_merge_that_revises(spark: SparkSession, tmp_path: Path) -> None:
     events = tdb(10)
     with servers(2) as world:
-        world.say(*revised(1, events), replica="a")
-        world.say(*revised(2, events), replica="b", join_at=None)
+        world.publish(*revised(1, events), replica="a")
+        world.publish(*revised(2, events), replica="b", join_at=None)
         sink = Collected()
         run_available(reading(spark, world.target, maxRowsPerBatch=40), tmp_path, sink)
         assert sink.events == events
@@ -353,7 +353,7 @@ def test_a_query_reads_a_merge_that_revises(spark: SparkSession, tmp_path: Path)
 def test_other_envelopes_add_up_to_the_tdb(spark: SparkSession, tmp_path: Path, envelope: str) -> None:
     events = tdb(11)
     with servers() as world:
-        world.say(*revised(1, events))
+        world.publish(*revised(1, events))
         sink = Collected()
         run_available(reading(spark, world.target, envelope=envelope, maxRowsPerBatch=50), tmp_path, sink)
     if envelope == UPSERT:
@@ -384,7 +384,7 @@ def test_a_query_that_fails_between_and_inside_batches_loses_and_doubles_nothing
 
     sink = Collected(fail)
     with servers(2) as world:
-        world.say(*revised(1, events))
+        world.publish(*revised(1, events))
         ended = False
         while not ended:
             try:
@@ -411,7 +411,7 @@ def test_a_query_goes_on_at_another_server(spark: SparkSession, tmp_path: Path) 
         world.stop(0)
         publisher.publish(Batch.of(stream[middle + 1 :]))
         publisher.close()
-        run_available(reading(spark, world.target), tmp_path, sink)  # the first one is still named, and away
+        run_available(reading(spark, world.target), tmp_path, sink)  # the first server is still named, and unreachable
     assert 0 < before < len(events)
     assert sink.events == events
 
@@ -439,7 +439,7 @@ def test_a_server_that_dies_under_a_running_query_is_not_noticed(spark: SparkSes
 
 
 def wait(claim: Any, query: Any) -> None:
-    """Until ``claim`` holds, or the query has ended, which is an error."""
+    """Wait until ``claim`` holds. It is an error if the query ends first."""
     until_s = time.monotonic() + 60
     while not claim():
         assert query.exception() is None, query.exception()
@@ -453,7 +453,7 @@ def test_an_empty_merge_gives_no_rows_and_a_query_can_wait_for_one(spark: SparkS
         query = reading(spark, world.target).writeStream.foreachBatch(sink).option(
             "checkpointLocation", str(tmp_path)).start()
         try:
-            world.say(*A)
+            world.publish(*A)
             wait(lambda: sink.rows, query)
         finally:
             query.stop()

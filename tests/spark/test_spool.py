@@ -1,4 +1,4 @@
-"""The spool: what it keeps, what it lets go of, whom it refuses, and that it survives a death after every change."""
+"""The spool: what it keeps, removes and refuses, and that it survives a death after every change."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from spool_world import (
     META,
     UPDATES,
     DyingFiles,
+    KeyedRow,
     Killed,
-    Told,
     attempt_at,
     elements_of,
     events_of,
@@ -32,7 +32,7 @@ from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, S
 from lmerge.errors import LimitExceeded, LmergeError, StoreDamaged, StoreFull, UsageError
 from lmerge.spark.spool import retention
 from lmerge.spark.spool.files import SpoolFiles, file_system
-from lmerge.spark.spool.manifest import Base, Manifest, Part
+from lmerge.spark.spool.manifest import Base, Manifest, SpoolPart
 from lmerge.spark.spool.published_state import forget_cached
 from lmerge.spark.spool.retention import Cut, cut_of
 from lmerge.spark.spool.spool import Spool
@@ -40,25 +40,25 @@ from lmerge.spark.spool.spool import Spool
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything is worth letting go of."""
+    """Make the spool remove everything that it may."""
     monkeypatch.setattr(retention, "DROP_BATCHES_MIN", 1)
     monkeypatch.setattr(retention, "DEAD_ELEMENTS_MIN", 1)
     monkeypatch.setattr(retention, "DEAD_BATCHES_MIN", 1)
 
 
-def say(spool: Spool, batch: int, elements: list[Element], stable: int | None = None) -> Manifest:
-    """A batch of one part."""
+def commit_elements(spool: Spool, batch: int, elements: list[Element], stable: int | None = None) -> Manifest:
+    """Commit a batch of one part."""
     return spool.commit(batch, [spool.write_part(batch, 0, 0, [Batch.of(elements)])], stable, META)
 
 
 def seed_of(spool: Spool, batch: int) -> list[Element]:
-    """What a publisher begins with."""
+    """Return the elements with which a publisher begins."""
     seed = spool.live_before(batch)
     assert seed is not None
     return list(seed.elements())
 
 
-# What it tells.
+# What it returns.
 
 
 def test_parts_are_read_as_they_were_written(engine: str, tmp_path: Path) -> None:
@@ -71,14 +71,14 @@ def test_parts_are_read_as_they_were_written(engine: str, tmp_path: Path) -> Non
     assert part.bytes == (tmp_path / part.name).stat().st_size
 
 
-def test_a_part_that_says_nothing_has_no_file(tmp_path: Path) -> None:
+def test_a_part_without_elements_has_no_file(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     part = spool.write_part(0, 0, 0, [])
     assert (part.name, spool.read_part(part), files_in(tmp_path)) == ("", [], [])
 
 
 def test_a_stable_does_not_stand_in_a_part(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="only the whole batch can say"):
+    with pytest.raises(UsageError, match="only the whole batch may have one"):
         Spool(str(tmp_path)).write_part(0, 0, 0, [Batch.of([Insert(b"x", 1, 2), Stable(1)])])
     assert files_in(tmp_path) == []
 
@@ -91,9 +91,9 @@ def test_a_payload_that_no_server_takes_is_refused(tmp_path: Path) -> None:
 
 def test_live_events_are_those_of_all_batches_before(engine: str, tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
-    say(spool, 0, [Insert(b"a", 1, INF), Insert(b"b", 2, 9)], 2)
-    say(spool, 1, [Adjust(b"a", 1, INF, 7), Insert(b"c", 4, 5), Adjust(b"b", 2, 9, 2)])
-    say(spool, 2, [Adjust(b"a", 1, 7, 20)], 6)
+    commit_elements(spool, 0, [Insert(b"a", 1, INF), Insert(b"b", 2, 9)], 2)
+    commit_elements(spool, 1, [Adjust(b"a", 1, INF, 7), Insert(b"c", 4, 5), Adjust(b"b", 2, 9, 2)])
+    commit_elements(spool, 2, [Adjust(b"a", 1, 7, 20)], 6)
     again = Spool(str(tmp_path))
     assert again.live_before(0) is None
     assert seed_of(again, 1) == [Insert(b"a", 1, INF), Insert(b"b", 2, 9), Stable(2)]
@@ -104,7 +104,7 @@ def test_live_events_are_those_of_all_batches_before(engine: str, tmp_path: Path
 
 def test_live_events_without_any_stable_are_a_seed_all_the_same(engine: str, tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
-    say(spool, 0, [Insert(b"a", 1, INF)])
+    commit_elements(spool, 0, [Insert(b"a", 1, INF)])
     seed = spool.live_before(1)
     assert seed is not None
     assert seed_of(spool, 1) == [Insert(b"a", 1, INF), Stable(NEG_INF)]
@@ -113,10 +113,10 @@ def test_live_events_without_any_stable_are_a_seed_all_the_same(engine: str, tmp
     assert list(outbox.live.prelude().elements()) == [Insert(b"a", 1, INF)]
 
 
-def test_a_stable_that_is_no_news_is_not_said(tmp_path: Path) -> None:
+def test_a_stable_that_does_not_advance_is_not_published(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
-    said = [say(spool, batch, [], stable) for batch, stable in enumerate([None, 5, 5, 3, 6])]
-    assert [(m.stable, m.stable_point) for m in said] == [
+    manifests = [commit_elements(spool, batch, [], stable) for batch, stable in enumerate([None, 5, 5, 3, 6])]
+    assert [(m.stable, m.stable_point) for m in manifests] == [
         (None, NEG_INF), (5, 5), (None, 5), (None, 5), (6, 6)
     ]
 
@@ -124,9 +124,9 @@ def test_a_stable_that_is_no_news_is_not_said(tmp_path: Path) -> None:
 def test_a_batch_that_is_run_again_replaces_itself_and_what_came_after(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     for batch in range(4):
-        say(spool, batch, [Insert(b"old", 10 + batch, 50)], batch)
+        commit_elements(spool, batch, [Insert(b"old", 10 + batch, 50)], batch)
     again = Spool(str(tmp_path))
-    say(again, 2, [Insert(b"new", 40, 50)], 2)
+    commit_elements(again, 2, [Insert(b"new", 40, 50)], 2)
     for opened in (again, Spool(str(tmp_path))):
         assert opened.newest is not None
         assert opened.newest.batch == 2
@@ -134,7 +134,7 @@ def test_a_batch_that_is_run_again_replaces_itself_and_what_came_after(tmp_path:
         assert events_of(opened.live_before(3)) == [Event(10, b"old", 50), Event(11, b"old", 50), Event(40, b"new", 50)]
 
 
-def test_parts_are_said_in_order_of_partition(tmp_path: Path) -> None:
+def test_parts_are_published_in_order_of_partition(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     parts = [spool.write_part(0, p, 9 - p, [Batch.of([Insert(b"%d" % p, p, 9)])]) for p in (2, 0, 1)]
     manifest = spool.commit(0, parts, None, META)
@@ -144,30 +144,30 @@ def test_parts_are_said_in_order_of_partition(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "{}/"])
 def test_a_place_is_a_path_or_a_uri(tmp_path: Path, form: str) -> None:
-    say(Spool(form.format(tmp_path)), 0, [Insert(b"a", 1, 5)])
+    commit_elements(Spool(form.format(tmp_path)), 0, [Insert(b"a", 1, 5)])
     assert events_of(Spool(str(tmp_path)).live_before(1)) == [Event(1, b"a", 5)]
 
 
 def test_a_place_is_found_however_spark_writes_it() -> None:
-    for uri in ("/a%20b/c", "file:/a%20b/c", "file:///a%20b/c/"):  # Hadoop's paths are taken as they stand
+    for uri in ("/a%20b/c", "file:/a%20b/c", "file:///a%20b/c/"):  # Hadoop's paths are used unchanged
         assert file_system(uri)[1] == "/a%20b/c"
 
 
-def test_a_place_that_no_file_system_knows_is_refused() -> None:
+def test_a_place_of_no_file_system_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot use 'nowhere://x' as a spool"):
         Spool("nowhere://x")
 
 
-# What it lets go of.
+# What it removes.
 
 
 def test_inserts_that_are_frozen_go_without_being_read(engine: str, tmp_path: Path, eager: None) -> None:
     spool = Spool(str(tmp_path))
     for batch in range(20):
-        say(spool, batch, [Insert(b"x", 10 * batch, 10 * batch + 15)], 10 * batch)
+        commit_elements(spool, batch, [Insert(b"x", 10 * batch, 10 * batch + 15)], 10 * batch)
     for part in (spool.manifest(3), spool.manifest(4)):
         assert part is not None
-        (tmp_path / part.parts[0].name).write_bytes(b"read by nobody")
+        (tmp_path / part.parts[0].name).write_bytes(b"never read")
     spool.trim(155)
     # F = min(155, stable of batch 17) = 155; batch 13 ends at 145, batch 14 at 155, which is not frozen.
     assert sorted(path.name for path in (tmp_path / "manifests").iterdir()) == [f"{n}.json" for n in range(14, 20)]
@@ -178,42 +178,42 @@ def test_inserts_that_are_frozen_go_without_being_read(engine: str, tmp_path: Pa
 
 
 def test_a_replica_that_is_behind_the_merge_keeps_what_it_may_adjust(tmp_path: Path, eager: None) -> None:
-    """What is frozen counts by the stable point that was said before the batch that may be run again."""
+    """The stable point before the batch that may be run again decides what is frozen."""
     spool = Spool(str(tmp_path))
     for batch, stable in enumerate((10, 10, 10, 40)):
-        say(spool, batch, [Insert(b"x", 10 + batch, 20)], stable)
+        commit_elements(spool, batch, [Insert(b"x", 10 + batch, 20)], stable)
     spool.trim(90)
     again = Spool(str(tmp_path))
-    say(again, 3, [Adjust(b"x", 10, 20, 30)], 15)
+    commit_elements(again, 3, [Adjust(b"x", 10, 20, 30)], 15)
     assert Event(10, b"x", 30) in events_of(again.live_before(4))
 
 
 def test_the_two_last_batches_always_stay(tmp_path: Path, eager: None) -> None:
     spool = Spool(str(tmp_path))
     for batch in range(5):
-        say(spool, batch, [Insert(b"x", 100 * batch, 100 * batch + 1)], 100 * batch + 50)
+        commit_elements(spool, batch, [Insert(b"x", 100 * batch, 100 * batch + 1)], 100 * batch + 50)
         spool.trim(INF)
     assert (tmp_path / "manifests/3.json").exists()
     assert (tmp_path / "manifests/4.json").exists()
     assert not (tmp_path / "manifests/2.json").exists()
     for batch in (3, 4, 5):
         assert Spool(str(tmp_path)).live_before(batch) is not None
-    with pytest.raises(UsageError, match=r"cannot go on with batch 2.* up to each of the batches 2 to 4"):
+    with pytest.raises(UsageError, match=r"cannot continue with batch 2.* up to each of the batches 2 to 4"):
         Spool(str(tmp_path)).live_before(2)
 
 
 def test_open_events_become_a_snapshot(engine: str, tmp_path: Path, eager: None) -> None:
     spool = Spool(str(tmp_path))
-    say(spool, 0, [Insert(b"a", 1, INF), Insert(b"b", 2, INF)], 5)
-    say(spool, 1, [Adjust(b"a", 1, INF, 8)], 9)
-    say(spool, 2, [Adjust(b"b", 2, INF, 30)], 20)
-    say(spool, 3, [Insert(b"c", 25, INF)], 25)
+    commit_elements(spool, 0, [Insert(b"a", 1, INF), Insert(b"b", 2, INF)], 5)
+    commit_elements(spool, 1, [Adjust(b"a", 1, INF, 8)], 9)
+    commit_elements(spool, 2, [Adjust(b"b", 2, INF, 30)], 20)
+    commit_elements(spool, 3, [Insert(b"c", 25, INF)], 25)
     expected = {batch: events_of(spool.live_before(batch), 9) for batch in (3, 4)}
     spool.trim(12)
     assert [path.name for path in (tmp_path / "live").iterdir()] == ["1.snapshot"]
     again = Spool(str(tmp_path))
     assert {batch: events_of(again.live_before(batch), 9) for batch in (3, 4)} == expected
-    assert again.complete_from(3) == 9  # its own stable point after batch 1 is below what the merge has said
+    assert again.complete_from(3) == 9  # its own stable point after batch 1 is below the merge's
     assert events_of(again.live_before(2)) == [Event(2, b"b", INF)]
 
 
@@ -221,7 +221,8 @@ def test_what_the_merge_has_not_frozen_is_kept(engine: str, tmp_path: Path, eage
     """A replica that is ahead of the merge: the servers may still need what it has frozen."""
     spool = Spool(str(tmp_path))
     for batch in range(6):
-        say(spool, batch, [Insert(b"x", 10 * batch, 10 * batch + 5), Insert(b"y", 10 * batch, INF)], 10 * batch + 10)
+        vs = 10 * batch
+        commit_elements(spool, batch, [Insert(b"x", vs, vs + 5), Insert(b"y", vs, INF)], vs + 10)
         spool.trim(7)
     again = Spool(str(tmp_path))
     assert [e for e in events_of(again.live_before(6)) if e.payload == b"x"] == [
@@ -230,15 +231,15 @@ def test_what_the_merge_has_not_frozen_is_kept(engine: str, tmp_path: Path, eage
     assert again.complete_from(6) <= 7
 
 
-def test_nobody_reads_again_what_is_mostly_alive(tmp_path: Path) -> None:
+def test_what_is_mostly_alive_is_not_read_again(tmp_path: Path) -> None:
     """The work of trimming is a constant for each element: with nothing dead, nothing is done."""
     ends = (INF,) * 8
     manifests = [
-        Manifest(n, (Part(n, 0, 0, "f", 1, 100_000, 0, 1, INF, INF, ends),), n, n) for n in range(40)
+        Manifest(n, (SpoolPart(n, 0, 0, "f", 1, 100_000, 0, 1, INF, INF, ends),), n, n) for n in range(40)
     ]
     assert cut_of(None, manifests, 30) is None
     dying = [
-        Manifest(n, (Part(n, 0, 0, "f", 1, 100_000, 60_000, 1, INF, 5, ends),), n, n) for n in range(40)
+        Manifest(n, (SpoolPart(n, 0, 0, "f", 1, 100_000, 60_000, 1, INF, 5, ends),), n, n) for n in range(40)
     ]
     assert cut_of(None, dying, 30) == Cut(37, folds=True)
     base = Base(37, 37, 30, 1, 10_000_000, INF, ends)
@@ -247,18 +248,18 @@ def test_nobody_reads_again_what_is_mostly_alive(tmp_path: Path) -> None:
 
 def test_many_small_batches_are_put_together() -> None:
     ends = (INF,)
-    manifests = [Manifest(n, (Part(n, 0, 0, "f", 1, 10, 0, 1, INF, INF, ends),), n, n) for n in range(66)]
+    manifests = [Manifest(n, (SpoolPart(n, 0, 0, "f", 1, 10, 0, 1, INF, INF, ends),), n, n) for n in range(66)]
     assert cut_of(None, manifests[:65], 30) is None
     assert cut_of(None, manifests, 30) == Cut(63, folds=True)
     assert cut_of(Base(-1, 0, 0, 1, 100_000, INF, ends), manifests, 30) is None
 
 
-def test_a_batch_does_not_go_while_a_later_one_adjusts_what_it_said(tmp_path: Path, eager: None) -> None:
+def test_a_batch_stays_while_a_later_one_adjusts_its_events(tmp_path: Path, eager: None) -> None:
     spool = Spool(str(tmp_path))
-    say(spool, 0, [Insert(b"p", 1, 5)], 2)
-    say(spool, 1, [Adjust(b"p", 1, 5, 90)], 30)
-    say(spool, 2, [Insert(b"q", 60, 70)], 40)
-    say(spool, 3, [Insert(b"r", 60, 70)], 50)
+    commit_elements(spool, 0, [Insert(b"p", 1, 5)], 2)
+    commit_elements(spool, 1, [Adjust(b"p", 1, 5, 90)], 30)
+    commit_elements(spool, 2, [Insert(b"q", 60, 70)], 40)
+    commit_elements(spool, 3, [Insert(b"r", 60, 70)], 50)
     spool.trim(20)
     assert events_of(Spool(str(tmp_path)).live_before(3), 20) == [Event(1, b"p", 90), Event(60, b"q", 70)]
 
@@ -268,7 +269,7 @@ def test_orphans_go_with_their_batch(tmp_path: Path, eager: None) -> None:
     for batch in range(8):
         spool.write_part(batch, 0, 0, [Batch.of([Insert(b"lost", 1, 2)])])
         (tmp_path / f"batches/{batch}/0-7-x.part.tmp-1").write_bytes(b"half")
-        say(spool, batch, [Insert(b"x", batch, batch + 1)], 100)
+        commit_elements(spool, batch, [Insert(b"x", batch, batch + 1)], 100)
     spool.trim(INF)
     assert {name.split("/")[1] for name in files_in(tmp_path) if name.startswith("batches")} == {"6", "7"}
 
@@ -278,25 +279,25 @@ def test_what_was_aborted_is_removed_and_what_counts_is_not(tmp_path: Path) -> N
     lost = attempt_at(spool, 0, 0, [("a", 1, 1, 5)]).part
     won = attempt_at(spool, 0, 0, [("a", 1, 1, 5)], attempt=1).part
     spool.abort(0, [lost, None])
-    assert set(files_in(tmp_path)) == {won.name, won.said.name if won.said else ""}
+    assert set(files_in(tmp_path)) == {won.name, won.keyed_state.name if won.keyed_state else ""}
     spool.commit(0, [won], None, META)
     carried = attempt_at(spool, 1, 0, []).part
     spool.abort(0, [won])
     spool.abort(1, [carried])
     assert events_of(spool.live_before(1)) == [Event(1, payload_of("a", 1), 5)]
-    assert won.said is not None
-    assert (tmp_path / won.said.name).exists()
+    assert won.keyed_state is not None
+    assert (tmp_path / won.keyed_state.name).exists()
 
 
-# Whom it refuses.
+# What it refuses.
 
 
-@pytest.mark.parametrize("word", sorted(META))
-def test_another_stream_is_refused_by_name(tmp_path: Path, word: str) -> None:
-    say(Spool(str(tmp_path)), 0, [Insert(b"a", 1, 5)])
-    other = META | {word: "other"}
+@pytest.mark.parametrize("field", sorted(META))
+def test_another_stream_is_refused_by_name(tmp_path: Path, field: str) -> None:
+    commit_elements(Spool(str(tmp_path)), 0, [Insert(b"a", 1, 5)])
+    other = META | {field: "other"}
     for attempt in (lambda s: s.check(other), lambda s: s.commit(1, [], None, other)):
-        with pytest.raises(UsageError, match=f"holds a stream whose {word} is '.*', and this one's is 'other'"):
+        with pytest.raises(UsageError, match=f"holds a stream whose {field} is '.*', and this one's is 'other'"):
             attempt(Spool(str(tmp_path)))
     Spool(str(tmp_path)).check(META | {"incarnation": "8"})
     assert Spool(str(tmp_path)).manifest(1) is None
@@ -309,13 +310,13 @@ def test_a_snapshot_remembers_whose_stream_it_is(tmp_path: Path, eager: None) ->
         Spool(str(tmp_path)).check(META | {"replica": "b"})
 
 
-def test_a_query_that_has_run_without_the_spool_is_told(tmp_path: Path) -> None:
+def test_a_query_that_has_run_without_the_spool_gets_an_error(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     for attempt in (
         lambda: spool.last_stable(7), lambda: spool.commit(7, [], None, META), lambda: spool.live_before(7),
-        lambda: spool.said_ref(0, 6),
+        lambda: spool.state_ref(0, 6),
     ):
-        with pytest.raises(UsageError, match=r"cannot go on with batch 7: the spool .* is empty"):
+        with pytest.raises(UsageError, match=r"cannot continue with batch 7: the spool .* is empty"):
             attempt()
 
 
@@ -324,7 +325,7 @@ def test_a_stream_can_begin_in_the_middle_of_a_query(tmp_path: Path) -> None:
     spool.begin(7, 50, META)
     again = Spool(str(tmp_path))
     assert again.last_stable(7) == 50
-    assert again.said_ref(0, 6) is None
+    assert again.state_ref(0, 6) is None
     assert again.complete_from(7) == 50
     assert seed_of(again, 7) == [Stable(50)]
     run(again, 7, [[("a", 1, 60, 70)]], 55)
@@ -336,9 +337,9 @@ def test_a_stream_can_begin_in_the_middle_of_a_query(tmp_path: Path) -> None:
 def test_parts_of_another_batch_and_parts_that_come_twice_are_refused(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     with pytest.raises(UsageError, match="a part is of batch 1"):
-        spool.commit(0, [Part(1, 0, 0)], None, META)
+        spool.commit(0, [SpoolPart(1, 0, 0)], None, META)
     with pytest.raises(UsageError, match="partition 2 came twice"):
-        spool.commit(0, [Part(0, 2, 0), Part(0, 2, 1)], None, META)
+        spool.commit(0, [SpoolPart(0, 2, 0), SpoolPart(0, 2, 1)], None, META)
 
 
 def test_another_number_of_partitions_is_refused_where_keys_are_remembered(tmp_path: Path) -> None:
@@ -348,9 +349,9 @@ def test_another_number_of_partitions_is_refused_where_keys_are_remembered(tmp_p
         attempt_at(spool, 1, 2, [("c", 1, 1, 5)])
     with pytest.raises(UsageError, match="now there is 1 without number 1"):
         run(spool, 1, [[("c", 1, 1, 5)]])
-    # A batch without rows may come in fewer partitions: what was said is carried on.
+    # A batch without rows may come in fewer partitions: the keyed state is carried on.
     run(spool, 1, [[]])
-    assert [part.said is not None for part in run(spool, 2, [[("a", 2, 1, 5)], []]).parts] == [True, True]
+    assert [part.keyed_state is not None for part in run(spool, 2, [[("a", 2, 1, 5)], []]).parts] == [True, True]
     assert events_of(spool.live_before(3)) == [Event(1, payload_of("a", 2), 5), Event(1, payload_of("b", 1), 5)]
 
 
@@ -358,7 +359,7 @@ def test_another_number_of_partitions_is_refused_where_keys_are_remembered(tmp_p
 
 
 def damaged_spool(folder: Path) -> tuple[Spool, list[str]]:
-    """A spool with a file of each kind, and the names of those that count."""
+    """Return a spool with a file of each kind, and the names of the committed files."""
     spool = Spool(str(folder))
     for batch in range(6):
         run(spool, batch, [[("a", batch, 50, 90), (f"k{batch}", 1, 60, INF)]], 10 + batch)
@@ -393,13 +394,13 @@ def test_every_missing_file_is_named(tmp_path: Path, eager: None) -> None:
     assert newest is not None
     for name in names:
         if name == f"manifests/{newest.batch}.json":
-            continue  # without it, it was never there
+            continue  # without that file there is no spool
         file = tmp_path / name
         good = file.read_bytes()
         file.unlink()
         with pytest.raises(LmergeError) as caught:
             use_all(tmp_path)
-        assert name in str(caught.value) or "cannot go on with batch" in str(caught.value)
+        assert name in str(caught.value) or "cannot continue with batch" in str(caught.value)
         file.write_bytes(good)
 
 
@@ -418,7 +419,7 @@ def test_a_newer_format_is_refused(tmp_path: Path, eager: None) -> None:
 
 def test_a_manifest_in_the_place_of_another_is_found(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
-    say(spool, 0, [])
+    commit_elements(spool, 0, [])
     shutil.copy(tmp_path / "manifests/0.json", tmp_path / "manifests/1.json")
     with pytest.raises(StoreDamaged, match=r"manifests/1.json .* it is that of batch 0"):
         Spool(str(tmp_path)).newest  # noqa: B018
@@ -426,7 +427,7 @@ def test_a_manifest_in_the_place_of_another_is_found(tmp_path: Path) -> None:
 
 def test_a_manifest_that_is_missing_in_between_is_found(tmp_path: Path) -> None:
     for batch in range(3):
-        say(Spool(str(tmp_path)), batch, [])
+        commit_elements(Spool(str(tmp_path)), batch, [])
     (tmp_path / "manifests/1.json").unlink()
     with pytest.raises(StoreDamaged, match=r"manifests/1.json .* it is missing, and there is a manifest of batch 2"):
         Spool(str(tmp_path)).live_before(3)
@@ -435,7 +436,7 @@ def test_a_manifest_that_is_missing_in_between_is_found(tmp_path: Path) -> None:
 def test_a_disk_that_takes_nothing_is_named(tmp_path: Path) -> None:
     (tmp_path / "spool").write_bytes(b"a file where the folder should be")
     with pytest.raises(StoreFull, match=r"cannot write .*manifests/0.json"):
-        say(Spool(str(tmp_path / "spool")), 0, [])
+        commit_elements(Spool(str(tmp_path / "spool")), 0, [])
 
 
 def test_a_file_system_that_moves_onto_no_file_is_helped(tmp_path: Path) -> None:
@@ -446,14 +447,14 @@ def test_a_file_system_that_moves_onto_no_file_is_helped(tmp_path: Path) -> None
             super().move(src, dest)
 
     files = Careful().at(tmp_path)
-    say(Spool(files), 0, [Insert(b"old", 1, 5)])
-    say(Spool(files), 0, [Insert(b"new", 1, 5)])
+    commit_elements(Spool(files), 0, [Insert(b"old", 1, 5)])
+    commit_elements(Spool(files), 0, [Insert(b"new", 1, 5)])
     assert events_of(Spool(str(tmp_path)).live_before(1)) == [Event(1, b"new", 5)]
     assert not [name for name in files_in(tmp_path) if ".tmp-" in name]
 
 
 def test_manifests_are_json_for_people(tmp_path: Path) -> None:
-    say(Spool(str(tmp_path)), 0, [Insert(b"a", 1, INF)], 1)
+    commit_elements(Spool(str(tmp_path)), 0, [Insert(b"a", 1, INF)], 1)
     body = json.loads((tmp_path / "manifests/0.json").read_bytes())
     assert body["format"] == 1
     assert body["manifest"]["meta"] == META
@@ -465,10 +466,10 @@ def test_manifests_are_json_for_people(tmp_path: Path) -> None:
 
 def keyed_batches(spool: Spool, count: int) -> None:
     for batch in range(count):
-        run(spool, batch, told_in(batch), 20 + 10 * batch)
+        run(spool, batch, rows_in(batch), 20 + 10 * batch)
 
 
-def told_in(batch: int) -> list[list[Told]]:
+def rows_in(batch: int) -> list[list[KeyedRow]]:
     here = 30 + 10 * batch
     return [
         [("a", batch, here, here + 20), (f"a{batch}", 1, here, INF)],
@@ -477,15 +478,15 @@ def told_in(batch: int) -> list[list[Told]]:
 
 
 def commit_next(spool: Spool) -> None:
-    run(spool, 6, told_in(6), 80)
+    run(spool, 6, rows_in(6), 80)
 
 
 def commit_again(spool: Spool) -> None:
-    run(spool, 5, [[("a", 99, 90, 95)], told_in(5)[1]], 70, attempt=1)
+    run(spool, 5, [[("a", 99, 90, 95)], rows_in(5)[1]], 70, attempt=1)
 
 
 def roll_back(spool: Spool) -> None:
-    run(spool, 4, [[("a", 98, 90, 95)], told_in(4)[1]], 60, attempt=1)
+    run(spool, 4, [[("a", 98, 90, 95)], rows_in(4)[1]], 60, attempt=1)
 
 
 def trim(spool: Spool) -> None:
@@ -501,7 +502,7 @@ def begin(spool: Spool) -> None:
     (lambda spool: keyed_batches(spool, 6), commit_again),
     (lambda spool: keyed_batches(spool, 6), roll_back),
     (lambda spool: keyed_batches(spool, 6), trim),
-    (lambda spool: [say(spool, b, [Insert(b"x", 10 * b, 10 * b + 4)], 10 * b) for b in range(9)], trim),
+    (lambda spool: [commit_elements(spool, b, [Insert(b"x", 10 * b, 10 * b + 4)], 10 * b) for b in range(9)], trim),
     (lambda spool: None, begin),
 ], ids=["commit", "again", "roll back", "trim", "drop", "begin"])
 def test_whoever_opens_it_after_a_death_finds_it_as_before_or_as_after(
@@ -511,7 +512,7 @@ def test_whoever_opens_it_after_a_death_finds_it_as_before_or_as_after(
     start.mkdir()
     prepare(Spool(str(start)))
     allowed = [state_of(Spool(str(start)))]
-    if operation is roll_back:  # batch 5 goes first, and 4 is not there anew: also what batch 5 has found
+    if operation is roll_back:  # batch 5 is removed first, while 4 is not written again: the old state is also valid
         keyed_batches(Spool(str(tmp_path / "older")), 5)
         allowed.append(state_of(Spool(str(tmp_path / "older"))))
     whole = DyingFiles()
@@ -553,7 +554,7 @@ def test_a_death_in_a_trim_leaves_nothing_for_ever(tmp_path: Path, eager: None) 
 
 
 def test_a_worker_that_was_given_up_harms_nothing(tmp_path: Path) -> None:
-    """Its attempt has the number of another one, from a life before: it writes files of its own."""
+    """Its attempt has the number of one in an earlier life, and still writes files of its own."""
     spool = Spool(str(tmp_path))
     won = attempt_at(spool, 0, 0, [("a", 1, 1, 5)]).part
     spool.commit(0, [won], None, META)
@@ -562,12 +563,12 @@ def test_a_worker_that_was_given_up_harms_nothing(tmp_path: Path) -> None:
     assert events_of(Spool(str(tmp_path)).live_before(1)) == [Event(1, payload_of("a", 1), 5)]
 
 
-def test_appends_tell_the_same_from_a_spool_that_was_trimmed_or_not(tmp_path: Path, eager: None) -> None:
+def test_appends_publish_the_same_from_a_spool_that_was_trimmed_or_not(tmp_path: Path, eager: None) -> None:
     trimmed, kept = Spool(str(tmp_path / "trimmed")), Spool(str(tmp_path / "kept"))
     for batch in range(30):
-        told: list[list[Told]] = [[(f"k{i}", i, 10 * batch + i, 10 * batch + 3 * i + 1) for i in range(9)]]
+        partitions: list[list[KeyedRow]] = [[(f"k{i}", i, 10 * batch + i, 10 * batch + 3 * i + 1) for i in range(9)]]
         for spool in (trimmed, kept):
-            run(spool, batch, told, 10 * batch, plan=APPENDS)
+            run(spool, batch, partitions, 10 * batch, plan=APPENDS)
         trimmed.trim(10 * batch - 25)
         for at in range(max(batch - 1, 0), batch + 2):
             from_ = trimmed.complete_from(at)

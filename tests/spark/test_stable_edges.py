@@ -1,8 +1,8 @@
 """The stable point of every kind of plan, with rows placed right at its edges.
 
-Each plan is run on batches of which one puts a row exactly on the stable point that was said before: the earliest that
-Spark lets through. Said one microsecond later, the stable would have made that row a late one: the query would fail, or
-the row would be missing. W is the watermark; T counts from a round hour.
+Each plan is run on batches, one of which has a row exactly on the stable point published before: the earliest row that
+Spark lets through. With a stable one microsecond later that row would be late: the query would fail, or the row would
+be missing. W is the watermark; T counts from a round hour.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import MERGE, Feed, S, recorded, run_to_end
+from spark_world import MERGE, FileFeed, S, recorded, run_to_end
 
 from lmerge.core.elements import NEG_INF, Adjust, Insert, Stable
 from lmerge.spark import publish
@@ -34,16 +34,16 @@ def world() -> Iterator[ThreadedWorld]:
 
 
 class Edges:
-    """Runs one plan over some batches, and looks at what came out in which order."""
+    """Runs one plan over some batches, and checks its output and the order of the output."""
 
     def __init__(self, spark: Any, tmp_path: Path, target: str) -> None:
         self.spark, self.target, self.checkpoint = spark, target, tmp_path / "checkpoint"
-        self.feed = Feed(tmp_path / "feed", SCHEMA)
-        self.right = Feed(tmp_path / "right", SCHEMA)
+        self.feed = FileFeed(tmp_path / "feed", SCHEMA)
+        self.right = FileFeed(tmp_path / "right", SCHEMA)
         self.merge = f"{MERGE}-{tmp_path.name}"
 
     def run(self, stream: Any, batches: list[list[int | tuple[int, str]]], **options: Any) -> list[Any]:
-        """All elements that came out, one list."""
+        """Return all elements of the output in one list."""
         for rows in batches:
             self.feed.put(*(row_of(row) for row in rows))
         options = {"merge": self.merge, "replica": "a", "servers": self.target} | options
@@ -59,17 +59,17 @@ def row_of(row: int | tuple[int, str]) -> dict[str, Any]:
 
 
 def last_stable(checkpoint: Path) -> int:
-    """What the query has said last."""
+    """Return the last stable of the query."""
     from lmerge.spark.spool.spool import Spool
 
     batches = sorted(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
     stable = Spool(f"{checkpoint}/lmerge").last_stable(batches[-1] + 1)
-    assert stable > NEG_INF, "no stable was said"
+    assert stable > NEG_INF, "no stable was published"
     return stable
 
 
 def earliest_after_stable(elements: list[Any]) -> list[tuple[int, int]]:
-    """For each stable point that rows came after: it, and the earliest Vs after it and before the next."""
+    """Return each stable point followed by rows, with the earliest Vs between it and the next one."""
     found: list[tuple[int, int]] = []
     stable, earliest = None, None
     for element in [*elements, Stable(2**62)]:
@@ -83,7 +83,7 @@ def earliest_after_stable(elements: list[Any]) -> list[tuple[int, int]]:
 
 
 def assert_exact(elements: list[Any]) -> None:
-    """Nothing came below a stable point, and something came right at one."""
+    """Check that no row came below a stable point, and one came right at a stable point."""
     found = earliest_after_stable(elements)
     assert all(earliest >= stable for stable, earliest in found), found
     assert any(earliest == stable for stable, earliest in found), found
@@ -97,19 +97,19 @@ def edges(spark: Any, tmp_path: Path, world: ThreadedWorld) -> Edges:
 def test_rows_without_state_are_let_in_from_the_watermark_on_and_dropped_below_it(edges: Edges) -> None:
     """batch   W     rows                                  stable after
     0       -     100
-    1       90    90 - 1 us: nothing was said of it yet   90
+    1       90    90 - 1 us: no stable yet                90
     2       90    90: the edge; 90 - 1 us: late
     """
     stream = edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds")
     batches = [[t(100)], [(t(90, -US), "early")], [(t(90), "edge"), (t(90, -US), "late")], [t(101)]]
     elements = edges.run(stream, batches, vs="ts")
     names = [element.payload for element in elements if isinstance(element, Insert)]
-    assert [sum(word in name for name in names) for word in (b"early", b"edge", b"late")] == [1, 1, 0]
+    assert [sum(part in name for name in names) for part in (b"early", b"edge", b"late")] == [1, 1, 0]
     assert_exact(elements)
 
 
 def windows(edges: Edges) -> Any:
-    """Counts in windows of ten seconds that begin a microsecond after round ones: a window can end right after W."""
+    """Return counts in windows of ten seconds that begin 1 us after round times, so one can end right after W."""
     from pyspark.sql import functions
 
     window = functions.window("ts", "10 seconds", "10 seconds", "1 microsecond")
@@ -137,13 +137,13 @@ def test_windows_in_append_mode_come_out_above_the_watermark_less_their_length(e
 
 def test_windows_in_update_mode_are_revised_above_the_watermark_less_their_length(edges: Edges) -> None:
     elements = edges.run(windows(edges), window_batches(), vs="window.start", ve="window.end", mode="update")
-    said = [element for element in elements if not isinstance(element, Stable) and element.vs == t(90, US)]
-    assert [type(element) for element in said].count(Insert) == 2, "a first count, and a second"
+    published = [element for element in elements if not isinstance(element, Stable) and element.vs == t(90, US)]
+    assert [type(element) for element in published].count(Insert) == 2, "a first count, and a second"
     assert_exact(elements)
 
 
 def test_rows_without_duplicates_come_out_above_the_watermark(edges: Edges) -> None:
-    """batch 2 runs with W = 90 and lets in what is later than 90, the watermark of batch 1."""
+    """Batch 2 runs with W = 90 and accepts rows later than 90, the watermark of batch 1."""
     stream = edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds")
     batches: list[list[int | tuple[int, str]]] = [
         [t(100)], [(t(95), "b")], [(t(90, US), "edge"), (t(90), "late"), (t(96), "b")], [(t(101), "c")],
@@ -175,8 +175,9 @@ def test_an_interval_join_brings_out_rows_as_old_as_its_condition_allows(edges: 
 
 
 def test_windows_of_windows_follow_the_last_ones(edges: Edges) -> None:
-    """Chained, which Spark allows in append mode only: the second aggregation gets what the first has closed, and
-    closes its own by the same watermark.
+    """Chained aggregations, which Spark allows in append mode only.
+
+    The second one gets the closed groups of the first, and closes its own by the same watermark.
     """
     from pyspark.sql import functions
 
@@ -189,8 +190,8 @@ def test_windows_of_windows_follow_the_last_ones(edges: Edges) -> None:
     assert all(earliest >= stable for stable, earliest in found), found
 
 
-def test_a_stateful_processor_is_as_late_as_the_user_says(edges: Edges) -> None:
-    """transformWithState can give any time; this one gives the time of its rows, which Spark lets in above W."""
+def test_a_stateful_processor_is_as_late_as_the_user_declares(edges: Edges) -> None:
+    """transformWithState can output any time. This one outputs the time of its rows, which Spark accepts above W."""
     from processors import Echo
 
     provider = "spark.sql.streaming.stateStore.providerClass"
@@ -215,7 +216,7 @@ def test_the_stable_point_moves_though_only_empty_batches_run(edges: Edges) -> N
 
 @pytest.mark.parametrize("plan", ["rows", "windows"])
 def test_a_late_row_that_a_too_small_lag_makes_is_an_error_or_is_dropped(edges: Edges, plan: str) -> None:
-    """What the edges above rest on: had the stable been a microsecond later, the sink would have noticed."""
+    """The proofs above depend on this: with a stable one microsecond later, the sink reports a late row."""
     stream = windows(edges) if plan == "windows" else edges.feed.timed(edges.spark, "ts").withWatermark(
         "ts", "10 seconds")
     vs = "window.start" if plan == "windows" else "ts"

@@ -1,4 +1,4 @@
-"""What a user sees at a terminal: programs run by the Python of an environment that is not activated."""
+"""The output at a terminal, of programs run by the Python of an environment that is not activated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from client_world import ThreadedWorld, threaded_world
 from spark_world import HERE, recorded
 
 from lmerge.client.admin import detach_input
-from lmerge.spark.terminal import own_words
+from lmerge.spark.terminal import own_message
 
 ROOT = HERE.parents[1]
 ANSWER_S = 240.0
@@ -46,7 +46,7 @@ def run(mode, what=f.count("*").alias("n"), checkpoint={checkpoint!r}):
 print("the program ends here")
 """
 
-# What Python does with an error that ends a program, for each of several; the last one does end it.
+# Several errors in turn, handled as Python handles one that ends a program. The last one does end it.
 MISTAKES = """
 for mistake in (dict(mode="update", what=f.sum("x").alias("total")), dict(mode="updates"),
                 dict(mode="update", checkpoint="")):
@@ -65,9 +65,9 @@ def world(spark_is_here: None) -> Iterator[ThreadedWorld]:
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    """That of a user who has activated nothing: the first python3 of the PATH is another one, and has no lmerge.
+    """Return an environment without activation: the first python3 of the PATH is another one, without lmerge.
 
-    The lmerge that is checked is that of this tree, not whichever is installed. The other Python ignores PYTHONPATH.
+    The program uses the lmerge of this tree, not an installed one. The other Python ignores PYTHONPATH.
     """
     empty = tmp_path / "bin"
     empty.mkdir(exist_ok=True)
@@ -128,8 +128,9 @@ def test_a_python_without_lmerge_is_named_before_there_is_a_query(world: Threade
 
 @pytest.fixture(scope="module")
 def ended(world: ThreadedWorld, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What a program prints that makes three mistakes and then runs a query that the merge does not take: the lines
-    that begin as those of lmerge, or as a traceback. One start of Spark is enough for all of it.
+    """Return lmerge's lines and the starts of tracebacks in the output of a program with four errors.
+
+    It makes three mistakes and then runs a query that the merge refuses. One start of Spark is enough for all.
     """
     tmp_path = tmp_path_factory.mktemp("ended")
     feed(tmp_path, "1.json", 1, 2)
@@ -142,12 +143,12 @@ def ended(world: ThreadedWorld, tmp_path_factory: pytest.TempPathFactory) -> lis
 
 @pytest.mark.timeout(600)
 def test_a_mistake_is_one_sentence_and_the_line_that_it_is_about(ended: list[str]) -> None:
-    for sentence, place, words in zip(ended[0:6:2], ended[1:6:2], (
+    for sentence, place, beginning in zip(ended[0:6:2], ended[1:6:2], (
         "lmerge: this query would not come out the same on every replica",
         "lmerge: cannot publish: mode is 'updates'",
         "lmerge: publishing to lmerge: option checkpoint_location is missing",
     ), strict=True):
-        assert sentence.startswith(words), ended
+        assert sentence.startswith(beginning), ended
         assert re.fullmatch(r"  in .*replica\.py, line \d+: .*", place)
 
 
@@ -173,7 +174,7 @@ def test_a_cutover_ends_the_program_without_an_error(world: ThreadedWorld, tmp_p
     try:
         with recorded(world.target, merge) as recorder:
             recorder.until(len)
-            # As a cutover ends it, with these words.
+            # As a cutover ends it, with this message.
             detach_input(world.target, merge, replica, reason=f"{successor} has taken its place at 5",
                          quarantine=True)
             for number in range(2, 6):
@@ -182,18 +183,18 @@ def test_a_cutover_ends_the_program_without_an_error(world: ThreadedWorld, tmp_p
     finally:
         old.kill()
         old.wait()
-    said = log.read_text()
-    assert f"{successor} has taken its place" in said
-    assert "the program ends here\n" in said
-    assert "ERROR" not in said
-    assert "Traceback" not in said
+    output = log.read_text()
+    assert f"{successor} has taken its place" in output
+    assert "the program ends here\n" in output
+    assert "ERROR" not in output
+    assert "Traceback" not in output
 
 
-def test_the_words_of_lmerge_are_found_in_what_spark_makes_of_them() -> None:
+def test_the_message_of_lmerge_is_found_in_an_error_of_spark() -> None:
     wrapped = ("[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\nTraceback (most recent call "
                "last):\n  File \"x.py\", line 1\nlmerge.errors.UsageError: the spool is another's\n")
-    assert own_words(wrapped) == "the spool is another's"
-    assert own_words("java.lang.OutOfMemoryError: heap") == ""
+    assert own_message(wrapped) == "the spool is another's"
+    assert own_message("java.lang.OutOfMemoryError: heap") == ""
 
 
 def test_the_pandas_that_is_installed_is_what_pyspark_recommends() -> None:

@@ -1,4 +1,4 @@
-"""The Python processes that Spark keeps."""
+"""The garbage collection of the Python processes that Spark keeps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ print(gc.collect())
 
 
 def test_what_is_loaded_is_frozen_once_at_the_second_task_and_later_garbage_is_still_collected() -> None:
-    said = subprocess.run([sys.executable, "-c", _TASKS], capture_output=True, text=True, check=True).stdout
-    *frozen, found = map(int, said.split())
+    output = subprocess.run([sys.executable, "-c", _TASKS], capture_output=True, text=True, check=True).stdout
+    *frozen, found = map(int, output.split())
     assert frozen[0] == 0 < 1_000 < frozen[1] == frozen[2] == frozen[3]
     assert found >= 1

@@ -1,8 +1,8 @@
-"""The stateful processor of a merge in Spark: what ``merging_shard`` needs of Spark, and its way out.
+"""The stateful processor of a merge in Spark: gives ``shard`` its store, and emits what the shard emits.
 
-Spark calls ``handleInputRows`` once a shard and batch, with the shard's packs of all inputs. State is written through
-to the state store, which keeps it only if the whole batch succeeds; so does a batch that is run again begin where the
-first attempt began.
+Spark calls ``handleInputRows`` once for each shard and batch, with the shard's packs of all inputs. State is written
+through to the state store, which keeps it only if the whole batch succeeds. So a batch that is run again begins where
+the first attempt began.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from lmerge.spark.merging import packs
 from lmerge.spark.merging.rows import ORDER_BITS
 from lmerge.spark.merging.shard import MergePlan, Shard
 
-# What comes out of a shard: rows of elements, and a report, of which ``elements`` is null. ``stable`` is null in a
-# report of nothing but inputs that have ended.
+# The output of a shard: rows of elements, and a report, whose ``elements`` is null. ``stable`` is null in a report that
+# holds only ended inputs.
 OUT: Final = "place int, shard int, batch long, first long, before long, stable long, ended string, elements binary"
-# Elements of one row between the shards and the rows that come out.
+# Elements in one row from a shard to the unpacker.
 _OUT_ROWS: Final = 65_536
 
 
 class ShardProcessor(StatefulProcessor):
-    """See above."""
+    """Runs the shards of one task."""
 
     def __init__(self, plan: MergePlan) -> None:
         self._plan = plan
@@ -43,20 +43,20 @@ class ShardProcessor(StatefulProcessor):
         batch = _batch()
         shard = Shard(self._plan, number, self)
         reports = any(concerns_all for _, _, concerns_all, _ in came)
-        said = shard.step(((one, data) for _, one, _, data in came), batch << ORDER_BITS, reports=reports)
-        for table in said.tables:
+        output = shard.step(((one, data) for _, one, _, data in came), batch << ORDER_BITS, reports=reports)
+        for table in output.tables:
             for at in range(0, table.num_rows, _OUT_ROWS):
                 piece = table.slice(at, _OUT_ROWS)
                 yield Row(place=number, shard=number, batch=batch, first=piece.column("order")[0].as_py(), before=None,
                           stable=None, ended=None, elements=packs.to_bytes(piece))
-        if reports or said.ended:
-            yield Row(place=self._plan.shards - 1, shard=number, batch=batch, first=0, before=said.before,
-                      stable=said.stable if reports else None, ended=json.dumps(said.ended), elements=None)
+        if reports or output.ended:
+            yield Row(place=self._plan.shards - 1, shard=number, batch=batch, first=0, before=output.before,
+                      stable=output.stable if reports else None, ended=json.dumps(output.ended), elements=None)
 
     def close(self) -> None:
         pass
 
-    # The store of the shard (``merging_shard.Store``).
+    # The store of the shard (``shard.ShardStore``).
 
     def head(self) -> str | None:
         found = self._head.get()

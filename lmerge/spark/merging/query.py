@@ -1,41 +1,41 @@
-"""A merge as a Spark query: for streams that one machine cannot hold any more.
+"""A merge as a Spark query: for streams that are too large for one machine.
 
-``merge([df_a, df_b])`` takes streams of elements and gives the stream that a server's merge of them would give: another
-order of elements between two stables, and the same temporal database at each of its stable points.
+``merge([df_a, df_b])`` takes streams of elements and gives the stream that a server's merge of them would give. The
+order of elements between two stables may differ, and the temporal database is the same at each stable point.
 
 ::
 
     rows of elements     union, and a column: which shard (a hash of the payload)
-      pack               whole Arrow columns: what one input says to one shard; stables go to every shard
+      pack               whole Arrow columns: what one input sends to one shard; stables go to every shard
       shard              a stateful processor: a core merge a shard, its state in Spark's state store
-      unpack             rows again, and the stable of the batch: the least of the shards'
+      unpack             rows again, and the stable of the batch: the smallest of the shards'
 
 Columns in: ``kind`` (insert, adjust, stable), ``payload`` (binary or text), ``vs``, ``ve``, ``vold`` (whole numbers,
 or timestamps as microseconds since the epoch; a null end is +inf; Vc of a stable is in ``vs``), and ``order``. Columns
 out: the same, ``shard`` and ``ended``.
 
-What Spark changes, and what is done about it:
+How the merge handles what Spark changes:
 
-* **Order.** A micro-batch has no order, and a stream of elements lives by it: an adjust comes after its insert, a
-  stable after all that it speaks of. So a column is asked for that never falls from batch to batch: a sequence number
-  of the source, the offset of a log with one partition, or the ``order`` of another ``merge``. Elements of one order
-  must be of different events. ``order=None`` does without: of each batch the inserts are taken first, then the
-  adjusts, then the stables, which is right where no batch speaks of an event twice, as with the envelope ``elements``
-  of lmerge's own source. In every case between batches Spark's own order counts.
-* **Stables.** Each shard has a stable point, and the output's is the least of them: one row a batch. It speaks of all
-  rows of its batch and those before, wherever Spark puts it, and has the last ``order`` of them.
-* **Broken promises** (law 6). An input that breaks one ends, with its reason in ``ended`` of the batch's stable row
-  (``vs`` is -inf where there is nothing stable to be said), and its later rows are dropped. What a row shows by itself,
-  such as a kind that there is not, ends the input in all shards. A promise that is broken by what came before, such as
-  an adjust of an unknown event, ends it in the shard of that payload: no shard waits for the others in a batch. The
-  others go on believing it, and each shard's output is a legal merge; so is the whole, which is as stable as its
-  least shard.
-* **Coming and going.** All inputs are attached from the start; one that is silent holds nobody up but in closing (law
-  5). A row of kind ``attach`` begins a new life of its input (``vs``: from when on it is right, null: always), one of
-  kind ``detach`` ends it. Where nothing is stable yet and no input is left that is right from the beginning, the merge
-  begins with the one that is right from the earliest time; so is the output then.
-* **Exactly once.** The state of a shard is the snapshot of its merge and what was said to it since, written in the
-  batch it belongs to. A batch that is run again begins where it began before.
+* **Order.** A micro-batch has no order, but the order of a stream of elements matters: an adjust comes after its
+  insert, a stable after the elements that it covers. So the input needs a column that never falls from batch to batch:
+  a sequence number of the source, the offset of a log with one partition, or the ``order`` of another ``merge``.
+  Elements with the same order must be of different events. ``order=None`` does without such a column. Of each batch
+  the inserts are then taken first, then the adjusts, then the stables. That is right where no batch has two elements of
+  one event, as with the envelope ``elements`` of lmerge's own source. Between batches Spark's own order always counts.
+* **Stables.** Each shard has a stable point, and the output's is the smallest of them: one row a batch. It covers all
+  rows of its batch and of those before, wherever Spark puts it, and has the last ``order`` of them.
+* **Broken promises** (law 6, docs/laws.md). An input that breaks a promise ends. Its reason is in ``ended`` of the
+  batch's stable row (whose ``vs`` is -inf if there is no new stable), and its later rows are dropped. A row that is
+  wrong by itself, such as one of an unknown kind, ends the input in all shards. A row that breaks a promise because of
+  earlier rows, such as an adjust of an unknown event, ends the input in the shard of that payload, because no shard
+  waits for the others in a batch. The other shards still accept the input, and each shard's output is a legal merge. So
+  is the whole output, which is as stable as its least stable shard.
+* **Attaching and leaving.** All inputs are attached from the start. A silent input delays only the end of the merge
+  (law 5). A row of kind ``attach`` begins a new incarnation of its input (``vs``: from when on it is right, null:
+  always), one of kind ``detach`` ends it. If nothing is stable yet and no input is left that is right from the
+  beginning, the merge begins with the one that is right from the earliest time, and the output is right from there on.
+* **Exactly once.** The state of a shard is the snapshot of its merge and the calls to it since, written in the batch to
+  which they belong. A batch that is run again begins where it began before.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 ALGORITHMS: Final = ("r3", "r4")
-# Each shard is a group of Spark's and two rows a batch: more than this many only cost.
+# Each shard is one of Spark's groups and two rows a batch: more shards than this only cost time.
 SHARDS_MAX: Final = 1_024
 
 _PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
@@ -71,7 +71,8 @@ _TIMES: Final = ("vs", "ve", "vold")
 
 @dataclass(frozen=True)
 class MergeInput:
-    """An input with more to say of it. ``join_at``: its stream is right for every event with ``Ve >= join_at`` (V.B);
+    """An input with options. ``join_at``: its stream is right for every event with ``Ve >= join_at`` (V.B).
+
     ``properties``: what it promises beyond the algorithm's needs.
     """
 
@@ -87,14 +88,14 @@ def merge(
     inputs: Inputs, algorithm: str = "r4", shards: int = 2, *, policy: str = "lazy", closing: str = "all",
     order: str | None = "order",
 ) -> DataFrame:
-    """The merged stream of ``inputs``, as rows of elements; see above. Write it in output mode ``append``.
+    """Return the merged stream of ``inputs`` as rows of elements (see above). Write it in output mode ``append``.
 
     ``inputs``: streaming DataFrames, by name or numbered from 0. ``algorithm``: ``r4``, or ``r3`` where (Vs, payload)
-    is a key. ``shards``: how many ways it is shared out; with ``spark.sql.shuffle.partitions`` equal to it, or dividing
-    it, they are spread evenly. ``policy``, ``closing``: see ``lmerge.core.policy``. ``order``: the column that orders
-    each input; None: see above. While a checkpoint lives none of these may change, nor the names of the inputs.
+    is a key. ``shards``: the number of parallel merges; they are spread evenly if ``spark.sql.shuffle.partitions``
+    equals or divides it. ``policy``, ``closing``: see ``lmerge.core.policy``. ``order``: the column that orders each
+    input; None: see above. None of these may change while a checkpoint lives, nor may the names of the inputs.
 
-    Raises UsageError, naming what is wrong: too old a Spark, a session without the RocksDB state store, an input that
+    Raises UsageError naming the problem: too old a Spark, a session without the RocksDB state store, an input that
     does not stream or lacks a column.
     """
     named = _named(inputs)
@@ -104,22 +105,22 @@ def merge(
         tuple(InputPlan(name, tuple(one.properties), one.join_at) for name, one in named.items()), algorithm, shards,
         policy, closing, order is not None,
     )
-    plan.fresh()  # raises what the core has to say of it
+    plan.fresh()  # raises the core's errors about the settings
     rows: DataFrame | None = None
     for number, (name, one) in enumerate(named.items()):
         mine = _rows(number, name, one.df, shards, order)
         rows = mine if rows is None else rows.unionAll(mine)
     assert rows is not None
     with warnings.catch_warnings():
-        # PySpark warns of new versions of pandas, which has no part in this.
+        # PySpark warns of new versions of pandas, which is not used here.
         warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
         return _query(rows, plan)
 
 
 def lanes(shards: int) -> list[int]:
-    """The number that Spark groups each shard by: the smallest ones that its hash spreads evenly over ``shards``.
+    """Return the number by which Spark groups each shard: the smallest ones that its hash spreads evenly.
 
-    The first is 0 however many there are, so that a state of other settings is met and noticed.
+    The first is 0, however many there are, so that shard 0 always meets a state of other settings and reports it.
     """
     found = [0]
     taken = {spark_hash(0) % shards}
@@ -133,7 +134,7 @@ def lanes(shards: int) -> list[int]:
 
 
 def spark_hash(number: int) -> int:
-    """Spark's ``hash`` of one int column, by which it shares groups out: Murmur3 with seed 42. Of 32 bits, signed."""
+    """Return Spark's ``hash`` of one int column, by which it spreads groups: Murmur3 with seed 42, signed 32 bits."""
     mask = 0xFFFFFFFF
 
     def rotated(value: int, by: int) -> int:
@@ -155,7 +156,7 @@ def _named(inputs: Inputs) -> dict[str, MergeInput]:
         raise UsageError("cannot merge: there are no inputs")
     for name, one in named.items():
         if not one.df.isStreaming:
-            raise UsageError(f"cannot merge: input {name!r} does not stream; a merge lives by the order of batches")
+            raise UsageError(f"cannot merge: input {name!r} does not stream; a merge needs the order of batches")
         parse_properties(one.properties)
     return named
 
@@ -166,7 +167,7 @@ def _check_settings(algorithm: str, shards: int, policy: str, closing: str) -> N
     if not 1 <= shards <= SHARDS_MAX:
         raise UsageError(f"cannot merge: there can be 1 to {SHARDS_MAX} shards, not {shards}")
     if parse_policy(policy).counts_elements and shards > 1:
-        raise UsageError(f"policy {policy} needs one shard: of {shards} none sees all that inputs insert")
+        raise UsageError(f"policy {policy} needs one shard: none of {shards} receives all that inputs insert")
     parse_closing(closing)
 
 
@@ -183,13 +184,13 @@ def _check_session(df: DataFrame) -> None:
 
 
 def _rows(number: int, name: str, df: DataFrame, shards: int, order: str | None) -> DataFrame:
-    """The rows of one input in the columns that ``Packer`` takes."""
-    wanted = ("kind", "payload", *_TIMES, *([order] if order else []))
-    missing = next((column for column in wanted if column not in df.columns), None)
+    """Return the rows of one input in the columns that ``Packer`` takes."""
+    expected = ("kind", "payload", *_TIMES, *([order] if order else []))
+    missing = next((column for column in expected if column not in df.columns), None)
     if missing is not None and missing == order:
         raise UsageError(
             f"cannot merge: input {name!r} has no column {order!r} that orders its rows; name it with order=, or, "
-            "where no batch speaks of an event twice, order=None"
+            "where no batch has two elements of one event, order=None"
         )
     if missing is not None:
         raise UsageError(f"cannot merge: input {name!r} has no column {missing!r}; it has {', '.join(df.columns)}")
@@ -215,15 +216,15 @@ def _time(df: DataFrame, name: str, column: str) -> Column:
 def _typed(df: DataFrame, name: str, column: str, types: tuple[Any, ...]) -> Column:
     kind = df.schema[column].dataType
     if not isinstance(kind, (*types, NullType)):
-        wanted = " or ".join(one.__name__.removesuffix("Type").lower() for one in types)
-        raise UsageError(f"cannot merge: column {column!r} of input {name!r} is {kind.simpleString()}, not {wanted}")
+        expected = " or ".join(one.__name__.removesuffix("Type").lower() for one in types)
+        raise UsageError(f"cannot merge: column {column!r} of input {name!r} is {kind.simpleString()}, not {expected}")
     return df[column]
 
 
 def _query(rows: DataFrame, plan: MergePlan) -> DataFrame:
     packer = Packer(tuple(lanes(plan.shards)), plan.has_order)
     packs = rows.mapInArrow(packer.__call__, from_arrow_schema(PACKS))
-    said = packs.groupBy("lane").transformWithState(ShardProcessor(plan), OUT, "Append", "None")
+    shard_output = packs.groupBy("lane").transformWithState(ShardProcessor(plan), OUT, "Append", "None")
     if plan.shards > 1:
-        said = said.repartitionById(plan.shards, functions.col("place"))
-    return said.mapInArrow(Unpacker(plan.shards).__call__, from_arrow_schema(ROWS))
+        shard_output = shard_output.repartitionById(plan.shards, functions.col("place"))
+    return shard_output.mapInArrow(Unpacker(plan.shards).__call__, from_arrow_schema(ROWS))

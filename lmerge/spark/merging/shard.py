@@ -1,14 +1,14 @@
 """One shard of a merge in Spark: a ``core.merge.Merge`` that outlives its process, batch by batch.
 
 A merge is a pure function of the calls made to it. So its state is a snapshot (the *base*) and the calls since (the
-*log*), both in Spark's state store: a batch writes what came in it and no more, and a new base is written when the log
-has grown as long as the last one. What is written for an element is thus bounded, however many events are alive.
+*log*), both in Spark's state store. A batch writes its own calls and no more, and a new base is written when the log
+has grown as long as the last base. So the bytes written for an element are bounded, however many events are live.
 
-A worker that still holds the merge, as it was when the store's version was written, goes on with it; any other restores
-the base and repeats the log. The store's ``token`` says which: each attempt at a batch writes one of its own, so what
-an attempt that failed has left in a process is never taken for the truth.
+A worker that still holds the merge as of the store's version continues with it. Any other worker restores the base and
+repeats the log. The store's ``token`` decides which: each attempt at a batch writes a token of its own, so what a
+failed attempt left in a process is never used.
 
-Nothing here knows Spark: ``Store`` is what ``merging_processor`` has of it.
+This module does not depend on Spark: ``ShardStore`` is all that it needs of ``processor``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from lmerge.core.merge import Merge, Outcome, earliest_joining
 from lmerge.errors import UsageError
 from lmerge.spark.merging import packs
 
-# A longer log is not worth a new base yet: to repeat it takes a few milliseconds.
+# A shorter log is not worth a new base: to repeat it takes a few milliseconds.
 LOG_BYTES_MIN: Final = 2**20
-# One entry of the state: well under what Spark's pipe to Python and RocksDB like to have in one piece.
+# The size of one entry of the state: well under what Spark's pipe to Python and RocksDB handle well in one piece.
 CHUNK_BYTES: Final = 4 * 2**20
-# Merges that a worker holds for batches to come. Those of queries that have ended are the first to go.
+# Merges that a worker holds for later batches. Those of queries that have ended are dropped first.
 HELD_MAX: Final = 64
+_MALFORMED_ROW: Final = "it sent a row that is no element"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class InputPlan:
 
 @dataclass(frozen=True)
 class MergePlan:
-    """What all shards are made with. ``has_order``: the inputs have a column of order. ``engine``: of the core."""
+    """The settings of all shards. ``has_order``: the inputs have a column of order. ``engine``: of the core."""
 
     inputs: tuple[InputPlan, ...]
     algorithm: str
@@ -59,14 +60,14 @@ class MergePlan:
     engine: str = AUTO
 
     def settings(self) -> dict[str, Any]:
-        """What must not change while a checkpoint lives."""
+        """Return the settings that must not change while a checkpoint lives."""
         given = asdict(self)
-        del given["engine"]  # both say the same
+        del given["engine"]  # both engines emit the same
         settings: dict[str, Any] = json.loads(json.dumps(given))
         return settings
 
     def fresh(self) -> Merge:
-        """The merge before anything is said. Raises UsageError if the settings do not go together."""
+        """Return the merge before its first call. Raises UsageError if the settings contradict each other."""
         merge = Merge(self.algorithm, self.policy, self.closing, track_live=False, engine=self.engine)
         for one in self.inputs:
             merge.attach(one.name, one.properties, join_at=one.join_at)
@@ -74,7 +75,7 @@ class MergePlan:
         return merge
 
 
-class Store(Protocol):
+class ShardStore(Protocol):
     """The state of one shard: a text, and chunks of bytes by number."""
 
     def head(self) -> str | None: ...
@@ -86,8 +87,9 @@ class Store(Protocol):
 
 @dataclass
 class Head:
-    """What is in the store. ``base`` and ``log`` are ranges of chunks; ``orders``: the last order of each input;
-    ``reported``: the stable point that was last reported.
+    """The first entry of the store. ``base`` and ``log`` are ranges of chunks.
+
+    ``orders``: the last order of each input; ``reported``: the stable point that was last reported.
     """
 
     lineage: str
@@ -108,9 +110,10 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a batch caused. ``tables``: elements without stables, in order. ``before``, ``stable``: the stable point
-    that was reported last, and that of now. ``ended``: why inputs have ended.
+class ShardOutput:
+    """What a batch caused. ``tables``: elements without stables, in order.
+
+    ``before``, ``stable``: the stable point reported last, and the present one. ``ended``: why inputs have ended.
     """
 
     tables: list[Any]
@@ -131,16 +134,18 @@ _held: OrderedDict[str, _Held] = OrderedDict()
 class Shard:
     """One shard, in one batch. Raises UsageError if its state was made with other settings."""
 
-    def __init__(self, plan: MergePlan, number: int, store: Store) -> None:
+    def __init__(self, plan: MergePlan, number: int, store: ShardStore) -> None:
         self._plan, self._number, self._store = plan, number, store
         self._head, self._merge = self._load()
 
-    def step(self, said: Iterable[tuple[int, bytes]], first_order: int, *, reports: bool) -> Said:
-        """Merge packs (input, bytes of a table) of one batch, input by input; what comes out counts from
-        ``first_order`` on. ``reports``: all shards tell their stable points in this batch.
+    def step(self, packed: Iterable[tuple[int, bytes]], first_order: int, *, reports: bool) -> ShardOutput:
+        """Merge packs (input, bytes of a table) of one batch, input by input, and return what the merge emits.
+
+        The order of the output counts from ``first_order`` on. ``reports``: all shards report their stable points in
+        this batch.
         """
         by_input: dict[int, list[Any]] = {}
-        for number, data in said:
+        for number, data in packed:
             by_input.setdefault(number, []).append(packs.from_bytes(data))
         tables: list[Any] = []
         ended: list[str] = []
@@ -157,10 +162,10 @@ class Shard:
         if reports:
             self._head.reported = stable
         self._save()
-        return Said([table for table in tables if table.num_rows], before, stable, ended)
+        return ShardOutput([table for table in tables if table.num_rows], before, stable, ended)
 
     def _in_order(self, number: int, table: Any) -> Any:
-        """The table, if its order goes on from the last batch; otherwise what ends the input."""
+        """Return the table if its order continues the last batch, otherwise a row that ends the input."""
         if not self._plan.has_order or not table.num_rows:
             return table
         name = self._plan.inputs[number].name
@@ -183,7 +188,7 @@ class Shard:
             return Head(uuid4().hex, self._plan.settings()), self._plan.fresh()
         head = Head.of(text)
         self._check(head.settings)
-        # Taken out for as long as the batch lasts: what fails in the middle must not be found again.
+        # Removed for as long as the batch lasts: a merge that failed in the middle must not be used again.
         held = _held.pop(head.lineage, None)
         return head, held.merge if held is not None and held.token == head.token else self._restored(head)
 
@@ -193,7 +198,7 @@ class Shard:
         if changed:
             name = changed[0]
             raise UsageError(
-                f"shard {self._number} of the merge cannot go on: {name} is {now.get(name)!r}, and the query's "
+                f"shard {self._number} of the merge cannot continue: {name} is {now.get(name)!r}, and the query's "
                 f"checkpoint was made with {before.get(name)!r}; begin with a new checkpoint"
             )
 
@@ -204,11 +209,11 @@ class Shard:
         for at in range(*head.log):
             table = packs.from_bytes(self._store.chunk(at))
             for _ in apply(merge, self._plan.inputs[int(table.schema.metadata[b"input"])], table):
-                pass  # it was said when it came
+                pass  # its output was emitted when it came
         return merge
 
     def _note(self, number: int, table: Any) -> None:
-        """Write a call into the log."""
+        """Append a call to the log."""
         data = packs.to_bytes(table.replace_schema_metadata({"input": str(number)}))
         start, stop = self._head.log
         self._store.put_chunk(stop, data)
@@ -226,7 +231,7 @@ class Shard:
             _held.popitem(last=False)
 
     def _rebase(self) -> None:
-        """Write a base, and drop what led to it."""
+        """Write a new base, and drop the old base and the log."""
         head = self._head
         snapshot = self._merge.snapshot()
         for at in (*range(*head.base), *range(*head.log)):
@@ -241,7 +246,7 @@ class Shard:
 
 
 def apply(merge: Merge, one: InputPlan, table: Any) -> list[Outcome]:
-    """Say a table of one input to the merge. The same table does the same to equal merges."""
+    """Apply a table of one input to the merge. Equal merges emit the same for the same table."""
     controls = pc.indices_nonzero(pc.greater(table.column("kind"), STABLE)).to_pylist()
     outcomes, start = [], 0
     for at in (*controls, table.num_rows):
@@ -255,15 +260,17 @@ def apply(merge: Merge, one: InputPlan, table: Any) -> list[Outcome]:
 
 
 def _admit_if_stuck(merge: Merge) -> list[Outcome]:
-    """Without a stable so far and with joining inputs only, the merge begins with the one that knows the earliest time,
-    as a server does: it would wait for ever. What it says is right from there on.
+    """Admit the input that is right from the earliest time, if the merge would otherwise wait for ever.
+
+    That is so without a stable so far and with joining inputs only. A server does the same. The output is right from
+    that time on.
     """
     first = earliest_joining(merge.inputs()) if merge.stable_point == NEG_INF else None
     return [] if first is None else [merge.admit(first.name)]
 
 
 def _control(merge: Merge, one: InputPlan, kind: int, vs: int, has_vs: int, payload: bytes) -> list[Outcome]:
-    """The coming and going of an input."""
+    """Attach or detach an input."""
     is_attached = merge.is_attached(one.name)
     if kind == packs.ATTACH:
         incarnation = merge.status(one.name).incarnation + 1 if is_attached else None
@@ -271,12 +278,12 @@ def _control(merge: Merge, one: InputPlan, kind: int, vs: int, has_vs: int, payl
         return [merge.attach(one.name, one.properties, join_at=join_at, incarnation=incarnation)]
     if not is_attached:
         return []
-    reason = "left" if kind == packs.DETACH else f"it said what no input can: {payload.decode()}"
+    reason = "left" if kind == packs.DETACH else f"{_MALFORMED_ROW}: {payload.decode()}"
     return [merge.detach(one.name, reason)]
 
 
 def _is_fault(detached: Any) -> bool:
-    return detached.violation is not None or detached.reason.startswith("it said")
+    return detached.violation is not None or detached.reason.startswith(_MALFORMED_ROW)
 
 
 def _reason(name: str, reason: str) -> str:
@@ -284,7 +291,7 @@ def _reason(name: str, reason: str) -> str:
 
 
 def _pieces(table: Any) -> list[Any]:
-    """The table in pieces that fit a chunk of the state."""
+    """Split the table into pieces that fit a chunk of the state."""
     if not table.num_rows:
         return []
     rows = max(1, int(table.num_rows * CHUNK_BYTES / max(table.nbytes, 1)))

@@ -1,9 +1,9 @@
-"""The lint: finds in a plan what would come out differently on every replica, and says what to do instead.
+"""The lint: finds values in a plan that would differ between replicas, and suggests what to use instead.
 
-A value that is not the same everywhere does harm only where it gets to: into a published column, or into a decision (a
-filter, a group, a join). So the lint follows such values from where they are made up through the plan, drops those that
-are cured on the way (``array_sort`` over collect_list, ``count``) or projected away, and reports the rest once, with
-the place where it was written and the place where it matters.
+A value that is not the same everywhere does harm only where it reaches a published column or a decision (a filter, a
+group, a join). So the lint follows such values upwards through the plan from where they are made. It drops those that
+are cured on the way (``array_sort`` over collect_list, ``count``) or projected away. It reports each of the rest once,
+with the place where it is made and the place where it matters.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from lmerge.spark.plan.lint_rules import (
 )
 from lmerge.spark.plan.tree import Expr, Node, read_plan
 
-# Longer expressions are cut in messages.
+# Expressions are cut to this length in messages.
 SQL_CHARACTERS_MAX: Final = 160
 
 
 class LintWarning(UserWarning):
-    """Something in a plan that may come out differently on another replica."""
+    """A value of a plan may differ on another replica."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """``severity``: one of its code. ``sql``: the expression as Spark shows it, ``where``: its place."""
+    """What the lint found. ``severity``: one of its code's. ``sql``: the expression in SQL, ``where``: its place."""
 
     severity: str
     code: str
-    words: str
+    problem: str
     sql: str = ""
     where: str = ""
     instead: str = ""
@@ -53,7 +53,7 @@ class Finding:
 
     def __str__(self) -> str:
         what = f"{self.sql} in {self.where}: " if self.sql and self.where else f"{self.where}: " if self.where else ""
-        return f"{self.severity} [{self.code}] {what}{self.words}. Instead: {self.instead}"
+        return f"{self.severity} [{self.code}] {what}{self.problem}. Instead: {self.instead}"
 
 
 class _Taint(NamedTuple):
@@ -73,7 +73,7 @@ def lint(
     df: Any, mode: str = "append", *, round_digits: Collection[str] = (), allow: Collection[str] = (),
     keys: Collection[str] = (),
 ) -> list[Finding]:
-    """What in the plan of ``df`` cannot be replicated: errors first. ``allow``: codes that are not reported.
+    """Return what in the plan of ``df`` cannot be replicated, errors first. ``allow``: codes that are not reported.
 
     ``round_digits``: the columns that are published rounded. ``keys``: declared by hand, for update mode.
     Raises UsageError if the plan cannot be read (Spark Connect).
@@ -85,7 +85,7 @@ def lint(
 def lint_plan(
     root: Node, mode: str = "append", *, round_digits: Collection[str] = (), keys: Collection[str] = (),
 ) -> list[Finding]:
-    """The same of a plan that was read."""
+    """Return the same for a plan that was read."""
     walk = _Walk()
     reaching = walk.follow(root)
     for column in root.output:
@@ -107,11 +107,11 @@ class _Walk:
 
     def report(self, taint: _Taint, use: str) -> None:
         rule = taint.rule
-        words = rule.words if rule.code.startswith("udf") else f"{rule.words}, {use}"
-        self.found.setdefault(taint, Finding(rule.severity, rule.code, words, taint.sql, taint.where, rule.instead))
+        problem = rule.problem if rule.code.startswith("udf") else f"{rule.problem}, {use}"
+        self.found.setdefault(taint, Finding(rule.severity, rule.code, problem, taint.sql, taint.where, rule.instead))
 
     def follow(self, node: Node) -> dict[int, _Taints]:
-        """The taints of the columns of ``node``."""
+        """Return the taints of the columns of ``node``."""
         of_file = _Taint(FILE, _FILE_COLUMN, node.kind)
         below = {column.expr_id: frozenset({of_file}) for column in node.output if column.of_file and not node.children}
         for child in node.children:
@@ -149,7 +149,7 @@ class _Walk:
             self.report(taint, use)
 
     def _udfs(self, e: Expr, node: Node) -> None:
-        # Code is worth a word wherever it runs: it can also fail, or have effects.
+        # Code is reported wherever it runs, because it can also fail, or have effects.
         for part in e.walk():
             if is_udf(part):
                 rule = rule_for(part) or UDF
@@ -173,7 +173,7 @@ def _taints(e: Expr, below: Mapping[int, _Taints], where: str) -> _Taints:
         inner = frozenset(t if t in inner else t._replace(sql=_short(e.sql)) for t in _taints(e.meaning, below, where))
     remains = ((taint, what_remains(e, taint.rule)) for taint in inner)
     kept = frozenset(taint._replace(rule=rule) for taint, rule in remains if rule is not None)
-    if e.kind == "GetStructField":  # which part of what is known of a file
+    if e.kind == "GetStructField":  # which of the file's attributes it is
         kept = frozenset(t._replace(sql=e.sql, where=where) if t.sql == _FILE_COLUMN else t for t in kept)
     rule = rule_for(e)
     return kept if rule is None or rule.code == "udf" else kept | {_Taint(rule, _short(e.sql), where)}
@@ -193,7 +193,7 @@ def _place(node: Node, e: Expr) -> str:
 
 # operators ------------------------------------------------------------------------------------------------------------
 
-_KNOWN_KINDS: Final = PASSING | STATEFUL_PROGRAMS | {
+_READABLE_KINDS: Final = PASSING | STATEFUL_PROGRAMS | {
     "Project", "Expand", "Aggregate", "Union", "Join", "Deduplicate", "DeduplicateWithinWatermark", "Distinct",
     "EventTimeWatermark", "UpdateEventTimeWatermarkColumn", "WithCTE", "CTERelationDef", "CTERelationRef",
     "AppendColumns", "DeserializeToObject", "SerializeFromObject",
@@ -209,19 +209,19 @@ def _operators(root: Node) -> Iterator[Finding]:
         elif node.kind in STATEFUL_PROGRAMS:
             yield _program(node)
         elif node.kind in ("GlobalLimit", "Offset", "Tail"):
-            words = "keeps as many rows as happen to come first"
-            yield Finding(ERROR, "limit", words, where=node.kind, instead="a filter, or an aggregation such as max")
+            problem = "keeps as many rows as happen to come first"
+            yield Finding(ERROR, "limit", problem, where=node.kind, instead="a filter, or an aggregation such as max")
         elif node.kind == "Sample":
-            words = "draws its sample from the partitions as they lie"
-            yield Finding(ERROR, "sample", words, where=node.kind, instead="a filter on a hash of the row's key")
+            problem = "draws its sample from the partitions as they lie"
+            yield Finding(ERROR, "sample", problem, where=node.kind, instead="a filter on a hash of the row's key")
         elif node.kind.startswith("Deduplicate"):
             yield from _deduplication(node)
         elif node.kind == "Join" and not all(child.streaming for child in node.children):
-            words = "joins the stream with a table, which can say something else when another replica reads it"
+            problem = "joins the stream with a table, whose content can differ when another replica reads it"
             instead = 'a table that never changes (then allow=("static-join",)), or a stream of its changes'
-            yield Finding(WARNING, "static-join", words, _condition(node), node.kind, instead)
-        elif node.kind not in _KNOWN_KINDS:
-            yield Finding(WARNING, UDF.code, UDF.words, where=node.kind, instead=UDF.instead)
+            yield Finding(WARNING, "static-join", problem, _condition(node), node.kind, instead)
+        elif node.kind not in _READABLE_KINDS:
+            yield Finding(WARNING, UDF.code, UDF.problem, where=node.kind, instead=UDF.instead)
         yield from _subqueries(node)
 
 
@@ -233,35 +233,36 @@ def _subqueries(node: Node) -> Iterator[Finding]:
     for e in node.all_exprs():
         for part in e.walk():
             if part.kind in ("ScalarSubquery", "ListQuery", "Exists", "InSubquery"):
-                words = "reads a table, which can say something else when another replica reads it"
+                problem = "reads a table, whose content can differ when another replica reads it"
                 place = _place(node, e)
-                yield Finding(WARNING, "static-join", words, _short(part.sql), place, "a literal, or a stream")
+                yield Finding(WARNING, "static-join", problem, _short(part.sql), place, "a literal, or a stream")
 
 
 def _program(node: Node) -> Finding:
     if node.details.get("time", "").startswith("ProcessingTime"):
-        words = "runs in processing time: its timers and timeouts follow the clock of the machine"
-        return Finding(ERROR, "processing-time", words, where=node.kind, instead="timeMode EventTime, or no timeout")
-    return Finding(WARNING, UDF.code, UDF.words, where=node.kind, instead=UDF.instead)
+        problem = "runs in processing time: its timers and timeouts follow the clock of the machine"
+        return Finding(ERROR, "processing-time", problem, where=node.kind, instead="timeMode EventTime, or no timeout")
+    return Finding(WARNING, UDF.code, UDF.problem, where=node.kind, instead=UDF.instead)
 
 
 def _deduplication(node: Node) -> Iterator[Finding]:
     keys = node.exprs["keys"]
     sql = ", ".join(e.name for e in keys)
     if node.kind == "DeduplicateWithinWatermark":
-        words = "forgets a key by the watermark, so whether a late twin is dropped depends on where batches end"
-        instead = "dropDuplicates with the event time among its columns, if twins agree in it"
-        yield Finding(WARNING, "dedup-within-watermark", words, sql, node.kind, instead)
+        problem = "forgets a key by the watermark, so whether a late duplicate is dropped depends on where batches end"
+        instead = "dropDuplicates with the event time among its columns, if duplicates agree in it"
+        yield Finding(WARNING, "dedup-within-watermark", problem, sql, node.kind, instead)
     elif not any(column.delay_ms is not None for e in keys if (column := node.column(e.expr_id))):
-        words = "has no event time with a watermark among its columns, so it remembers every key for ever"
-        yield Finding(WARNING, "dedup-state", words, sql, node.kind, "withWatermark, and the event time as one column")
+        problem = "has no event time with a watermark among its columns, so it remembers every key for ever"
+        instead = "withWatermark, and the event time as one column"
+        yield Finding(WARNING, "dedup-state", problem, sql, node.kind, instead)
     if {e.expr_id for e in keys} < {column.expr_id for column in node.output}:
-        words = "keeps, of rows equal in these columns, the one that came first, with all its other columns"
-        instead = 'all columns that can differ as well, or allow=("dedup-first",) where twins are equal in all'
-        yield Finding(WARNING, "dedup-first", words, sql, node.kind, instead)
+        problem = "keeps, of rows equal in these columns, the one that came first, with all its other columns"
+        instead = 'all columns that can differ as well, or allow=("dedup-first",) where duplicates are equal in all'
+        yield Finding(WARNING, "dedup-first", problem, sql, node.kind, instead)
 
 
-# Formats of files in which a timestamp is a text.
+# Formats of files that hold timestamps as text.
 _TEXTS: Final = frozenset({"json", "csv", "xml"})
 
 
@@ -269,49 +270,49 @@ def _source(node: Node) -> Iterator[Finding]:
     name = node.details.get("source", "").lower()
     where = f"{node.kind} {name}".strip()
     if name in ("rate", "socket", "text-socket"):
-        words = "gives every replica rows of its own: it makes them up" if name == "rate" else (
+        problem = "generates other rows for every replica" if name == "rate" else (
             "gives a row to one reader only, and can give it only once")
-        yield Finding(ERROR, "source", words, name, where, "a source that can be read again, such as Kafka or files")
+        yield Finding(ERROR, "source", problem, name, where, "a source that can be read again, such as Kafka or files")
     texts = node.details.get("format", "").lower()
     zone = node.details.get("machine zone")
     if zone and texts in _TEXTS and "timezone" not in node.details:
         timed = [column.name for column in node.output if "timestamp" in column.type and not column.of_file]
         if timed:
             rule = ZONED_SOURCE
-            yield Finding(rule.severity, rule.code, f"{rule.words}, {zone}", ", ".join(timed), where, rule.instead)
+            yield Finding(rule.severity, rule.code, f"{rule.problem}, {zone}", ", ".join(timed), where, rule.instead)
     if name == "kafka" and node.details.get("startingoffsets", "latest").lower() == "latest":
-        words = "starts at whatever is latest when a replica first starts, so replicas begin with other rows"
+        problem = "starts at whatever is latest when a replica first starts, so replicas begin with other rows"
         instead = "startingOffsets earliest, or offsets or timestamps, the same on every replica"
-        yield Finding(WARNING, "source-start", words, "startingOffsets = latest", where, instead)
+        yield Finding(WARNING, "source-start", problem, "startingOffsets = latest", where, instead)
     if name == "kafka" and node.details.get("failondataloss", "true").lower() == "false":
-        words = "goes on where rows are gone, so a replica can miss what another has"
-        yield Finding(WARNING, "source-loss", words, "failOnDataLoss = false", where, "failOnDataLoss true")
+        problem = "continues where rows are lost, so a replica can miss rows that another has"
+        yield Finding(WARNING, "source-loss", problem, "failOnDataLoss = false", where, "failOnDataLoss true")
 
 
 # update mode ----------------------------------------------------------------------------------------------------------
 
 
 def _revisions(root: Node, keys: Collection[str]) -> Iterator[Finding]:
-    """What stands above the aggregation whose rows are revised. The sink sees only what still comes out."""
+    """Return findings above the aggregation whose rows are revised. The sink receives only what still comes out."""
     node, above = root, []
     while node.kind != "Aggregate" and len(node.children) == 1:
         above.append(node)
         node = node.children[0]
     if node.kind == "Join":
-        words = "joins revised rows: a revision that is no longer joined is never told"
-        yield Finding(ERROR, "update-join", words, _condition(node), node.kind, "join before the aggregation")
+        problem = "joins revised rows: a revision that is no longer joined is never published"
+        yield Finding(ERROR, "update-join", problem, _condition(node), node.kind, "join before the aggregation")
     elif node.kind == "Aggregate" and node.streaming:
         for operator in above:
             yield from _above_revisions(operator)
         lost = [] if keys else key_of(root).lost
         if lost:
-            words = "drops what tells revised rows apart, so nobody knows which row is revised"
+            problem = "drops what identifies revised rows, so it is unknown which row is revised"
             instead = "keep the grouping columns (of a window its start or end) in what is published"
-            yield Finding(ERROR, "update-key", words, ", ".join(lost), "the columns", instead)
+            yield Finding(ERROR, "update-key", problem, ", ".join(lost), "the columns", instead)
     elif not keys:
-        words = "publishes revisions, but no aggregation says by what a row is revised"
+        problem = "publishes revisions, but no aggregation defines by what a row is revised"
         instead = "groupBy(...).agg(...), keys=, or mode append"
-        yield Finding(ERROR, "update-key", words, where="the plan", instead=instead)
+        yield Finding(ERROR, "update-key", problem, where="the plan", instead=instead)
 
 
 def _above_revisions(node: Node) -> Iterator[Finding]:
@@ -319,13 +320,13 @@ def _above_revisions(node: Node) -> Iterator[Finding]:
         identity = frozenset().union(*(part.ids for part in key_of(node.children[0]).parts or ()))
         condition = node.exprs["condition"]
         if not frozenset().union(*(e.refs for e in condition)) <= identity:
-            words = "filters revised rows: one that passed, and after a revision does not, is never taken back"
+            problem = "filters revised rows: one that passed, and after a revision does not, is never taken back"
             instead = "filter before the aggregation, or on its grouping columns, or downstream of the merge"
-            yield Finding(ERROR, "update-filter", words, _condition(node), node.kind, instead)
+            yield Finding(ERROR, "update-filter", problem, _condition(node), node.kind, instead)
     elif node.kind in ("Generate", "Expand"):
-        words = "makes several rows of a revised one, and a revision can make other ones"
-        yield Finding(ERROR, "update-explode", words, where=node.kind, instead="explode before the aggregation")
+        problem = "makes several rows from a revised one, and a revision can make other rows"
+        yield Finding(ERROR, "update-explode", problem, where=node.kind, instead="explode before the aggregation")
     elif node.kind in ("Repartition", "RepartitionByExpression", "RebalancePartitions"):
-        words = "moves revised rows between partitions; a row's revisions must all come to one writer"
+        problem = "moves revised rows between partitions, but one writer must receive all revisions of a row"
         instead = "no repartition and no coalesce after the aggregation"
-        yield Finding(ERROR, "update-partitions", words, node.details.get("words", ""), node.kind, instead)
+        yield Finding(ERROR, "update-partitions", problem, node.details.get("text", ""), node.kind, instead)

@@ -1,8 +1,8 @@
-"""What makes a plan another one on every replica: the table of expressions that the lint knows.
+"""The rules of the lint: the expressions whose values differ between replicas.
 
-A replica computes the same rows from the same input, whenever and wherever it runs. What depends on the clock, on
-chance, on where a row lies, or on the order in which rows arrive, does not. Each rule names what would do instead, and
-the expressions above it that make its value the same after all.
+A replica must compute the same rows from the same input, whenever and wherever it runs. A value that depends on the
+clock, on chance, on where a row lies, or on the order in which rows arrive is not the same. Each rule names what to use
+instead, and the expressions above it that make the value the same again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from lmerge.errors import UsageError
-from lmerge.spark.options import WANTED, duration_us
+from lmerge.spark.options import SKIP_FILTER, duration_us
 from lmerge.spark.plan.bounds import FIXED_INTERVAL_US_MAX, shifted
 from lmerge.spark.plan.tree import Expr
 
@@ -24,7 +24,7 @@ UNREAD: Final = "unread"
 
 
 class Code(NamedTuple):
-    """What findings of one code have in common. ``severities``: the usual one first. ``finds``: in Markdown."""
+    """The common part of findings of one code. ``severities``: the usual one first. ``finds``: in Markdown."""
 
     severities: tuple[str, ...]
     finds: str
@@ -33,7 +33,7 @@ class Code(NamedTuple):
 _ERROR: Final = (ERROR,)
 _WARNING: Final = (WARNING,)
 
-# Every code: what allow= takes, and the table of docs/spark.md, which a test writes from here.
+# All codes: the values of allow=, and the table of docs/spark.md, which a test writes from here.
 CODES: Final[Mapping[str, Code]] = {
     "clock": Code(_ERROR, "`now()`, `current_date()`: the time at which a batch runs"),
     "processing-time": Code(_ERROR, "timers and timeouts by the machine's clock"),
@@ -52,7 +52,7 @@ CODES: Final[Mapping[str, Code]] = {
     "limit": Code(_ERROR, "`limit`: as many rows as come first"),
     "sample": Code(_ERROR, "a sample of the rows"),
     "source": Code(_ERROR, "`rate` and `socket` sources, which give every replica other rows"),
-    "update-key": Code(_ERROR, "mode `update`: revised rows that cannot be told apart"),
+    "update-key": Code(_ERROR, "mode `update`: revised rows that cannot be distinguished"),
     "update-filter": Code(_ERROR, "mode `update`: a filter above the aggregation hides revisions from the sink"),
     "update-explode": Code(_ERROR, "mode `update`: several rows for one revised row"),
     "update-partitions": Code(_ERROR, "mode `update`: revised rows that move between partitions"),
@@ -68,7 +68,7 @@ CODES: Final[Mapping[str, Code]] = {
         _WARNING, "what depends on `spark.sql.session.timeZone`: `hour`, `date_format`, a timestamp as text or date, "
         "days added to one; files of JSON, CSV or XML with timestamps, where the zone is the machine's. Not found: a "
         "literal without an offset (`timestamp'2024-05-01 00:00:00'`), which Spark's parser turns into a constant"),
-    "udf": Code(_WARNING, "code that cannot be looked into"),
+    "udf": Code(_WARNING, "code that cannot be analysed"),
     "environment": Code(_WARNING, "`current_user`, `version`: who runs the query, and where"),
     "source-start": Code(_WARNING, "Kafka from `latest`: every replica begins somewhere else"),
     "source-loss": Code(_WARNING, "`failOnDataLoss` false: a source that may skip rows"),
@@ -82,13 +82,14 @@ CODES: Final[Mapping[str, Code]] = {
 
 @dataclass(frozen=True)
 class Rule:
-    """Why an expression cannot be replicated. ``cured_by``: kinds of expressions above it that settle its value.
-    ``softened_by``: kinds that make it rarer, and no more; ``soft`` is what remains to be said then.
+    """Why an expression cannot be replicated. ``cured_by``: kinds of expressions above it that make its value the same.
+
+    ``softened_by``: kinds that only make differences rarer; ``soft`` is the rule that remains then.
     """
 
     code: str
     severity: str
-    words: str
+    problem: str
     instead: str
     cured_by: frozenset[str] = frozenset()
     softened_by: frozenset[str] = frozenset()
@@ -108,14 +109,14 @@ _PARTITION = Rule(
     "use an identifier that the row brings along, or a hash of its columns",
 )
 FILE: Final = Rule(
-    "input-file", ERROR, "is of the file that a row came from, and replicas can read the same rows from other files",
-    "put what is needed of the name into the data, or keep it out of what is published",
+    "input-file", ERROR, "describes the file of a row, and replicas can read the same rows from other files",
+    "put the needed part of the name into the data, or do not publish it",
 )
 _COUNTED = frozenset({"Count", "IsNull", "IsNotNull"})
 _SORT_TIES = Rule(
     "ties", WARNING, "sorts by an order of its own, and values that are equal in it stay as they arrived",
-    "array_sort without a function of its own, or one that compares the whole values with < and with >; put what is "
-    "sorted by first: struct(key, value)", _COUNTED,
+    "array_sort without a function of its own, or one that compares the whole values with < and with >; put the sort "
+    "key first: struct(key, value)", _COUNTED,
 )
 _UNORDERED = Rule(
     "unordered", ERROR, "holds its values in the order in which rows arrived, which no two runs share",
@@ -132,22 +133,22 @@ _FIRST = Rule(
     "min, max, or max_by/min_by with a unique second argument", _COUNTED,
 )
 _TIES = Rule(
-    "ties", WARNING, "can be any of several rows where they are equal in what is compared",
+    "ties", WARNING, "can come from any of several rows if their compared values are equal",
     "make the compared value unique, for example a struct of it and an identifier; or allow it if it is",
     _COUNTED,
 )
 _LIST_TIES = Rule(
-    "ties", WARNING, "orders its values by something else, and those that are equal in it come as rows arrived",
-    "WITHIN GROUP (ORDER BY) the value itself, or what is unique", _COUNTED,
+    "ties", WARNING, "orders its values by something else, and values that are equal in it come as rows arrived",
+    "WITHIN GROUP (ORDER BY) the value itself, or something unique", _COUNTED,
 )
 _EXACT = "lmerge.spark.exact_sum or exact_avg, or add decimals: sum(cast(... as decimal(38, 6)))"
 ROUNDED_FLOAT: Final = Rule(
     "rounded-float", WARNING,
-    "rounds a sum of floating-point numbers, whose last digits depend on their order: two that differ there can lie on "
-    "two sides of a tie, such as 24.565 and 24.564999999999998, and are then rounded to different numbers",
+    "rounds a sum of floating-point numbers, whose last digits depend on their order: two sums that differ there can "
+    "lie on two sides of a tie, such as 24.565 and 24.564999999999998, and are then rounded to different numbers",
     f"{_EXACT}, and round that", _COUNTED,
 )
-# Cutting digits off makes nothing better: 2.9999999999999996 and 3.0 differ in all that is left.
+# Cutting digits off does not help: 2.9999999999999996 and 3.0 differ in all that is left.
 _FLOAT = Rule(
     "float-aggregate", ERROR,
     "adds floating-point numbers, and the last digits of the sum depend on the order, which no two runs share",
@@ -168,20 +169,20 @@ _ENVIRONMENT = Rule(
     "a literal",
 )
 _ZONE = Rule(
-    "session-zone", WARNING, "depends on the time zone of the session, which is the machine's where nobody has set it",
-    'the same spark.sql.session.timeZone for every replica, and then allow=("session-zone",); or what needs no zone: '
+    "session-zone", WARNING, "depends on the time zone of the session, which is the machine's if it was not set",
+    'the same spark.sql.session.timeZone for every replica, and then allow=("session-zone",); or without a zone: '
     "window, unix_micros, intervals of less than a day", _COUNTED,
 )
 ZONED_SOURCE: Final = Rule(
     "session-zone", WARNING,
-    "reads timestamps from texts; those without an offset are read in the zone of this machine",
+    "reads timestamps from text; those without an offset are read in the zone of this machine",
     '.option("timeZone", "UTC") on the source, or the same spark.sql.session.timeZone for every replica',
 )
 NONDETERMINISTIC: Final = Rule(
-    "nondeterministic", ERROR, "is not deterministic, as Spark says itself", "an expression of the row's columns alone",
+    "nondeterministic", ERROR, "is nondeterministic according to Spark", "an expression of the row's columns alone",
 )
 UDF: Final = Rule(
-    "udf", WARNING, "is code that cannot be looked into: it must give the same for the same rows, at any time",
+    "udf", WARNING, "is code that cannot be analysed: it must return the same for the same rows, at any time",
     'an expression of Spark; or allow=("udf",) if it is a pure function of its arguments',
 )
 UDF_NONDETERMINISTIC: Final = Rule(
@@ -209,7 +210,7 @@ _BY_KIND: Final[Mapping[str, Rule]] = {
         ("CurrentUser", "SessionUser", "CurrentDatabase", "CurrentCatalog", "SparkVersion", "CurrentTimeZone"),
         _ENVIRONMENT),
 }
-# They add up whatever they are given as doubles, and in pieces that are merged.
+# Aggregates that add everything as doubles, in parts that are merged.
 _MOMENTS: Final = frozenset({
     "StddevSamp", "StddevPop", "VarianceSamp", "VariancePop", "Skewness", "Kurtosis", "Corr", "PearsonCorrelation",
     "CovSample", "CovPopulation", "RegrReplacement", "RegrR2", "RegrSXX", "RegrSYY", "RegrSXY", "RegrSlope",
@@ -219,7 +220,7 @@ _FLOATS: Final = frozenset({"float", "double"})
 
 
 def rule_for(e: Expr) -> Rule | None:
-    """The rule that ``e`` itself breaks, whatever is below it; None if it breaks none."""
+    """Return the rule that ``e`` itself breaks, whatever is below it; None if it breaks none."""
     if is_skip(e):
         return None
     if e.kind in _MOMENTS:
@@ -231,15 +232,15 @@ def rule_for(e: Expr) -> Rule | None:
         mode, vector = _constant(e.children[2]), _constant(e.children[4])
         return None if mode == "ECB" or vector != "" else _RANDOM
     if e.kind == "ListAgg":
-        # WITHIN GROUP (ORDER BY ...) brings the expressions that it is ordered by.
+        # Further children are the expressions of WITHIN GROUP (ORDER BY ...).
         by = [order.children[0].sql for order in e.children[2:]]
         return _LISTED if not by else None if e.children[0].sql in by else _LIST_TIES
     if e.kind in ("MaxBy", "MinBy") and _compares_itself(e):
         return None
-    known = _BY_KIND.get(e.kind)
-    if known is not None:
-        return known
-    if e.zoned and (e.meaning is None or e.kind in (_PARSERS | _WRITERS)) and _minds_zone(e):
+    rule = _BY_KIND.get(e.kind)
+    if rule is not None:
+        return rule
+    if e.zoned and (e.meaning is None or e.kind in (_PARSERS | _WRITERS)) and _depends_on_zone(e):
         return _ZONE
     if is_udf(e):
         return UDF if e.deterministic else UDF_NONDETERMINISTIC
@@ -248,8 +249,9 @@ def rule_for(e: Expr) -> Rule | None:
 
 
 def _compares_itself(e: Expr) -> bool:
-    """Whether what max_by or min_by gives is part of what it compares: where that is equal, so is the value. A float
-    is not: 0.0 and -0.0 are equal and differ.
+    """Whether the value of max_by or min_by is part of what it compares, so that equal rows have equal values.
+
+    False for a float: 0.0 and -0.0 are equal and differ.
     """
     value, compared = e.children
     is_float = value.type in ("float", "double")
@@ -258,17 +260,17 @@ def _compares_itself(e: Expr) -> bool:
 
 def is_udf(e: Expr) -> bool:
     """Whether ``e`` calls code of the user's."""
-    words = ("UDF", "UDAF", "UDTF", "ScalaAggregator", "TypedAggregateExpression")
-    return any(word in e.kind for word in words) and not is_skip(e)
+    names = ("UDF", "UDAF", "UDTF", "ScalaAggregator", "TypedAggregateExpression")
+    return any(name in e.kind for name in names) and not is_skip(e)
 
 
 def is_skip(e: Expr) -> bool:
-    """Whether ``e`` leaves out what nobody wants any more (``skipping``): by that replicas may differ."""
-    return e.kind == "PythonUDF" and e.name == WANTED
+    """Whether ``e`` is the filter that leaves out unneeded events (``skipping``). Replicas may differ by it."""
+    return e.kind == "PythonUDF" and e.name == SKIP_FILTER
 
 
 def what_remains(above: Expr, rule: Rule) -> Rule | None:
-    """The rule that a value that breaks ``rule`` breaks above ``above``; None: it is the same after all."""
+    """Return the rule that a value breaks above ``above`` if it breaks ``rule`` below; None: it is cured."""
     if above.kind in rule.cured_by:
         return None
     if above.kind == "ArraySort" and rule is _UNORDERED and _orders_fully(above.children[1]):
@@ -278,7 +280,7 @@ def what_remains(above: Expr, rule: Rule) -> Rule | None:
 
 
 def _orders_fully(comparator: Expr) -> bool:
-    """Whether a function of array_sort finds only equal values equal: it looks at whole values, and in both ways."""
+    """Whether a function of array_sort treats only equal values as equal: it compares whole values, in both ways."""
     kinds = {e.kind for e in comparator.children[0].walk()}
     of_whole = all(
         child.kind == "NamedLambdaVariable" or not any(part.kind == "NamedLambdaVariable" for part in child.walk())
@@ -288,11 +290,11 @@ def _orders_fully(comparator: Expr) -> bool:
 
 
 _BRANCHES: Final = frozenset({"If", "CaseWhen", "And", "Or", "Not"})
-# A constant text that brings its own zone: 2024-05-01T12:00:00Z, ... +02:00.
+# A constant text with its own zone: 2024-05-01T12:00:00Z, ... +02:00.
 _HAS_OFFSET: Final = re.compile(r"\d[Tt ]\s*\d{1,2}:.*(Z|UTC|GMT|[+-]\d{1,2}(:?\d\d)*)\s*$")
 _PARSERS: Final = frozenset({"JsonToStructs", "CsvToStructs", "XmlToStructs"})
 _WRITERS: Final = frozenset({"StructsToJson", "StructsToCsv", "StructsToXml"})
-# A moment, and neither a date nor the reading of a clock without a zone.
+# A moment; neither a date nor a local time without a zone.
 _TIMED: Final = re.compile(r"\btimestamp(_ltz)?\b")
 
 
@@ -312,13 +314,13 @@ def _is_gap(e: Expr) -> bool:
     return False
 
 
-def _minds_zone(e: Expr) -> bool:
+def _depends_on_zone(e: Expr) -> bool:
     """Whether the zone that Spark gives ``e`` can matter."""
     of = e.children[0] if e.children else e
     if e.kind == "Cast" and of.kind == "Literal":
         return of.value is not None and not _HAS_OFFSET.search(str(of.value))
     if shifted(e) is not None or _is_gap(e):
-        return False  # by a constant that is no day and no month
+        return False  # shifted by a constant without days and months
     if e.kind in _PARSERS:
         return _TIMED.search(e.type) is not None
     if e.kind in ("FromUnixTime", "UnixTimestamp", "ToUnixTimestamp"):

@@ -1,10 +1,10 @@
-"""What a streaming DataFrame may promise as a replica, derived from its own plan (IV.G) and told in words.
+"""Derives from its plan what a streaming DataFrame may promise as a replica (IV.G), and explains it.
 
 Three things follow from the plan: the properties of III.C that the published stream has, how far its stable point must
-stay behind the watermark (``lateness``), and what in it would come out differently on another replica (``lint``).
+stay behind the watermark (``lateness``), and which values would differ on another replica (``lint``).
 
-**Why hardly anything is ordered.** Partitions are written in parallel and rows in a batch lie as they lie, so neither
-Vs nor ties have an order, whatever the query. That leaves insert-only and key: R3 with a key, R4 without.
+**Why no stream is ordered.** Partitions are written in parallel, and the rows of a batch have no order. So neither Vs
+nor ties have an order, in any query. Only insert-only and key are left: R3 with a key, R4 without.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from lmerge.errors import UsageError
 from lmerge.spark.options import APPEND, INTERVALS, UPDATE
 from lmerge.spark.plan.bounds import NEVER, Bound, Unknown, duration, weakest
 from lmerge.spark.plan.keys import Key, carriers, key_of, lie_together
-from lmerge.spark.plan.lateness import flow_of, is_stateful
+from lmerge.spark.plan.lateness import is_stateful, operator_bounds
 from lmerge.spark.plan.lint import Finding, LintWarning, lint_plan
 from lmerge.spark.plan.lint_rules import CODES, ERROR, UNREAD, WARNING, is_skip
 from lmerge.spark.plan.tree import Node, is_connect, read_plan, refuse_connect
 
-# Names under which the lifetime is looked at, where it is an expression and no column.
+# Column names for the lifetime where it is given as an expression.
 _VS: Final = "lmerge_vs"
 _VE: Final = "lmerge_ve"
 
@@ -34,17 +34,17 @@ _VE: Final = "lmerge_ve"
 class StableRule:
     """How far the stable point stays behind the watermark that a batch ran with.
 
-    ``exact``: Spark itself drops, or refuses, rows below it, so one that comes is a defect; else such rows can come and
-    are dropped. ``strict``: rows come out strictly above, so a microsecond more could be said.
+    ``exact``: Spark itself drops, or refuses, rows below it, so one that comes is a defect; otherwise such rows can
+    come and are dropped. ``strict``: rows come out strictly above it, so the stable could be a microsecond later.
     """
 
     lag_us: int
     exact: bool
-    words: str
+    reason: str
     strict: bool = False
 
     def stable_us(self, watermark_ms: int) -> int | None:
-        """The largest stable after a batch that ran with this watermark. None at 0, which is Spark's word for none."""
+        """Return the largest stable after a batch that ran with this watermark; None at 0, Spark's value for none."""
         if watermark_ms <= 0:
             return None
         return watermark_ms * 1_000 - self.lag_us + (1 if self.strict else 0)
@@ -52,10 +52,11 @@ class StableRule:
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """What a plan may promise, each with its reason. ``stable`` None: cannot be derived, and ``stable_why`` says why.
+    """What a plan may promise, with reasons. ``stable`` None: it cannot be derived, for the reason ``stable_why``.
 
-    ``keys``: columns that tell rows apart (None: nothing does); what an update replaces. ``skips``: it leaves out what
-    servers do not want any more (``skip_to``). ``gathered``: rows that agree in ``keys`` come out of one partition.
+    ``keys``: the columns that identify rows, by which an update replaces one (None: there are none). ``skips``: the
+    query leaves out events that servers do not need any more (``skip_to``). ``gathered``: rows that agree in ``keys``
+    come out of one partition.
     """
 
     mode: str
@@ -70,10 +71,10 @@ class PlanFacts:
     gathered: bool = False
 
     def explain(self) -> str:
-        """All of it, for people."""
-        said = [word for word in PROPERTY_NAMES if word in self.properties]
+        """Return all of it as text."""
+        promised = [name for name in PROPERTY_NAMES if name in self.properties]
         choice = choose({"this query": self.properties})
-        lines = [f"Published in mode {self.mode}, this query promises: {', '.join(said) or 'nothing'}"]
+        lines = [f"Published in mode {self.mode}, this query promises: {', '.join(promised) or 'nothing'}"]
         lines += [f"  {reason}" for reason in self.reasons]
         lines += [f"  so the merge can run {choice.case.algorithm} ({choice.reason})", ""]
         lines += ["The stable point"]
@@ -82,14 +83,14 @@ class PlanFacts:
         else:
             how = "Spark lets no row out below it" if self.stable.exact else "a row below it is dropped and counted"
             behind = f", less {duration(self.stable.lag_us)}" if self.stable.lag_us else ""
-            lines += [f"  after each batch: the watermark that it ran with{behind}; {how}", f"  {self.stable.words}"]
+            lines += [f"  after each batch: the watermark that it ran with{behind}; {how}", f"  {self.stable.reason}"]
         if self.stateful:
             lines.append(
-                "  rows later than the watermark are dropped by each replica at batch ends of its own: give the "
+                "  each replica drops rows later than the watermark, and its batches end at other rows: give the "
                 "watermark a delay that hardly any row exceeds"
             )
         if self.skips:
-            lines += ["", "When it is behind and servers say so, it leaves out what they no longer want (skip_to)"]
+            lines += ["", "When servers report that it is behind, it leaves out what they no longer need (skip_to)"]
         lines += ["", f"What may differ between replicas: {len(self.findings) or 'nothing was found'}"]
         return "\n".join(lines + [f"  {finding}" for finding in self.findings])
 
@@ -99,10 +100,10 @@ def explain_plan(
     payload: Sequence[str] | None = None, round_digits: int | Collection[str] | None = None,
     stable_lag_us: int | None = None, properties: Iterable[str] | None = None,
 ) -> PlanFacts:
-    """What ``df`` may promise when it is published in ``mode`` with these ``vs`` and ``ve`` (columns, or expressions).
+    """Return what ``df`` may promise, published in ``mode`` with these ``vs`` and ``ve`` (columns, or expressions).
 
     ``payload``: its columns, by default all but those of vs and ve. ``stable_lag_us`` and ``properties``: declared by
-    the user, which goes before what is derived. Raises UsageError where the plan cannot be read and they are missing.
+    the user; they replace what is derived. Raises UsageError if the plan cannot be read and they are missing.
     """
     if mode not in (APPEND, UPDATE, INTERVALS):
         raise UsageError(f"explaining a plan: mode is {mode!r:.40}; it is append, update or intervals")
@@ -126,24 +127,29 @@ def explain_plan(
         instead = "stable_lag=, how far below the watermark a row can still come out"
         found.insert(0, Finding(ERROR, "stable", why, vs_name, "the published columns", instead))
     stateful = any(is_stateful(node) for node in root.walk())
-    told = tuple(keys) if keys is not None else _told_apart(root, key, (*names, vs_name, ve_name))
+    identifying = tuple(keys) if keys is not None else _identifying_columns(root, key, (*names, vs_name, ve_name))
     skips = any(is_skip(part) for node in root.walk() for e in node.all_exprs() for part in e.walk())
     by_name = {column.name: column.expr_id for column in root.output}
     by_name |= {str(given): by_name[name] for given, name in ((vs, vs_name), (ve, ve_name)) if name is not None}
-    gathered = lie_together(root, [by_name[name] for name in told or () if name in by_name])
-    return PlanFacts(mode, promised, tuple(reasons), rule, why, told, stateful, tuple(found), skips, gathered)
+    gathered = lie_together(root, [by_name[name] for name in identifying or () if name in by_name])
+    return PlanFacts(mode, promised, tuple(reasons), rule, why, identifying, stateful, tuple(found), skips, gathered)
 
 
 def explain(df: Any, vs: Any, ve: Any = None, mode: str = APPEND, **declared: Any) -> str:
-    """What publishing ``df`` would promise, why, and what in it may differ between replicas. As ``explain_plan``."""
+    """Return as text what publishing ``df`` would promise, why, and what may differ between replicas.
+
+    Arguments as for ``explain_plan``.
+    """
     return explain_plan(df, vs, ve, mode, **declared).explain()
 
 
 def check(
     df: Any, vs: Any, ve: Any = None, mode: str = APPEND, *, allow: Collection[str] = (), **declared: Any,
 ) -> PlanFacts:
-    """``explain_plan`` for a query that is about to start. Errors of the lint raise UsageError, the rest are Python
-    warnings (LintWarning). ``allow``: codes that are accepted knowingly."""
+    """Check a query that is about to start, and return ``explain_plan`` of it.
+
+    Errors of the lint raise UsageError, the rest are Python warnings (LintWarning). ``allow``: accepted codes.
+    """
     unknown = [code for code in allow if code not in CODES]
     if unknown:
         raise UsageError(f"checking a plan: allow has {unknown[0]!r}; the codes are {', '.join(CODES)}")
@@ -158,7 +164,7 @@ def check(
     if errors:
         lines = "\n".join(f"  {finding}" for finding in errors)
         codes = ", ".join(dict.fromkeys(f'"{finding.code}"' for finding in errors if finding.code != "stable"))
-        accepted = f"\nWhat is meant to be like that can be accepted: allow=({codes},)" if codes else ""
+        accepted = f"\nTo accept what is intended: allow=({codes},)" if codes else ""
         raise UsageError(
             f"this query would not come out the same on every replica ({len(errors)} found):\n{lines}{accepted}"
         )
@@ -170,20 +176,20 @@ def check(
 def _declared(
     mode: str, promised: Properties | None, rule: StableRule | None, keys: Sequence[str] | None
 ) -> PlanFacts:
-    """What was said by hand, where the plan cannot be read. Raises UsageError naming what was not."""
-    said = {"properties": promised, "stable_lag": rule, **({} if mode == APPEND else {"keys": keys})}
-    missing = [name for name, value in said.items() if value is None]
+    """Return what the user declared, where the plan cannot be read. Raises UsageError naming what is missing."""
+    given = {"properties": promised, "stable_lag": rule, **({} if mode == APPEND else {"keys": keys})}
+    missing = [name for name, value in given.items() if value is None]
     if promised is None or rule is None or missing:
         refuse_connect(missing)
     instead = f'lmerge.spark.explain() of the same query in a session that is not remote, or allow=("{UNREAD}",)'
-    unread = Finding(WARNING, UNREAD, "stays at the server and was not looked into", where="the plan", instead=instead)
+    unread = Finding(WARNING, UNREAD, "stays at the server and was not checked", where="the plan", instead=instead)
     by_hand = None if keys is None else tuple(keys)
     return PlanFacts(mode, promised, ("as declared by properties=",), rule, "", by_hand, stateful=False,
                      findings=(unread,))
 
 
 def _with_times(df: Any, vs: Any, ve: Any) -> tuple[Any, str, str | None]:
-    """``df`` with vs and ve as columns of their own, if they are not, and their names."""
+    """Return ``df`` with vs and ve as columns, which are added if need be, and their names."""
     from pyspark.sql import functions
 
     named: list[str | None] = []
@@ -213,8 +219,8 @@ def _rounded(root: Node, round_digits: int | Collection[str] | None) -> Collecti
     return round_digits or ()
 
 
-def _told_apart(root: Node, key: Key, names: Sequence[str | None]) -> tuple[str, ...] | None:
-    """The columns that tell rows apart, those of the payload before vs and ve."""
+def _identifying_columns(root: Node, key: Key, names: Sequence[str | None]) -> tuple[str, ...] | None:
+    """Return the columns that identify rows, those of the payload before vs and ve."""
     by_name = {column.name: column.expr_id for column in root.output}
     order = {by_name[name]: name for name in reversed(names) if name is not None}
     found = carriers(key, [by_name[name] for name in names if name is not None])
@@ -227,12 +233,12 @@ def _promises(
     promised, reasons = set(), []
     if mode == APPEND:
         promised.add(INSERT_ONLY)
-        reasons.append("insert-only: append mode gives out a row once and never revises it")
+        reasons.append("insert-only: append mode outputs a row once and never revises it")
     elif mode == UPDATE:
-        reasons.append("not insert-only: update mode revises rows; the old one is taken back and the new one inserted")
+        reasons.append("not insert-only: update mode revises rows; the old event is taken back, the new one inserted")
     else:
         reasons.append("not insert-only: an open event gets its end later, or is taken back")
-    reasons.append("not ordered: partitions are written in parallel, and rows of a batch lie in no order")
+    reasons.append("not ordered: partitions are written in parallel, and rows of a batch have no order")
     ids = {column.expr_id for column in root.output if column.name in payload or column.name == vs}
     if mode != APPEND and keys is not None:
         if set(keys) <= {*payload, vs}:
@@ -242,33 +248,33 @@ def _promises(
             reasons.append(f"not key: not all of ({', '.join(keys)}) is in the payload or in vs")
     elif carriers(key, ids) is not None:
         promised.add(KEY)
-        reasons.append(f"key: {key.words}, and all of it is in the payload or in vs")
+        reasons.append(f"key: {key.reason}, and all of it is in the payload or in vs")
     else:
         missing = [part.name for part in key.parts or () if not part.ids & ids]
-        lost = f"{key.words}, but not all of it is in the payload or in vs: {', '.join(missing)}"
-        reasons.append(f"not key: {lost if missing else key.words}")
+        lost = f"{key.reason}, but not all of it is in the payload or in vs: {', '.join(missing)}"
+        reasons.append(f"not key: {lost if missing else key.reason}")
     return frozenset(promised), reasons
 
 
 def _stable_rule(root: Node, vs: str, ve: str | None, mode: str) -> StableRule | Unknown:
-    flow = flow_of(root)
+    flow = operator_bounds(root)
     by_name = {column.name: column.expr_id for column in root.output}
 
-    def known(name: str) -> Bound | Unknown:
-        missing = Unknown(f"{name} is no event time that a watermark follows")
+    def bound_of_column(name: str) -> Bound | Unknown:
+        missing = Unknown(f"{name} is not an event time that a watermark follows")
         return flow.bounds.get(by_name[name], missing)
 
-    # A row of intervals brings a start, which Vs >= Vc asks for, or an end, for which Ve >= Vc.
+    # A row of intervals has a start, which needs Vs >= Vc, or an end, which needs Ve >= Vc.
     both = mode == INTERVALS and ve is not None
-    bound = weakest([known(vs), known(ve)]) if both and ve is not None else known(vs)
+    bound = weakest([bound_of_column(vs), bound_of_column(ve)]) if both and ve is not None else bound_of_column(vs)
     if isinstance(bound, Unknown):
         return bound
     if bound is NEVER:
-        return Unknown(f"{vs} is never anything but null")
-    words = bound.words if bound.exact else (
-        f"{bound.words}; nothing in the plan drops late rows, so one below the stable point can still come"
+        return Unknown(f"{vs} is always null")
+    reason = bound.reason if bound.exact else (
+        f"{bound.reason}; nothing in the plan drops late rows, so one below the stable point can still come"
     )
     if both:
-        words += "; an event that is taken back after its start is below the stable point comes too late for that"
-    # Vs can be later than the event time; the stable point is not taken beyond the watermark for that.
-    return StableRule(max(0, bound.lag_us), bound.exact, words, bound.strict and bound.exact)
+        reason += "; an event that is taken back after its start is below the stable point comes too late for that"
+    # Vs can be later than the event time. The stable point still does not pass the watermark.
+    return StableRule(max(0, bound.lag_us), bound.exact, reason, bound.strict and bound.exact)

@@ -1,12 +1,12 @@
-"""A streaming DataFrame's own logical plan as a small tree of plain values.
+"""Reads a streaming DataFrame's logical plan into a small tree of plain values.
 
-The analyzed plan is read once, through py4j, and everything after that (``bounds``, ``keying``, ``lint``) is Python on
-this tree, testable without Spark. The analyzed plan and not the optimized one: it says what the user wrote, with all
-names and types resolved, and does not change with the optimizer.
+The analyzed plan is read once, through py4j. Everything after that (``bounds``, ``keys``, ``lint``) is Python on this
+tree and can be tested without Spark. The analyzed plan is used and not the optimized one, because it holds what the
+user wrote, with all names and types resolved, and does not change with the optimizer.
 
-An attribute has an ``expr_id`` that is the same wherever the plan mentions it. The column that a watermark follows is
-marked by Spark in the attribute's metadata (``EventTimeWatermark.delayKey``), as are windows; Spark's own operators
-find their event time by that mark, and so do we.
+An attribute has an ``expr_id`` that is the same wherever the plan mentions it. Spark marks the column that a watermark
+follows in the attribute's metadata (``EventTimeWatermark.delayKey``), and windows as well. Spark's own operators find
+their event time by that mark, and so does this module.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from lmerge.errors import UsageError
 DELAY_KEY: Final = "spark.watermarkDelayMs"
 WINDOW_KEY: Final = "spark.timeWindow"
 SESSION_KEY: Final = "spark.sessionWindow"
-# The hidden column of a source of files: path, name, size, time of change.
+# The hidden column of a source of files, with a file's path, name, size and time of change.
 FILE_KEY: Final = "__file_source_metadata_col"
 ZONE: Final = "spark.sql.session.timeZone"
 
-# Expression nodes of one plan that are read at most: a call into the JVM each takes a fraction of a millisecond, and
-# a plan of more than this was made by a program, not a person.
+# The most expression nodes that are read of one plan. Each needs a call into the JVM, a fraction of a millisecond. A
+# plan with more was made by a program, not a person.
 EXPRESSIONS_MAX: Final = 50_000
 
-# The parts of OVER (...), which have no type, and throw if they are asked.
+# The parts of OVER (...) have no type. They throw when it is read.
 _UNTYPED: Final = frozenset({"WindowSpecDefinition", "SpecifiedWindowFrame", "UnboundedPreceding$", "CurrentRow$"})
 
-# What a user declares where no plan can be read.
+# What a user must declare where no plan can be read.
 _BY_HAND: Final = {
     "properties": "what the stream promises, such as ('insert-only', 'key'), or () for nothing",
     "stable_lag": "how far below the watermark a row can still come out, such as '1 minute' for windows of a minute "
                   "that begin at vs",
-    "keys": "the columns that tell which rows are of one event",
+    "keys": "the columns that identify the rows of one event",
 }
 
 
 @dataclass(frozen=True)
-class Column:
+class PlanColumn:
     """One output column of an operator. ``delay_ms``: of the watermark that follows it, None without one."""
 
     expr_id: int
@@ -50,14 +50,15 @@ class Column:
     type: str
     delay_ms: int | None = None
     window: str = ""  # "time", "session", or ""
-    of_file: bool = False  # what a source of files says of the file that a row is in
+    of_file: bool = False  # describes the file that a row is in
 
 
 @dataclass(frozen=True)
 class Expr:
-    """One expression node. ``kind`` is Spark's class name, ``sql`` what Spark shows of it, ``value`` a literal's.
-    ``zoned``: Spark gives it the session's time zone. ``meaning``: what Spark puts in its place, where it is only a
-    name for that: ``to_timestamp(x)`` for a cast, ``regr_avgx`` for an average.
+    """One expression node. ``kind`` is Spark's class name, ``sql`` its text in SQL, ``value`` that of a literal.
+
+    ``zoned``: Spark gives it the session's time zone. ``meaning``: the expression that Spark puts in its place, where
+    it is only another name: ``to_timestamp(x)`` for a cast, ``regr_avgx`` for an average.
     """
 
     kind: str
@@ -72,14 +73,14 @@ class Expr:
     meaning: Expr | None = None
 
     def walk(self) -> Iterator[Expr]:
-        """This node and all below it."""
+        """Return this node and all below it."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     @property
     def refs(self) -> frozenset[int]:
-        """The attributes it mentions."""
+        """The ids of the attributes that it mentions."""
         return frozenset(e.expr_id for e in self.walk() if e.kind == "AttributeReference" and e.expr_id is not None)
 
 
@@ -89,36 +90,37 @@ class Node:
 
     kind: str
     children: tuple[Node, ...]
-    output: tuple[Column, ...]
+    output: tuple[PlanColumn, ...]
     streaming: bool
     exprs: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
     details: Mapping[str, str] = field(default_factory=dict)
 
     def walk(self) -> Iterator[Node]:
-        """This operator and all below it."""
+        """Return this operator and all below it."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def all_exprs(self) -> Iterator[Expr]:
-        """Its expressions, roots only."""
+        """Return its expressions, roots only."""
         for group in self.exprs.values():
             yield from group
 
-    def column(self, expr_id: int | None) -> Column | None:
-        """The output column of that id."""
+    def column(self, expr_id: int | None) -> PlanColumn | None:
+        """Return the output column of that id, or None."""
         return next((column for column in self.output if column.expr_id == expr_id), None)
 
 
 def read_plan(df: Any) -> Node:
-    """The analyzed plan of ``df``. Raises UsageError for a DataFrame without a plan in reach (Spark Connect)."""
+    """Return the analyzed plan of ``df``. Raises UsageError if this process has no plan of it (Spark Connect)."""
     jdf = _jdf(df)
     return _Reader(df.sparkSession).node(jdf.queryExecution().analyzed())
 
 
 def unsupported(df: Any, output_mode: str) -> str | None:
-    """Why Spark would not start the query in that output mode, in Spark's words; None: it would, or, with Spark
-    Connect, it cannot be asked.
+    """Return Spark's reason not to start the query in that output mode; None: it would start it.
+
+    With Spark Connect this cannot be checked, and the answer is None.
     """
     if is_connect(df):
         return None
@@ -140,11 +142,11 @@ def is_connect(df: Any) -> bool:
 
 
 def refuse_connect(missing: Sequence[str] = ("properties", "stable_lag")) -> NoReturn:
-    """Says what to declare where no plan can be read; ``missing``: of that, the names of what was not declared."""
-    wanted = "; ".join(f"{name}=, {_BY_HAND[name]}" for name in missing)
+    """Raise UsageError with what to declare where no plan can be read. ``missing``: what was not declared."""
+    needed = "; ".join(f"{name}=, {_BY_HAND[name]}" for name in missing)
     raise UsageError(
         "reading the plan of a DataFrame: this is a Spark Connect session, where the plan stays at the server and "
-        f"cannot be read; declare by hand what would have been derived from it: {wanted}"
+        f"cannot be read; declare by hand what would have been derived from it: {needed}"
     )
 
 
@@ -153,12 +155,12 @@ def _jdf(df: Any) -> Any:
         refuse_connect()
     jdf = getattr(df, "_jdf", None)
     if jdf is None:
-        raise UsageError(f"reading the plan of a DataFrame: {type(df).__name__} is no pyspark.sql.DataFrame")
+        raise UsageError(f"reading the plan of a DataFrame: {type(df).__name__} is not a pyspark.sql.DataFrame")
     return jdf
 
 
 class _Reader:
-    """Reads JVM plans into nodes. Scala collections are walked by ``size`` and ``apply``."""
+    """Reads JVM plans into nodes. Scala collections are read through their iterators."""
 
     def __init__(self, session: Any) -> None:
         self._read = 0
@@ -170,7 +172,7 @@ class _Reader:
         self._kinds: dict[str, tuple[bool, bool]] = {}  # zone aware, replaceable
         is_set = session._jsparkSession.sessionState().conf().contains(ZONE)  # noqa: SLF001
         self._machine_zone = "" if is_set else str(session.conf.get(ZONE))
-        self._shared: dict[str, Node] = {}  # what stands in WITH
+        self._shared: dict[str, Node] = {}  # the relations defined by WITH
 
     # operators ----------------------------------------------------------------------------------------------------
 
@@ -187,9 +189,7 @@ class _Reader:
         return Node(kind, children, self._output(plan), bool(plan.isStreaming()), exprs, self._details(kind, plan))
 
     def _put_in_place(self, plan: Any) -> Node:
-        """What the name of a WITH stands for, as if it were a view. Its columns have names of their own where it is
-        used twice.
-        """
+        """Return the relation of a WITH in place of its name, like a view. A second use has column ids of its own."""
         shared = self._shared[str(plan.cteId())]
         output = self._output(plan)
         renamed = tuple(
@@ -201,8 +201,8 @@ class _Reader:
         )
         return Node("Project", (shared,), output, shared.streaming, {"list": renamed})
 
-    def _output(self, plan: Any) -> tuple[Column, ...]:
-        # One call for all names, types and metadata; ids are not in it.
+    def _output(self, plan: Any) -> tuple[PlanColumn, ...]:
+        # One call gives all names, types and metadata, but no ids.
         fields = json.loads(plan.schema().json())["fields"]
         ids = [attribute.exprId().id() for attribute in _seq(plan.output())]
         return tuple(_column(expr_id, described) for expr_id, described in zip(ids, fields))
@@ -221,7 +221,7 @@ class _Reader:
         return {"other": self._all(plan.expressions())}
 
     def _projections(self, plan: Any) -> Iterator[Expr]:
-        """What an Expand gives, column by column; of the many overlapping windows of one, only the first."""
+        """Return the columns of an Expand, one by one. Of many overlapping windows only the first is returned."""
         columns = self._output(plan)
         for number, projection in enumerate(_seq(plan.projections())):
             for column, expression in zip(columns, _seq(projection)):
@@ -236,7 +236,7 @@ class _Reader:
         if kind == "UpdateEventTimeWatermarkColumn":
             return {"expr_id": str(plan.eventTime().exprId().id())}
         if kind in ("Repartition", "RepartitionByExpression", "RebalancePartitions"):
-            return {"words": str(plan.simpleString(200))}
+            return {"text": str(plan.simpleString(200))}
         if kind.startswith("TransformWithState"):
             return {"time": str(plan.timeMode().toString())}
         if kind.startswith("FlatMapGroups") and "State" in kind:
@@ -249,7 +249,7 @@ class _Reader:
         return {}
 
     def _source(self, plan: Any) -> dict[str, str]:
-        """``machine zone``: that of the session, where nobody has set it."""
+        """Return the source's name, and as ``machine zone`` the session's time zone if it was not set."""
         found = {"source": str(plan.sourceName())}
         return found | {"machine zone": self._machine_zone} if self._machine_zone else found
 
@@ -259,7 +259,7 @@ class _Reader:
         return tuple(self.expr(expression) for expression in _seq(expressions))
 
     def expr(self, e: Any, deterministic: bool | None = None) -> Expr:
-        """``e`` and all below it. An expression is deterministic if all below it are, so one call settles most."""
+        """Return ``e`` and all below it. If it is deterministic, so are all below it, which saves most calls."""
         self._read += 1
         if self._read > EXPRESSIONS_MAX:
             raise UsageError(f"reading the plan of a DataFrame: it has more than {EXPRESSIONS_MAX} expressions")
@@ -295,7 +295,7 @@ class _Reader:
         value = e.value()
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):
             return value
-        if type_name == "interval":  # CalendarInterval: months and days are of no fixed length
+        if type_name == "interval":  # CalendarInterval: months and days have no fixed length
             if not value.extractAsPeriod().isZero():
                 return None
             rest = value.extractAsDuration()
@@ -304,7 +304,7 @@ class _Reader:
 
 
 def _put_in(e: Expr, common: Mapping[str, Expr]) -> Expr:
-    """``e`` with what its references stand for."""
+    """Return ``e`` with its references replaced by the expressions to which they refer."""
     if e.kind == "CommonExpressionRef":
         return common.get(e.name, e)
     return replace(e, children=tuple(_put_in(child, common) for child in e.children))
@@ -316,12 +316,12 @@ def _seq(items: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-def _column(expr_id: int, described: Mapping[str, Any]) -> Column:
+def _column(expr_id: int, described: Mapping[str, Any]) -> PlanColumn:
     marks = described.get("metadata") or {}
     kind = described["type"]
     name = kind if isinstance(kind, str) else str(kind.get("type", ""))
     window = "session" if SESSION_KEY in marks else "time" if WINDOW_KEY in marks else ""
-    return Column(expr_id, described["name"], name, marks.get(DELAY_KEY), window, bool(marks.get(FILE_KEY)))
+    return PlanColumn(expr_id, described["name"], name, marks.get(DELAY_KEY), window, bool(marks.get(FILE_KEY)))
 
 
 def _sql(e: Any) -> str:

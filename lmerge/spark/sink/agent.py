@@ -1,17 +1,18 @@
-"""The process on the driver that speaks to the servers, and how Spark's own processes speak to it.
+"""The process on the driver that is connected to the servers, and how Spark's own processes reach it.
 
-Spark gives a sink no process of its own. ``commit`` runs in a Python worker out of a pool that all sinks of the session
-share: with two queries the next commit comes to another worker, and workers that were idle for a minute are ended. A
-publisher's connection must outlive that, so the first commit of a query starts an *agent*, a process that owns the
+Spark gives a sink no process of its own. ``commit`` runs in a Python worker from a pool that all sinks of the session
+share. With two queries the next commit comes to another worker, and workers that were idle for a minute are ended. A
+publisher's connection must outlive that. So the first commit of a query starts an *agent*, a process that owns the
 publisher, and every commit is handed to it:
 
     driver JVM ── pyspark.daemon ── worker: commit(N)   ──┐
                               └──── worker: commit(N+1) ──┤  a socket in a folder of the user's own
                   agent (a session of its own) ───────────┘  ── connections to the merge's servers
 
-It ends when the query does (``leave``, see ``session``), and in any case with its owner, the process that Spark's
-workers are children of: that goes when the JVM does, even when that is killed. What was committed is said to the end
-first. An agent that dies is no loss: the next commit starts another, which begins with the live events of the spool.
+The agent ends when the query does (``leave``, see ``session``). It also ends with its owner, the parent process of
+Spark's workers, which ends when the JVM does, even if the JVM is killed. Before it ends it publishes what was
+committed. An agent that dies loses nothing: the next commit starts another, which begins with the live events of the
+spool.
 """
 
 from __future__ import annotations
@@ -34,24 +35,25 @@ from typing import Final
 from lmerge import errors
 from lmerge.client.connection.faults import error_of_kind
 from lmerge.errors import LmergeError, ServerGone, UsageError
-from lmerge.spark.sink.committer import Commit, Committed, Committer, complain
+from lmerge.spark.sink.committer import BatchCommitter, Commit, Committed, write_log
 
 # A path of a socket may have about 100 bytes.
 _PATH_BYTES_MAX: Final = 90
-# How often an owner is looked at where the system cannot tell of its end by itself.
+# How often the agent checks its owner on systems that cannot report the end of a process.
 _LOOK_S: Final = 0.5
 # A new agent has to load the client and to bind its socket: seconds on a machine that is busy starting Spark.
 _START_S: Final = 60.0
-# An agent that dies in the middle of a commit is replaced so often; then something kills them.
+# An agent that dies in the middle of a commit is replaced this often. After that something kills every one of them.
 _ATTEMPTS: Final = 3
 
 
-# What Spark's processes call.
+# Functions for Spark's processes.
 
 
 def commit(query: str, owner: int, request: Commit) -> Committed:
-    """Have the query's agent commit a batch. It is started if there is none, and ends with the process ``owner``.
-    Raises the agent's LmergeError.
+    """Have the query's agent commit a batch. Raises the agent's LmergeError.
+
+    The agent is started if there is none. It ends with the process ``owner``.
     """
     path = socket_path(query, owner)
     for _ in range(_ATTEMPTS):
@@ -60,33 +62,33 @@ def commit(query: str, owner: int, request: Commit) -> Committed:
                 agent.send(("commit", request))
                 reply = agent.recv()
         except (EOFError, OSError):
-            continue  # it died, or was about to leave: another goes on from the spool
+            continue  # it died or was about to end: another agent continues from the spool
         if isinstance(reply, Committed):
             if reply.ended:
                 _write_end(query, request, reply.ended)
             return reply
         raise _error_of(reply)
     raise ServerGone(
-        f"cannot commit batch {request.batch} of {request.options}: the process that speaks to the servers ended "
-        f"{_ATTEMPTS} times without a word; its last words are in the driver's log"
+        f"cannot commit batch {request.batch} of {request.options}: the process that is connected to the servers ended "
+        f"{_ATTEMPTS} times without a reply; the driver's log has its last messages"
     )
 
 
 def leave(query: str, run: str) -> int:
-    """The run of the query has ended: have its publisher say what it has and leave. How many agents were told.
+    """Have the query's agents publish what was committed, and end. Return how many agents were reached.
 
-    Nothing happens if another run of the query has begun. Does not wait.
+    Call this when the run of the query has ended. Agents of another run ignore it. Does not wait.
     """
-    told = 0
+    reached = 0
     for path in runtime_folder().glob(f"{_folded(query)}-*"):
         with contextlib.suppress(OSError, EOFError), Client(str(path), family="AF_UNIX") as agent:
             agent.send(("leave", run))
-            told += 1
-    return told
+            reached += 1
+    return reached
 
 
 def end_of(query: str, run: str) -> str:
-    """Why this run of the query should end, though nothing has failed; "": it should not."""
+    """Return why this run of the query should end although nothing has failed; "": it should not."""
     try:
         ended = json.loads(_end_path(query).read_text())
     except (OSError, ValueError):
@@ -95,14 +97,14 @@ def end_of(query: str, run: str) -> str:
 
 
 def forget_end(query: str) -> None:
-    """The query has ended."""
+    """Remove the record of why the query should end, because it has ended."""
     _end_path(query).unlink(missing_ok=True)
 
 
-def _write_end(query: str, request: Commit, words: str) -> None:
+def _write_end(query: str, request: Commit, reason: str) -> None:
     path = _end_path(query)
     unseen = path.with_suffix(f".{os.getpid()}")
-    unseen.write_text(json.dumps({"run": request.run, "words": f"{request.options}: {words}"}))
+    unseen.write_text(json.dumps({"run": request.run, "words": f"{request.options}: {reason}"}))
     unseen.replace(path)
 
 
@@ -111,7 +113,7 @@ def _end_path(query: str) -> Path:
 
 
 def runtime_folder() -> Path:
-    """Where the sockets are: this user's only. Raises UsageError if somebody else has made it."""
+    """Return the folder of the sockets, which only this user can enter. Raises UsageError if another user made it."""
     base = tempfile.gettempdir()
     folder = Path(base if len(base) < _PATH_BYTES_MAX - 50 else "/tmp", f"lmerge-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -122,7 +124,7 @@ def runtime_folder() -> Path:
 
 
 def socket_path(query: str, owner: int) -> Path:
-    """Where the agent of ``query`` listens that ends with the process ``owner``."""
+    """Return the socket of the agent of ``query`` that ends with the process ``owner``."""
     return runtime_folder() / f"{_folded(query)}-{owner}"
 
 
@@ -132,7 +134,7 @@ def _folded(query: str) -> str:
 
 @contextlib.contextmanager
 def _connected(path: Path, owner: int) -> Iterator[Connection]:
-    """A connection to the agent, which is started if it does not answer. Raises OSError."""
+    """Connect to the agent, and start one if none answers. Raises OSError."""
     try:
         connection = Client(str(path), family="AF_UNIX")
     except OSError:
@@ -143,9 +145,9 @@ def _connected(path: Path, owner: int) -> Iterator[Connection]:
 
 
 def _start(path: Path, owner: int) -> None:
-    """Start an agent that ends with ``owner``. Raises OSError if it does not come up."""
+    """Start an agent that ends with ``owner``. Raises OSError if it does not start."""
     path.unlink(missing_ok=True)
-    # A session of its own: when Spark's daemon ends it hangs up on its whole group, and the agent has words to say yet.
+    # A session of its own: when Spark's daemon ends, it signals its whole group, and the agent still has to publish.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
         [sys.executable, "-m", "lmerge.spark.sink.agent", str(path), str(owner)],
@@ -156,40 +158,40 @@ def _start(path: Path, owner: int) -> None:
         ready, _, _ = select.select([process.stdout], [], [], _START_S)
         if not ready or process.stdout.read(1) != b"+":
             process.kill()
-            raise ServerGone("the process that speaks to the servers did not start; the driver's log says why")
-    process.returncode = 0  # it is nobody's child from here on: no warning that it still runs
+            raise ServerGone("the process that connects to the servers did not start; the driver's log has the reason")
+    process.returncode = 0  # this process does not wait for it: no warning that it still runs
 
 
 def _error_of(reply: object) -> LmergeError:
-    """The agent's error as one of this process."""
-    kind, words = reply if isinstance(reply, tuple) else ("LmergeError", repr(reply))
+    """Return the agent's error as an error of this process."""
+    kind, message = reply if isinstance(reply, tuple) else ("LmergeError", repr(reply))
     found: type[LmergeError] = getattr(errors, kind, LmergeError)
-    return error_of_kind(found, words)
+    return error_of_kind(found, message)
 
 
-# The agent.
+# The agent itself.
 
 
 class Agent:
-    """Serves one query until it has left."""
+    """Serves one query until the query or the owner ends."""
 
     def __init__(self, path: str) -> None:
-        self._committer = Committer()
+        self._committer = BatchCommitter()
         self._listener = Listener(path, family="AF_UNIX", backlog=8)
         self._ended = threading.Event()
 
     def run(self, owner: int) -> None:
-        """Serve until the query or the owner ends; then say what was committed, and leave."""
+        """Serve until the query or the owner ends. Then publish what was committed, and leave."""
         for work in (self._accept, lambda: self._watch(owner)):
             threading.Thread(target=work, daemon=True).start()
         self._ended.wait()
-        # First: who comes now starts another agent, and that one fences this one's publisher if it is still at it.
+        # First the socket: a later commit then starts another agent, which fences this one's publisher.
         with contextlib.suppress(OSError):
             self._listener.close()
         try:
             self._committer.close()
         except LmergeError as error:
-            complain(f"could not leave: {error}")
+            write_log(f"could not leave: {error}")
 
     def _accept(self) -> None:
         while True:
@@ -198,13 +200,13 @@ class Agent:
             except OSError:
                 if self._ended.is_set():
                     return
-                continue  # who wanted to connect has gone
+                continue  # the caller has gone
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
         with connection, contextlib.suppress(EOFError, OSError):
-            word, content = connection.recv()
-            if word == "leave":
+            request, content = connection.recv()
+            if request == "leave":
                 if self._committer.run in (None, content):
                     self._committer.interrupt()
                     self._ended.set()
@@ -226,7 +228,7 @@ class Agent:
 
 
 def wait_for_end(pid: int) -> None:
-    """Return when the process is gone."""
+    """Return when the process has ended."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -252,11 +254,11 @@ def _is_there(pid: int) -> bool:
 
 
 def main(path: str, owner: str) -> None:
-    """The process: ``python -m lmerge.spark.sink.agent SOCKET OWNER``."""
+    """Run the process ``python -m lmerge.spark.sink.agent SOCKET OWNER``."""
     agent = Agent(path)
     sys.stdout.write("+")
     sys.stdout.flush()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever waits for the end of the output must not wait for ours
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # a reader of the driver's output must not wait for the agent
     agent.run(int(owner))
 
 

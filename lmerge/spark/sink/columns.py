@@ -1,4 +1,4 @@
-"""Arrow columns to and from those of a batch: whole buffers, no Python object per element. Needs pyarrow.
+"""Converts Arrow columns to and from those of a batch: whole buffers, no Python object for each element. Needs pyarrow.
 
 Called by ``elements``. Errors name the column and the row.
 """
@@ -24,7 +24,7 @@ _IS_LITTLE: Final = sys.byteorder == "little"
 
 
 def column_of(rows: Any, name: str) -> Any:
-    """A column of a record batch. Raises InvalidRow if there is none."""
+    """Return a column of a record batch. Raises InvalidRow if there is none of that name."""
     if name not in rows.schema.names:
         raise InvalidRow(f"the rows have no column {name!r}; they have {', '.join(rows.schema.names)}")
     column = rows.column(name)
@@ -32,7 +32,7 @@ def column_of(rows: Any, name: str) -> Any:
 
 
 def times_of(rows: Any, name: str) -> Any:
-    """A column of times as int64, nulls in it as they are: whole numbers, or moments in microseconds since the epoch.
+    """Return a column of times as int64, with its nulls: whole numbers, or microseconds since the epoch of timestamps.
 
     Raises InvalidRow.
     """
@@ -51,7 +51,7 @@ def times_of(rows: Any, name: str) -> Any:
 
 
 def without_nulls(column: Any, name: str) -> Any:
-    """The column. Raises InvalidRow if a value is missing."""
+    """Return the column. Raises InvalidRow if a value is missing."""
     if column.null_count:
         row = first_true(pc.is_null(column))
         raise InvalidRow(f"row {row}, column {name!r}: there is no value ({column.null_count} of {len(column)} rows)")
@@ -59,7 +59,7 @@ def without_nulls(column: Any, name: str) -> Any:
 
 
 def ends_of(rows: Any, name: str | None) -> Any:
-    """A column of ends: null, or no column at all, is +inf. Raises InvalidRow."""
+    """Return a column of ends. A null, or no column at all, is +inf. Raises InvalidRow."""
     if name is None:
         return constant(INF, rows.num_rows)
     column = times_of(rows, name)
@@ -67,65 +67,65 @@ def ends_of(rows: Any, name: str | None) -> Any:
 
 
 def check_order(vs: Any, ve: Any) -> None:
-    """Raises InvalidRow if something ends before it starts."""
+    """Raise InvalidRow if something ends before it starts."""
     row = first_true(pc.less(ve, vs))
     if row is not None:
         raise InvalidRow(f"row {row}: it ends at {ve[row]}, before its start at {vs[row]}")
 
 
 def first_true(mask: Any) -> int | None:
-    """Where ``mask`` is true first; None if nowhere."""
+    """Return the first index at which ``mask`` is true, or None."""
     at = pc.index(mask, True).as_py()
     return None if at < 0 else int(at)
 
 
 def unlike(name: str, names: Sequence[str]) -> str:
-    """A name like ``name`` that is none of ``names``."""
+    """Return ``name``, changed if need be so that it is none of ``names``."""
     while name in names:
         name += "_"
     return name
 
 
 def constant(value: int, count: int) -> Any:
-    """A column of one time."""
+    """Return a column that repeats one time."""
     return pa.repeat(pa.scalar(value, pa.int64()), count)
 
 
 def ints(column: Any) -> list[int]:
-    """An int64 column without nulls as a list."""
+    """Return an int64 column without nulls as a list."""
     return memoryview(_bytes_of(column, 8)).cast("q").tolist()
 
 
 def binary(column: Any) -> Any:
-    """A column of bytes or text as Arrow's plain binary."""
+    """Return a column of bytes or text as Arrow's plain binary."""
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 
 def constant_nulls(count: int) -> Any:
-    """A column of times that are all missing."""
+    """Return a column of times that are all missing."""
     return pa.nulls(count, pa.int64())
 
 
-def numbered(rows: Any, name: str, words: tuple[str, ...]) -> Any:
-    """A column of words as the places that they have in ``words``. Raises InvalidRow."""
+def numbered(rows: Any, name: str, names: tuple[str, ...]) -> Any:
+    """Return a column of names as their indexes in ``names``. Raises InvalidRow."""
     column = column_of(rows, name)
     kind = column.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise InvalidRow(f"column {name!r} is {kind}; it must hold the words {', '.join(words)}")
-    found = pc.index_in(column, pa.array(words, kind))
+        raise InvalidRow(f"column {name!r} is {kind}; it must hold one of {', '.join(names)}")
+    found = pc.index_in(column, pa.array(names, kind))
     if found.null_count:
         row = first_true(pc.is_null(found))
-        raise InvalidRow(f"row {row}, column {name!r}: {column[row].as_py()!r:.40} is none of {', '.join(words)}")
+        raise InvalidRow(f"row {row}, column {name!r}: {column[row].as_py()!r:.40} is none of {', '.join(names)}")
     return found.cast(pa.uint8())
 
 
 def bytes_of(column: Any) -> bytes:
-    """A column of uint8 without nulls."""
+    """Return a column of uint8 without nulls as bytes."""
     return _bytes_of(column, 1)
 
 
 def batch_of(kinds: bytes, vs: Any, ve: Any, vold: Any | None, payloads: Any) -> AnyBatch:
-    """The batch with these columns: int64 and binary without nulls; ``vold`` None: no adjust is among them."""
+    """Return the batch with these columns: int64 and binary without nulls. ``vold`` None: there is no adjust."""
     if selection.best() == selection.PYTHON or not _IS_LITTLE:
         old = [0] * len(kinds) if vold is None else ints(vold)
         return Batch(kinds, ints(vs), ints(ve), old, payloads.to_pylist())
@@ -134,7 +134,7 @@ def batch_of(kinds: bytes, vs: Any, ve: Any, vold: Any | None, payloads: Any) ->
         kinds=kinds, vs=_bytes_of(vs, 8), ve=_bytes_of(ve, 8), vold=b"" if vold is None else _bytes_of(vold, 8),
         payload_ends=ends, payloads=data,
     )
-    # The native core's columns are those of the wire, so this is how they are made without an object each.
+    # The native core's columns are those of the wire. This makes them without an object for each element.
     message = pb.PublishRequest(batch=pb.PublishRequest.SequencedBatch(sequence=1, batch=columns))
     received: Any = frames_of(selection.NATIVE).read_publish(message.SerializeToString())
     batch: AnyBatch = received.decode(UNLIMITED)
@@ -142,7 +142,7 @@ def batch_of(kinds: bytes, vs: Any, ve: Any, vold: Any | None, payloads: Any) ->
 
 
 def _payload_columns(payloads: Any) -> tuple[bytes, bytes]:
-    """Where each payload ends, counted from the first one's start, and the payloads."""
+    """Return where each payload ends, counted from the start of the first one, and the payloads' bytes."""
     _, offsets, data = payloads.buffers()
     if not len(payloads):
         return b"", b""
@@ -155,7 +155,7 @@ def _payload_columns(payloads: Any) -> tuple[bytes, bytes]:
 
 
 def _bytes_of(column: Any, width: int) -> bytes:
-    """The values of a column of fixed width, as they lie in memory."""
+    """Return the values of a column of fixed width, as they lie in memory."""
     data = column.buffers()[1]
     if data is None or not len(column):
         return b""

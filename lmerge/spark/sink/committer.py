@@ -1,18 +1,19 @@
-"""What the driver does with a batch whose parts are written: its manifest, its elements, a server's word for it.
+"""Commits batches on the driver: the manifest, then the elements, then a server's acknowledgement.
 
-One ``Committer`` is one query on its driver, in the agent's process. Its publisher belongs to one *run* of the query
-and says its batches in order. Any other batch begins a new publisher: the first of a run, and one that is run again. It
-is a newer incarnation, so the servers forget what the last one said; it brings the live events as they were before the
-batch, and then says the batch. So a batch that was said, half said or not said before it failed is said once.
+One ``BatchCommitter`` serves one query, in the agent's process. Its publisher belongs to one *run* of the query and
+publishes the run's batches in order. Any other batch begins a new publisher: the first batch of a run, and one that is
+run again. The new publisher is a newer incarnation, so the servers drop the live events of the last one. It first
+publishes the live events as they were before the batch, and then the batch. So a batch is published once, whether it
+was published, half published or not published before it failed.
 
-    run 1:  commit(6) said, Spark notes it      commit(7) said, the driver dies before Spark notes it
+    run 1:  commit(6) published, Spark records it   commit(7) published, the driver dies before Spark records it
     run 2:  seed: live events after batch 6, stable(6)   commit(7), the same rows   commit(8) ...
 
-``commit`` returns when one server has merged the batch: its errors are those of this batch, not of a later one, and
-Spark's note that the batch is done is true. The other servers follow at their own pace.
+``commit`` returns when one server has merged the batch. So its errors are those of this batch, not of a later one, and
+the batch is done when Spark records it as done. The other servers follow at their own pace.
 
-What servers do not want any more (``fast_forward``) is heard at any time and counts from the next batch on: its commit
-tells them (``skip``) and then writes the time into the manifest, where tasks find it (``skipping``).
+Feedback (``fast_forward``) arrives at any time and counts from the next batch on. The commit of that batch announces
+the skip to the servers (``skip``) and then writes the time into the manifest, where tasks read it (``skipping``).
 """
 
 from __future__ import annotations
@@ -36,35 +37,37 @@ from lmerge.errors import LmergeError, ServerGone
 from lmerge.spark.options import SinkOptions, schema_of_text
 from lmerge.spark.sink.watermark import batch_watermark_us
 from lmerge.spark.spool.manifest import Manifest
-from lmerge.spark.spool.spool import Part, Spool
+from lmerge.spark.spool.spool import Spool, SpoolPart
 
-# How often a waiting commit looks whether its batch was merged: far below what a micro-batch costs.
+# How often a waiting commit checks whether its batch was merged: far less than a micro-batch takes.
 _LOOK_S: Final = 0.002
-# A newer incarnation than any that the last life can have come to: it adds one for each connection it makes.
+# More than the incarnations that one life of a publisher can use: it adds one for each connection.
 _INCARNATIONS_PER_LIFE: Final = 1_000_000
-# Servers that are not there are spoken of in the driver's log, first after so long, then now and again.
+# Unreachable servers are reported in the driver's log, first after this time, then at intervals.
 _SILENCE_S: Final = 10.0
 _SILENCE_AGAIN_S: Final = 60.0
-# A run that begins far behind is told so by then, if at all. It saves a batch of work that nobody wants.
+# A run that begins far behind gets its feedback within this time, if at all. It saves a batch of unneeded work.
 _FEEDBACK_S: Final = 0.5
-# What a server's error says to a replica whose successor was certified: the end of a cutover, which is no fault.
+# The text by which a server's error shows that another replica was cut over to. That is no failure.
 _SUCCEEDED: Final = " has taken its place at "
-# How soon a waiting commit notices that its query has ended.
+# How often a waiting commit checks whether its query has ended.
 _LOOK_AGAIN_S: Final = 0.2
 
 
 @dataclass(frozen=True)
 class Commit:
-    """A batch that Spark asks to commit. ``run``: of the query; None: no task of the batch could tell. ``stable``: the
-    largest that the batch's own rows say. ``holders``: servers on which all parts are staged. ``late``: rows that were
-    left out because they came below the stable point, and ``first_late`` one of them.
+    """A batch that Spark asks to commit.
+
+    ``run``: of the query; None: no task of the batch reported it. ``stable``: the largest stable among the batch's own
+    rows. ``holders``: servers on which all parts are staged. ``late``: the number of rows left out because they came
+    below the stable point, ``first_late`` one of them.
     """
 
     options: SinkOptions
     query: str
     run: str | None
     batch: int
-    parts: tuple[Part, ...]
+    parts: tuple[SpoolPart, ...]
     stable: int | None = None
     holders: frozenset[str] = frozenset()
     late: int = 0
@@ -73,8 +76,10 @@ class Commit:
 
 @dataclass(frozen=True)
 class Committed:
-    """What came of it: the stable said up to now, and how far the merge is. ``ended``: why the query has nothing more
-    to publish, after a cutover to another; the batch is in the spool and nowhere else.
+    """The result of a commit: the stable point published up to now, and the merge's.
+
+    ``ended``: why the query has nothing more to publish, after a cutover to another replica. The batch is then in the
+    spool and nowhere else.
     """
 
     stable: int
@@ -82,8 +87,8 @@ class Committed:
     ended: str = ""
 
 
-class Committer:
-    """See above. ``commit`` is called by one thread at a time, ``interrupt`` and ``close`` by any."""
+class BatchCommitter:
+    """Commits the batches of one query. ``commit`` is for one thread, ``interrupt`` and ``close`` are for any."""
 
     def __init__(self) -> None:
         self.run: str | None = None
@@ -93,12 +98,14 @@ class Committer:
         self._spool: Spool | None = None
         self._publisher: AsyncPublisher | None = None
         self._interrupted = False
-        self._wanted_from = NEG_INF  # servers want nothing that ends before, as last heard
+        self._needed_from = NEG_INF  # from the last feedback: servers do not need what ends before
         self._is_skipping = False
 
     def commit(self, commit: Commit) -> Committed:
-        """Make the batch durable, say it, and wait until a server has merged it. Raises what ended the publisher, or
-        UsageError if the spool belongs to another stream; the words name the batch.
+        """Make the batch durable, publish it, and wait until a server has merged it.
+
+        Raises what ended the publisher, or UsageError if the spool belongs to another stream. The message names the
+        batch.
         """
         with self._lock:
             try:
@@ -106,16 +113,17 @@ class Committer:
                     self._begin(commit)
                 return self._commit(commit)
             except LmergeError as error:
-                words = f"cannot commit batch {commit.batch} of {commit.options}: {error}"
-                raise error_of_kind(type(error), words) from error
+                message = f"cannot commit batch {commit.batch} of {commit.options}: {error}"
+                raise error_of_kind(type(error), message) from error
 
     def interrupt(self) -> None:
-        """Whoever waits for a server waits no longer."""
+        """End every wait for a server."""
         self._interrupted = True
 
     def close(self) -> None:
-        """Say what was committed, leave, and wait until it is merged. Raises what ended the publisher, if that was no
-        cutover.
+        """Publish what was committed, wait until it is merged, and leave.
+
+        Raises what ended the publisher, unless that was a cutover.
         """
         with self._lock:
             publisher, self._publisher = self._publisher, None
@@ -134,13 +142,13 @@ class Committer:
         return self._publisher is not None and is_run and commit.batch == self._batch + 1
 
     def _begin(self, commit: Commit) -> None:
-        """A publisher that has said all batches before this one, as far as they still matter."""
+        """Begin a publisher that has published all batches before this one, as far as they still matter."""
         publisher, self._publisher = self._publisher, None
         if publisher is not None:
             run_blocking(publisher.abort(), background_loop())
         self._spool = spool = Spool(commit.options.spool)
         self._options, self.run = commit.options, commit.run
-        self._wanted_from, self._is_skipping = NEG_INF, False
+        self._needed_from, self._is_skipping = NEG_INF, False
         spool.check(origin_of(commit))
         live = spool.live_before(commit.batch)
         complete_from = spool.complete_from(commit.batch)
@@ -150,18 +158,19 @@ class Committer:
     async def _opened(
         self, options: SinkOptions, incarnation: int, live: AnyBatch | None, complete_from: int
     ) -> AsyncPublisher:
-        """A publisher that a server has accepted, or refused because another replica has taken its place (``_end_of``).
-        Raises whatever else ended it.
+        """Return a publisher that a server has accepted, or refused because of a cutover (``_end_of``).
+
+        Raises any other error that ended it.
         """
-        seed, said = seed_of(live, complete_from)
+        seed, rest = seed_of(live, complete_from)
         publisher = AsyncPublisher(
             options.servers, options.merge, options.replica, properties=options.properties,
             schema=schema_of_text(options.schema), join_at=options.join_at, role=options.role,
             incarnation=incarnation, seed=seed, give_up_after_s=options.give_up_after_s,
-            security=options.security, on_fast_forward=self._hear,
+            security=options.security, on_fast_forward=self._note_feedback,
         )
-        if said is not None:
-            publisher.outbox.put_batch(said)
+        if rest is not None:
+            publisher.outbox.put_batch(rest)
         if publisher.outbox.skipped < complete_from < INF:
             publisher.skip_now(complete_from)
         publisher.start()
@@ -181,23 +190,23 @@ class Committer:
         publisher, spool = self._publisher, self._spool
         ended = _end_of(publisher, commit.options)
         last = publisher.outbox.stable_point
-        wanted = stable_of(commit)
+        stable = stable_of(commit)
         meta = origin_of(commit) | {"incarnation": str(publisher.incarnation)}
-        skipped = NEG_INF if ended else self._skip(publisher, max(last, wanted))
-        # After a cutover as well: a replica that is let in again goes on where Spark does.
-        manifest = spool.commit(commit.batch, commit.parts, wanted if wanted > last else None, meta, skipped)
+        skipped = NEG_INF if ended else self._skip(publisher, max(last, stable))
+        # After a cutover as well: a replica that is released again continues where Spark does.
+        manifest = spool.commit(commit.batch, commit.parts, stable if stable > last else None, meta, skipped)
         if not ended:
             ended = self._publish(publisher, commit, manifest)
         self._batch = commit.batch
         if commit.late:
             left_out = f"{commit.late} rows below the stable point were left out, such as {commit.first_late}"
-            complain(f"{commit.options}, batch {commit.batch}: {left_out}")
+            write_log(f"{commit.options}, batch {commit.batch}: {left_out}")
         if not ended:
             spool.trim(publisher.merge_stable_point)
         return Committed(publisher.outbox.stable_point, publisher.merge_stable_point, ended)
 
     def _publish(self, publisher: AsyncPublisher, commit: Commit, manifest: Manifest) -> str:
-        """Publish the batch and wait until a server has merged it. Why nothing is published any more, or ""."""
+        """Publish the batch and wait until a server has merged it. Return why no more is published, or ""."""
         assert self._spool is not None
         parts = [part for part in manifest.parts if part.elements]
         batches = [batch for part in parts for batch in self._spool.read_part(part)]
@@ -207,7 +216,7 @@ class Committer:
             staged = Staged(commit.run, commit.batch, numbers, commit.holders)
         if not batches and manifest.stable is None:
             return ""
-        work = _say(publisher, batches, staged, manifest.stable)
+        work = _publish_elements(publisher, batches, staged, manifest.stable)
         try:
             run_blocking(self._patiently(publisher, work), background_loop())
         except LmergeError:
@@ -218,64 +227,66 @@ class Committer:
         return ""
 
     async def _patiently(self, publisher: AsyncPublisher, work: Coroutine[Any, Any, None]) -> None:
-        """Wait for ``work`` as long as it takes, and say what it waits for. Raises ServerGone when interrupted."""
+        """Wait for ``work`` without limit, and log what it waits for. Raises ServerGone when interrupted."""
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
         began_s = loop.time()
-        speaks_s = began_s + _SILENCE_S
+        reports_s = began_s + _SILENCE_S
         try:
             while not (await asyncio.wait([task], timeout=_LOOK_AGAIN_S))[0]:
                 if self._interrupted:
                     raise ServerGone("the query has ended")
-                if loop.time() >= speaks_s:
+                if loop.time() >= reports_s:
                     waits_for = "has not merged it" if is_connected(publisher) else "cannot be reached"
-                    complain(f"{self._options} has waited {loop.time() - began_s:.0f} s: a server {waits_for}")
-                    speaks_s = loop.time() + _SILENCE_AGAIN_S
+                    write_log(f"{self._options} has waited {loop.time() - began_s:.0f} s: a server {waits_for}")
+                    reports_s = loop.time() + _SILENCE_AGAIN_S
         finally:
             task.cancel()
         task.result()
 
-    def _hear(self, until: int) -> None:
-        """The servers' feedback: what all that are there have let go of. Called in the client's loop."""
-        self._wanted_from = until
+    def _note_feedback(self, until: int) -> None:
+        """Store the servers' feedback: the time up to which none of them needs events. Runs in the client's loop."""
+        self._needed_from = until
 
     async def _await_feedback(self, publisher: AsyncPublisher) -> None:
         """Wait a moment for the feedback of servers that are ahead."""
         loop = asyncio.get_running_loop()
         end_s = loop.time() + _FEEDBACK_S
-        while self._wanted_from == NEG_INF and publisher.outbox.stable_point < publisher.merge_stable_point:
+        while self._needed_from == NEG_INF and publisher.outbox.stable_point < publisher.merge_stable_point:
             if loop.time() >= end_s:
                 return
             await asyncio.sleep(_LOOK_S)
 
     def _skip(self, publisher: AsyncPublisher, stable: int) -> int:
-        """Before which end the batches after this one, which says ``stable``, leave events out; -inf: no news. The
-        servers are told before the first is left out.
+        """Announce the time before which the batches after this one leave out ended events, and return it.
+
+        -inf: no events are left out. ``stable``: of this batch. The servers learn of it before the first event is left
+        out.
         """
         assert self._options is not None
-        until = self._wanted_from if self._options.skips else NEG_INF
+        until = self._needed_from if self._options.skips else NEG_INF
         was_skipping, self._is_skipping = self._is_skipping, until > stable
         if not self._is_skipping:
             return NEG_INF
         publisher.skip_now(until)
         if not was_skipping:
             behind = f"{self._options} is behind, at {show_time(stable)}"
-            complain(f"{behind}: from here on it leaves out what ends before {show_time(until)}")
+            write_log(f"{behind}: from here on it leaves out what ends before {show_time(until)}")
         return until
 
 
 def _end_of(publisher: AsyncPublisher, options: SinkOptions) -> str:
-    """Why a publisher that has failed only makes the query end; "": it has not failed. Raises any other failure."""
+    """Return why a failed publisher ends the query without an error; "": it has not failed. Raises other failures."""
     if publisher.failure is None:
         return ""
-    words = str(publisher.failure)
-    if options.ends_after_cutover and _SUCCEEDED in words:
-        return words
+    reason = str(publisher.failure)
+    if options.ends_after_cutover and _SUCCEEDED in reason:
+        return reason
     raise publisher.failure
 
 
 def stable_of(commit: Commit) -> int:
-    """What the batch's rows and its watermark say together; NEG_INF: nothing. Raises UsageError."""
+    """Return the batch's stable, from its rows and its watermark; NEG_INF: there is none. Raises UsageError."""
     options = commit.options
     stable = NEG_INF if commit.stable is None else commit.stable
     if options.stable_lag_us is not None:
@@ -286,23 +297,24 @@ def stable_of(commit: Commit) -> int:
 
 
 def origin_of(commit: Commit) -> dict[str, str]:
-    """Whose stream a manifest belongs to."""
+    """Return what identifies the stream of a manifest."""
     options = commit.options
     return {"query": commit.query, "merge": options.merge, "replica": options.replica, "mode": options.mode,
             "schema": options.schema or "", "keys": ",".join(options.keys)}
 
 
 def is_connected(publisher: AsyncPublisher) -> bool:
-    """Whether a server is there."""
+    """Whether at least one server is connected."""
     return any(link.is_connected for link in publisher.links)
 
 
 def seed_of(live: AnyBatch | None, complete_from: int) -> tuple[AnyBatch | None, AnyBatch | None]:
-    """What a publisher begins with, and what it says next: the live events, then the own stable point.
+    """Return the seed of a publisher (the live events) and what it publishes next (its own stable point).
 
     The stream is right from ``complete_from``, which may lie below its own stable point: a replica that was ahead of
-    the merge joins where the merge still is, or it would not count until the merge has come as far. For one that skips
-    it lies above, and what begins below is still to be said.
+    the merge joins where the merge still is, as otherwise it would not count until the merge has come that far. For a
+    replica that skips, ``complete_from`` lies above its stable point, and events that begin below are still to be
+    published.
     """
     if live is None:
         return None, None
@@ -321,31 +333,31 @@ def seed_of(live: AnyBatch | None, complete_from: int) -> tuple[AnyBatch | None,
 
 
 def _incarnation_after(spool: Spool, batch: int) -> int:
-    """Newer than that of any life before, even if its clock went ahead of this one's."""
+    """Return an incarnation newer than those of all lives before, even if their clocks were ahead of this one."""
     lives = [spool.manifest(number) for number in (batch - 1, batch)]
     before = [int(life.meta.get("incarnation", "0")) for life in lives if life is not None]
     return max(clock.wall_us(), *(number + _INCARNATIONS_PER_LIFE for number in before), 0)
 
 
-async def _say(
+async def _publish_elements(
     publisher: AsyncPublisher, batches: Sequence[AnyBatch], staged: Staged | None, stable: int | None
 ) -> None:
-    """Say the batches and the stable, and wait until a server has merged them."""
+    """Publish the batches and the stable, and wait until a server has merged them."""
     await publisher.publish(list(batches), staged, stable=stable)
-    said = publisher.outbox.published
-    await _reached(publisher, lambda: publisher.outbox.acked >= said)
+    published = publisher.outbox.published
+    await _reached(publisher, lambda: publisher.outbox.acked >= published)
 
 
 async def _reached(publisher: AsyncPublisher, claim: Callable[[], bool]) -> None:
-    """Look until ``claim`` holds. Raises what ended the publisher."""
+    """Wait until ``claim`` holds. Raises what ended the publisher."""
     while not claim():
         if publisher.failure is not None:
             raise publisher.failure
         await asyncio.sleep(_LOOK_S)
 
 
-def complain(words: str) -> None:
-    """A line in the driver's log, if that is still there."""
+def write_log(message: str) -> None:
+    """Write a line to the driver's log, if the log still exists."""
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"lmerge: {words}\n")
+        sys.stderr.write(f"lmerge: {message}\n")
         sys.stderr.flush()

@@ -1,26 +1,28 @@
-"""Streams of starts and ends: what intervals a key's marks make. Pure; called by ``elements`` for mode ``intervals``.
+"""Computes the intervals of a key from its marks. Pure functions, called by ``elements`` for mode ``intervals``.
 
-A row of such a stream marks a time of its key: a start, an end, or an abort. Rows of one key come in any order, for
-after a shuffle nothing else can be promised, and replicas must not differ by it. So the intervals of a key are a
-*function of the set of its marks*, and what is said is how the function's value has changed:
+A row of such a stream marks a time of its key: a start, an end, or an abort. Rows of one key come in any order, because
+a shuffle promises no order, and replicas must not differ by it. So the intervals of a key are a *function of the set
+of its marks*, and each batch publishes how the value of that function has changed:
 
 - A start opens an interval, if none is open: insert(p, Vs, inf). Another start before its end is ignored.
 - The first end behind it closes it: adjust(p, Vs, inf, Ve). A key can be used again from then on.
-- An end without an open interval is *remembered*: its start may be late, and is then said with its end at once. It is
-  forgotten, and counted as unmatched, when the stable point has passed it, as no start before it can be said then.
+- An end without an open interval is *remembered*. Its start may be late, and is then published with its end at once.
+  Once the stable point has passed the end, no start before it can be published. The end is then forgotten, and counted
+  as unmatched.
 - An abort is an end that takes its interval back: adjust(p, Vs, inf, Vs).
-- A start and an end at one time, together, are no event; nor is a row with Ve = Vs, which takes back what started then.
-- The same mark twice is one. Of two starts at one time with different payloads the one that came with its end counts,
-  else the smaller payload.
+- A start and an end at one time, together, are no event. A row with Ve = Vs is no event either, and takes back an
+  interval that started then.
+- The same mark twice counts once. Of two starts at one time with different payloads the one that came with its end
+  counts, else the one with the smaller payload.
 
     marks      start 1, end 5, start 10          a [1, 5), b [10, inf)
     then       start 3                           the same: an interval is open at 3
     then       end 2                             a [1, 2), the one of 3 [3, 5), b
 
-**Late.** A mark below the stable point S is refused, unless it is there already; so is one that would begin, remove or
-rename an interval with Vs < S, such as an abort of it. All others change only ends >= S, or intervals with Vs >= S, so
-whatever is said is legal. Marks up to the last end below S are forgotten: the intervals before it are frozen, the
-function begins anew behind an end, and no mark can come there any more.
+**Late.** A mark below the stable point S is refused, unless the key has it already. So is a mark that would begin,
+remove or rename an interval with Vs < S, such as an abort of it. All other marks change only ends >= S, or intervals
+with Vs >= S, so all published elements are legal. Marks up to the last end below S are forgotten: the intervals before
+it are frozen, the function begins anew after an end, and no mark can come there any more.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from typing import Final, NamedTuple, TypeAlias
 from lmerge.core.batch import Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF
 
-# At one time they count in this order.
+# Marks at one time count in this order.
 END: Final = 0
 ABORT: Final = 1
 VOID: Final = 2
@@ -45,21 +47,21 @@ Interval: TypeAlias = tuple[int, int, bytes]
 """Vs, Ve, payload."""
 
 
-class Reading(NamedTuple):
-    """``cut``: marks that can be forgotten; ``unmatched``: ends among them that closed nothing."""
+class IntervalReading(NamedTuple):
+    """The intervals of marks. ``cut``: marks that can be forgotten; ``unmatched``: ends among them without a start."""
 
     intervals: list[Interval]
     cut: int
     unmatched: int
 
 
-def read_marks(marks: Sequence[Mark], stable: int = NEG_INF) -> Reading:
-    """What ``marks``, in order, make, and what of them can be forgotten at ``stable``."""
+def read_marks(marks: Sequence[Mark], stable: int = NEG_INF) -> IntervalReading:
+    """Return the intervals of ``marks``, which are in order, and how many marks can be forgotten at ``stable``."""
     if len(marks) == 1 and marks[0][1] >= WHOLE:
-        return Reading([(marks[0][0], INF, marks[0][2])], 0, 0)
+        return IntervalReading([(marks[0][0], INF, marks[0][2])], 0, 0)
     intervals: list[Interval] = []
     started: Mark | None = None
-    void_at = stray_at = None  # no interval begins then; because of an end that closed nothing
+    void_at = stray_at = None  # no interval begins then; an end closed nothing then
     cut = unmatched = 0
     for count, mark in enumerate(marks, 1):
         t, kind = mark[:2]
@@ -82,11 +84,11 @@ def read_marks(marks: Sequence[Mark], stable: int = NEG_INF) -> Reading:
             cut = count
     if started is not None:
         intervals.append((started[0], INF, started[2]))
-    return Reading(intervals, cut, unmatched)
+    return IntervalReading(intervals, cut, unmatched)
 
 
 def marks_of(vs: int | None, ve: int | None, payload: bytes, *, aborts: bool = False) -> list[Mark]:
-    """The marks of a row: a start has ``vs``, an end ``ve``, a whole interval both."""
+    """Return the marks of a row: a start has ``vs``, an end ``ve``, a whole interval both."""
     if vs is None:
         return [] if ve is None else [(ve, ABORT if aborts else END, b"")]
     if ve is None or ve == INF:
@@ -97,7 +99,7 @@ def marks_of(vs: int | None, ve: int | None, payload: bytes, *, aborts: bool = F
 
 
 def with_marks(marks: Sequence[Mark], more: Sequence[Mark], stable: int) -> Sequence[Mark] | None:
-    """``marks`` and ``more`` of one row; ``marks`` itself if they are there already, None if the row is late."""
+    """Return ``marks`` with those of one row, ``marks`` itself if it has them already, None if the row is late."""
     if not marks and more[0][0] >= stable:  # those of a row are in order
         return more
     new = [mark for mark in more if mark not in marks]
@@ -116,7 +118,7 @@ def with_marks(marks: Sequence[Mark], more: Sequence[Mark], stable: int) -> Sequ
 
 
 def changes(before: Sequence[Interval], after: Sequence[Interval]) -> list[Row]:
-    """What to say: elements that make the events ``after`` of those ``before``. Adjusts first."""
+    """Return the elements that change the events ``before`` into ``after``. Adjusts come first."""
     if before == after:
         return []
     if not before:
@@ -127,20 +129,20 @@ def changes(before: Sequence[Interval], after: Sequence[Interval]) -> list[Row]:
             return [(ADJUST, vs, end, old, payload)]
     was = {(vs, payload): ve for vs, ve, payload in before}
     now = {(vs, payload): ve for vs, ve, payload in after}
-    said: list[Row] = []
+    elements: list[Row] = []
     for (vs, payload), old in was.items():
         end = now.get((vs, payload), vs)
         if end != old:
-            said.append((ADJUST, vs, end, old, payload))
-    said += [(INSERT, vs, ve, 0, payload) for (vs, payload), ve in now.items() if (vs, payload) not in was]
-    return said
+            elements.append((ADJUST, vs, end, old, payload))
+    elements += [(INSERT, vs, ve, 0, payload) for (vs, payload), ve in now.items() if (vs, payload) not in was]
+    return elements
 
 
 def emptied(marks: Sequence[Mark], until: int) -> Sequence[Mark]:
-    """``marks`` without the payloads of starts before an end below ``until``.
+    """Return ``marks`` without the payloads of starts before an end below ``until``.
 
-    Their intervals end there at the latest, whatever marks come. So who leaves out what ends before ``until`` says
-    nothing of them any more, and only their times still matter to others.
+    Their intervals end there at the latest, whatever marks come. A stream that leaves out what ends before ``until``
+    publishes nothing of them any more, and only their times still matter to other intervals.
     """
     ends = [mark[0] for mark in marks if mark[0] < until and mark[1] in (END, ABORT)]
     if not ends:
@@ -149,7 +151,7 @@ def emptied(marks: Sequence[Mark], until: int) -> Sequence[Mark]:
 
 
 def _is_started(marks: Sequence[Mark], mark: Mark) -> bool:
-    """Whether ``mark`` is a start that is there already: rows of ends often tell it again."""
+    """Whether ``mark`` is a start that is among ``marks``: rows of ends often repeat their start."""
     t, kind, payload = mark
     return kind >= WHOLE and any(other[0] == t and other[1] >= WHOLE and other[2] == payload for other in marks)
 

@@ -1,16 +1,17 @@
-"""Publishing in output mode ``update``: the same sink, behind ``foreachBatch``.
+"""Publishes in output mode ``update``, through ``foreachBatch`` and the same sink.
 
-Spark lets no data source that is written in Python take part in update mode ("does not support Update mode"), and an
-aggregate's revisions come in no other. ``foreachBatch`` takes every mode, and gives the same guarantees: a batch that
-failed comes again with the same rows and the same number. So the writer that ``publish`` returns in this mode writes
-every batch with the batch half of the data source, which does what the streaming half does:
+Spark does not let a data source written in Python take part in update mode ("does not support Update mode"), and an
+aggregate's revisions come in no other mode. ``foreachBatch`` accepts every mode and gives the same guarantees: a batch
+that failed comes again with the same rows and the same number. So the writer that ``publish`` returns in this mode
+writes every batch with the batch half of the data source, which does what the streaming half does:
 
     stream thread of the JVM -> the process of the query: df.write.format("lmerge") -> executors: write -> commit
 
-What a user says on the writer (``checkpointLocation``) is remembered, because ``foreachBatch`` is not told of options.
+The writer keeps the options that the user sets on it (``checkpointLocation``), because Spark does not pass options to
+``foreachBatch``.
 
-With Spark Connect that process is one of the server's, made for each run of the query, and what it writes is a job like
-any other: Spark's properties do not tell the tasks of whom it is. So the options of the batch do.
+With Spark Connect the process of the query is one of the server's, made for each run of the query. What it writes is a
+job like any other, so Spark's properties do not identify the query to the tasks. The options of the batch do.
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ _STARTS: Final = ("path", "format", "outputMode", "partitionBy", "queryName")
 
 
 _RUN: Final = "spark.jobGroup.id"
-# How often, and for how long, a batch that was the last one looks whether its query has begun to stop.
+# The pause between two checks of whether a replaced query has begun to stop, and the number of checks.
 _LOOK_S: Final = 0.02
 _STOP_LOOKS: Final = 500
 
 
 class UpdateSink:
-    """What ``foreachBatch`` calls."""
+    """The function that ``foreachBatch`` calls for each batch."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = dict(options)
-        self._whose: dict[str, str] | None = None
+        self._identity: dict[str, str] | None = None
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
-        """Write and commit one batch. Raises what they raise."""
-        if self._whose is None:
-            self._whose = self._owner() if is_connect(rows) else {}
-        given = {**self._options, **self._whose, BATCH: str(batch)}
-        writer = rows.write.format("lmerge").mode("append").options(**given)
+        """Write and commit one batch. Raises what writing and committing raise."""
+        if self._identity is None:
+            self._identity = self._make_identity() if is_connect(rows) else {}
+        batch_options = {**self._options, **self._identity, BATCH: str(batch)}
+        writer = rows.write.format("lmerge").mode("append").options(**batch_options)
         if is_connect(rows):
             writer.save()
             return
@@ -65,7 +66,7 @@ class UpdateSink:
             self._end_if_replaced(query, run)
 
     def _end_if_replaced(self, query: str, run: str) -> None:
-        """Here no batch is under way, so a query that ends does so without a word of Spark's."""
+        """End a replaced query here, where no batch is under way, so that Spark reports no error."""
         ending: Any = end_if_replaced(query, run, at_once=True)
         pause = threading.Event()
         for _ in range(_STOP_LOOKS if ending is not None else 0):
@@ -73,15 +74,16 @@ class UpdateSink:
                 return
             pause.wait(_LOOK_S)
 
-    def _owner(self) -> dict[str, str]:
-        """The query, and a word for this run of it: in a process that serves no other. Raises UsageError."""
+    def _make_identity(self) -> dict[str, str]:
+        """Return the query's id and a token for this run, in a process that serves no other. Raises UsageError."""
         return {QUERY: query_id(sink_options(self._options).checkpoint), RUN: token()}
 
 
 def publishing_writer(prepared: DataFrame, output_mode: str) -> DataStreamWriter:
-    """A writer of ``prepared`` that publishes what its options say when it is started: by the sink of
-    ``format("lmerge")``, or, in output mode ``update``, by ``foreachBatch``. What is wrong with the options, ``start``
-    raises as UsageError, before there is a query.
+    """Return a writer of ``prepared`` that publishes as its options declare.
+
+    It uses the sink of ``format("lmerge")``, or ``foreachBatch`` in output mode ``update``. ``start`` raises UsageError
+    if the options are wrong, before there is a query.
     """
     writer = prepared.writeStream.outputMode(output_mode)
     if output_mode != "update":
@@ -89,7 +91,7 @@ def publishing_writer(prepared: DataFrame, output_mode: str) -> DataStreamWriter
     kind: Any = type(writer)
 
     class PublishingWriter(kind):  # type: ignore[misc]  # Spark's class, or that of Spark Connect
-        """Remembers its options, for the sink."""
+        """Keeps its options for the sink."""
 
         given: dict[str, str]
 
@@ -106,7 +108,7 @@ def publishing_writer(prepared: DataFrame, output_mode: str) -> DataStreamWriter
             self.options(**{name: named.pop(name) for name in list(named) if name not in _STARTS})
             if positional or named.get("path") or named.get("format"):
                 raise UsageError("cannot publish: start() of a writer that publishes takes no path and no format")
-            sink_options(self.given)  # what is wrong with them is told at once
+            sink_options(self.given)  # raises before there is a query
             if output_mode == "update":
                 self.foreachBatch(UpdateSink(self.given))
             return super().start(**named)

@@ -1,7 +1,8 @@
-"""What a process that Spark keeps for Python owes the next task.
+"""Keeps the garbage collection of Spark's Python workers short.
 
-Spark's daemon has each worker that it keeps collect garbage after every task. That looks at everything that is loaded,
-Arrow, gRPC and Spark itself: 10 to 20 ms for each worker, on cores that Spark wants for the end of the batch.
+Spark's daemon makes each worker that it keeps collect garbage after every task. The collection visits all loaded
+objects, those of Arrow, gRPC and Spark itself. That takes 10 to 20 ms for each worker, on cores that Spark needs for
+the end of the batch.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import gc
 from itertools import count
 from typing import Final
 
-# The first time a worker is still loading.
+# In its first task a worker is still loading modules.
 _FREEZES_AT: Final = 1
 _seen: Final = count()
 
 
 def freeze_loaded() -> None:
-    """Call once a task: what the process has loaded by the second one is not looked at by any later collection."""
+    """Exclude all objects loaded by the second task from later collections. Call this once a task."""
     if next(_seen) == _FREEZES_AT:
         gc.collect()
         gc.freeze()

@@ -1,4 +1,4 @@
-"""The sink of ``format("lmerge")``: what Spark calls, in which process.
+"""The sink of ``format("lmerge")``: the methods that Spark calls, and in which process.
 
 ==============  ====================================  ========================================================
 call            where                                 what it does
@@ -9,7 +9,7 @@ call            where                                 what it does
                 partition and attempt                 servers
 ``commit``      a Python worker of the driver, from   hands the parts that won to the query's agent
                 a pool that all sinks share           (``agent``), and waits for it
-``abort``       the same                              throws parts away
+``abort``       the same                              removes the parts
 ==============  ====================================  ========================================================
 
 A task finds its batch in local properties that Spark sets for the whole batch: ``streaming.sql.batchId``,
@@ -45,29 +45,31 @@ from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.sink.partition_attempt import write_rows
 from lmerge.spark.sink.watermark import query_id
 from lmerge.spark.sink.workers import freeze_loaded
-from lmerge.spark.spool.spool import Part, Spool
+from lmerge.spark.spool.spool import Spool, SpoolPart
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _log: Final = logging.getLogger(__name__)
 
-# What a server may take for a part before the driver's way is the shorter one.
+# How long a server may take to stage a part. After that it is faster if the driver sends the part.
 _STAGE_S: Final = 5.0
-# Staged parts are of one run: a run that comes later may write other rows under the same numbers.
+# Staged parts belong to one run: a later run may write other rows under the same numbers.
 _REFUSED: Final = (InvalidBatch, LimitExceeded, PermissionDenied, Unauthenticated)
 _NOTHING: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What one task tells the driver. ``stable``: the largest that its rows say. ``holders``: servers that have the
-    part staged. ``late``: rows that were left out, and one of them.
+    """The report of one task to the driver.
+
+    ``stable``: the largest stable among its rows. ``holders``: servers on which the part is staged. ``late``: the
+    number of rows that were left out, ``first_late`` one of them.
     """
 
     query: str
     run: str
-    part: Part
+    part: SpoolPart
     stable: int | None
     holders: tuple[str, ...]
     late: int
@@ -75,8 +77,8 @@ class Written(WriterCommitMessage):
 
 
 @dataclass(frozen=True)
-class Task:
-    """Whose rows these are."""
+class WriteTask:
+    """The batch and partition to which a task's rows belong."""
 
     query: str
     run: str
@@ -85,39 +87,40 @@ class Task:
     attempt: int
 
     @classmethod
-    def current(cls, said: Mapping[str, str] = _NOTHING) -> Task:
-        """The task that this process works at; ``said``: options, which go before Spark's properties. Raises
-        UsageError outside of a streaming query.
+    def current(cls, batch_options: Mapping[str, str] = _NOTHING) -> WriteTask:
+        """Return the task of this process. ``batch_options`` take precedence over Spark's properties.
+
+        Raises UsageError outside of a streaming query.
         """
         context = TaskContext.get()
         names = {QUERY: "sql.streaming.queryId", RUN: "spark.jobGroup.id", BATCH: "streaming.sql.batchId"}
         query, run, batch = (
-            said.get(word) or (None if context is None else context.getLocalProperty(name))
-            for word, name in names.items()
+            batch_options.get(option) or (None if context is None else context.getLocalProperty(name))
+            for option, name in names.items()
         )
         if context is None or query is None or run is None or batch is None:
             raise UsageError("cannot publish: these rows belong to no batch of a streaming query")
-        # Not the number of the attempt: that begins again when a whole stage does, and its old tasks may still write.
+        # Not the attempt's number: Spark counts from 0 again when it repeats a stage, while old tasks may still write.
         return cls(query, run, int(batch), context.partitionId(), context.taskAttemptId())
 
 
 class LmergeStreamWriter(DataSourceStreamArrowWriter):
-    """See above. Raises UsageError naming the option."""
+    """The writer of a streaming query's sink. Raises UsageError naming the option."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options: SinkOptions = sink_options(options)
-        self.said = {word: options[word] for word in (QUERY, RUN, BATCH) if word in options}
+        self.batch_options = {name: options[name] for name in (QUERY, RUN, BATCH) if name in options}
         self.plan = row_plan(self.options, schema)
         freeze_loaded()
 
     def write(self, iterator: Iterator[Any]) -> Written:
         """Write one partition's rows. Raises LmergeError, naming batch and partition, if they cannot be published."""
-        task, options = Task.current(self.said), self.options
+        task, options = WriteTask.current(self.batch_options), self.options
         spool = _spool(options.spool)
         messages: list[bytes] = []
-        also = messages.append if options.stages else None
+        on_message = messages.append if options.stages else None
         try:
-            written = write_rows(spool, self.plan, task.batch, task.partition, task.attempt, iterator, also)
+            written = write_rows(spool, self.plan, task.batch, task.partition, task.attempt, iterator, on_message)
             holders = self._staged(task, messages)
         except LmergeError as error:
             where = f"partition {task.partition} of batch {task.batch} of {options}"
@@ -127,8 +130,8 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
         return Written(task.query, task.run, written.part, written.stable, holders, tally.late, tally.first_late)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Have the batch said, and wait until a server has merged it. Raises what ended the publisher."""
-        written = _told(messages)
+        """Have the agent publish the batch, and wait until a server has merged it. Raises what ended the publisher."""
+        written = _written_parts(messages)
         query = written[0].query if written else query_id(self.options.checkpoint)
         stables = [one.stable for one in written if one.stable is not None]
         staged = [set(one.holders) for one in written if one.part.elements]
@@ -141,11 +144,11 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
         ))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Throw away what was written. What was staged is replaced by the next attempt, or forgotten."""
-        _spool(self.options.spool).abort(batchId, [one.part for one in _told(messages)])
+        """Remove what was written. The next attempt replaces what was staged, or the server drops it."""
+        _spool(self.options.spool).abort(batchId, [one.part for one in _written_parts(messages)])
 
-    def _staged(self, task: Task, messages: Sequence[bytes]) -> tuple[str, ...]:
-        """The servers that have the part of these messages now. Raises what the publisher could not say either."""
+    def _staged(self, task: WriteTask, messages: Sequence[bytes]) -> tuple[str, ...]:
+        """Return the servers that have these messages staged. Raises the errors that the publisher would raise too."""
         if not messages:
             return ()
         key = StageKey(task.run, task.batch, task.partition, task.attempt)
@@ -154,19 +157,19 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
         except _REFUSED:
             raise
         except Exception as error:
-            # The driver says what could not be staged, so nothing is lost but a short cut.
+            # The driver publishes what could not be staged, so only time is lost.
             _log.warning("%s could not be staged: %s", key, error)
             return ()
 
 
 class LmergeBatchWriter(DataSourceArrowWriter):
-    """The same for one batch of a streaming query that is written by itself (``update_sink``)."""
+    """The writer of one batch of a streaming query that is written by ``foreachBatch`` (``update_sink``)."""
 
     def __init__(self, writer: LmergeStreamWriter, batch: int) -> None:
         self._writer, self._batch = writer, batch
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """As above, and so are the others."""
+        """Write one partition's rows, as the streaming writer does. The other methods do so too."""
         return self._writer.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -177,13 +180,13 @@ class LmergeBatchWriter(DataSourceArrowWriter):
 
 
 def row_plan(options: SinkOptions, schema: StructType) -> RowPlan:
-    """How the rows become elements. Raises UsageError if they have no such columns."""
+    """Return how the rows become elements. Raises UsageError if they lack a column."""
     names = schema.fieldNames()
-    wanted = ("kind", "payload", "vs") if options.mode == ELEMENTS else (options.vs, *options.keys)
-    missing = [name for name in wanted if name not in names]
+    needed = ("kind", "payload", "vs") if options.mode == ELEMENTS else (options.vs, *options.keys)
+    missing = [name for name in needed if name not in names]
     if missing:
         hint = " (lmerge.spark.publish makes them from other rows)" if options.mode == ELEMENTS else ""
-        raise UsageError(f"publishing to lmerge: elements have the columns {', '.join(wanted)}{hint}; there is no "
+        raise UsageError(f"publishing to lmerge: elements have the columns {', '.join(needed)}{hint}; there is no "
                          f"{missing[0]!r} in {', '.join(names)}")
     others = (options.vs, options.ve, options.kind)
     raw = next((name for name in names if name not in others), None) if options.schema == RAW else None
@@ -193,14 +196,14 @@ def row_plan(options: SinkOptions, schema: StructType) -> RowPlan:
     )
 
 
-def _told(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    """In order of partition; tasks that failed have told nothing."""
+def _written_parts(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    """Return the reports of the tasks in order of partition. Tasks that failed have none."""
     return sorted((one for one in messages if isinstance(one, Written)), key=lambda one: one.part.partition)
 
 
 @lru_cache(maxsize=8)
 def _spool(uri: str) -> Spool:
-    """Python workers are used again: what the spool's folders look like is asked once."""
+    """Return the spool. Python workers are reused, so its folders are created only once."""
     return Spool(uri)
 
 

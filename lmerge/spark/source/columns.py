@@ -1,8 +1,8 @@
-"""The columns that a query sees: those of the merge's schema, then what the envelope says of each event.
+"""The columns that a query reads: those of the merge's schema, then the envelope's columns of each event.
 
-Without a schema, or with ``payload=binary``, there is one binary column ``payload``. A column of the schema that is
-named as one of the envelope's gets ``payload_`` before its name, as in views and files. Times are timestamps, or int64
-with ``timeType=long``; as timestamps the infinities are null.
+Without a schema, or with ``payload=binary``, there is one binary column ``payload``. If a column of the schema has the
+name of one of the envelope's, it gets ``payload_`` before its name, as in views and files. Times are timestamps, or
+int64 with ``timeType=long``; as timestamps the infinities are null.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 PAYLOAD: Final = "payload"
-# Rows of one Arrow batch: Spark's own number.
+# Rows of one Arrow batch, the same as Spark's.
 BATCH_ROWS: Final = 10_000
 
 _TIMES: Final = ("vs", "ve", "vold")
 _TIMESTAMP: Final = pa.timestamp("us", "UTC")
-_SURE: Final = ("kind", "ordinal", "is_final")
+_NOT_NULL: Final = ("kind", "ordinal", "is_final")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """``schema``: of the payloads; None: as they are. ``time_type``: see ``read_options``."""
+    """The layout of rows. ``schema``: of the payloads; None: bytes. ``time_type``: see ``source.options``."""
 
     envelope: str
     schema: Schema | None
     time_type: str
 
     def fields(self) -> Any:
-        """The columns as an Arrow schema. Raises UsageError if two have one name."""
+        """Return the columns as an Arrow schema. Raises UsageError if two have the same name."""
         own = OWN_COLUMNS[self.envelope]
         if self.schema is None:
             payload = [pa.field(PAYLOAD, pa.binary())]
@@ -65,27 +65,27 @@ class Layout:
         return pa.schema(fields)
 
     def struct_type(self) -> StructType:
-        """The columns as Spark's schema."""
+        """Return the columns as Spark's schema."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         return from_arrow_schema(self.fields())
 
-    def check(self, wanted: Any) -> None:
-        """Raises UsageError if rows cannot be given in the Arrow schema ``wanted``: unknown columns, other types."""
+    def check(self, target: Any) -> None:
+        """Raise UsageError if rows do not fit the Arrow schema ``target``: unknown columns, other types."""
         there = self.fields()
-        for field in wanted:
+        for field in target:
             at = there.get_field_index(field.name)
             if at < 0:
-                raise UsageError(f"reading lmerge: the query wants a column {field.name!r}; there are "
+                raise UsageError(f"reading lmerge: there is no column {field.name!r}; the columns are "
                                  f"{', '.join(there.names)}")
             try:
                 pa.nulls(0, there.field(at).type).cast(field.type)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                raise UsageError(f"reading lmerge: the query wants column {field.name!r} as {field.type}; it is "
+                raise UsageError(f"reading lmerge: the query reads column {field.name!r} as {field.type}; it is "
                                  f"{there.field(at).type}") from None
 
-    def batches(self, rows: Any, wanted: Any) -> Iterator[Any]:
-        """``rows`` of the envelope as record batches with the schema ``wanted``.
+    def batches(self, rows: Any, target: Any) -> Iterator[Any]:
+        """Return ``rows`` of the envelope as record batches with the schema ``target``.
 
         Raises InvalidRow if a payload is no row of the schema, UsageError if a value does not fit.
         """
@@ -93,24 +93,24 @@ class Layout:
             return
         there = self._columns(rows)
         arrays = []
-        for field in wanted:
+        for field in target:
             column = there[field.name]
             try:
                 arrays.append(column if column.type.equals(field.type) else column.cast(field.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
                 raise UsageError(f"reading lmerge: a value of column {field.name!r} is no {field.type}: {problem}"
                                  ) from None
-        table = pa.Table.from_arrays(arrays, schema=wanted).combine_chunks()
+        table = pa.Table.from_arrays(arrays, schema=target).combine_chunks()
         yield from table.to_batches(max_chunksize=BATCH_ROWS)
 
     def _columns(self, rows: Any) -> dict[str, Any]:
         names = self.fields().names
         own = len(OWN_COLUMNS[self.envelope])
-        said = dict(zip(names[: len(names) - own], self._payload(rows)))
+        by_name = dict(zip(names[: len(names) - own], self._payload(rows)))
         for name in OWN_COLUMNS[self.envelope]:
             column = rows.column(name)
-            said[name] = self._time(column) if name in _TIMES else column
-        return said
+            by_name[name] = self._time(column) if name in _TIMES else column
+        return by_name
 
     def _payload(self, rows: Any) -> list[Any]:
         payloads = rows.column(PAYLOAD)
@@ -134,11 +134,11 @@ class Layout:
     def _own_field(self, name: str) -> Any:
         if name in _TIMES:
             return pa.field(name, pa.int64() if self.time_type == LONG else _TIMESTAMP)
-        return pa.field(name, row_schema(self.envelope).field(name).type, nullable=name not in _SURE)
+        return pa.field(name, row_schema(self.envelope).field(name).type, nullable=name not in _NOT_NULL)
 
 
 def _decoded(schema: Schema, payloads: Any, starts: Any) -> Any:
-    """The rows in the payloads. Raises InvalidRow, which names an event by its start."""
+    """Return the rows in the payloads. Raises InvalidRow, which names an event by its start."""
     codec = RowCodec(schema)
     tables = [arrow_schema(schema).empty_table()]
     try:

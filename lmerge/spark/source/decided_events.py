@@ -1,20 +1,21 @@
-"""Which events a stream has decided on, in columns: no Python object per element. Needs pyarrow.
+"""Computes the events on which a stream has decided, in columns: no Python object per element. Needs pyarrow.
 
 An element adds to the number of events with some (Vs, payload, Ve), or takes from it: an insert adds one, an adjust
 takes one at Vold and adds one at Ve. So the TDB of a stream is a sum, in which the order of its elements does not
 matter, and Arrow can build it.
 
-What of that sum is *decided* at a stable point T is the same in every legal stream of one TDB (III.C), at any server
-and under any policy, whatever else the stream has said so far:
+At a stable point T a part of that sum is *decided*: it is the same in every legal stream of one TDB (III.C), at any
+server and under any policy, whatever other elements the stream has had so far:
 
-* an event with Ve < T is fully frozen: it is there, with this end;
-* an event with Vs < T <= Ve is half frozen: it is there, and it ends at T or later. It cannot be removed, as that would
-  be an adjust to Vs, and no other with such a Vs can be inserted. Its end can change, and two streams can say two ends.
+* An event with Ve < T is fully frozen: it exists, with this end.
+* An event with Vs < T <= Ve is half frozen: it exists, and it ends at T or later. It cannot be removed, as that would
+  be an adjust to Vs, and no other event with such a Vs can be inserted. Its end can change, and two streams can have
+  different ends for it.
 
-Nothing else is decided, so what has to be the same everywhere may depend on nothing else: see ``envelope_rows``.
+Nothing else is decided. So rows that must be the same everywhere may depend on nothing else: see ``envelope_rows``.
 
-What is not decided waits in *runs* sorted by Ve, so that settling costs no more than what is settled. Runs of about one
-size become one: a row is sorted again a logarithmic number of times.
+Elements that are not decided wait in *runs* sorted by Ve, so that the cost of settling depends only on the number of
+settled events. Runs of similar size are merged: a row is sorted again a logarithmic number of times.
 """
 
 from __future__ import annotations
@@ -39,24 +40,24 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 
 EVENTS: Final = pa.schema([("vs", pa.int64()), ("ve", pa.int64()), ("payload", pa.binary())])
 _CHANGES: Final = EVENTS.append(pa.field("change", pa.int64()))
-# Elements, and bytes, that wait for one pass over them: small batches cost more than what is in them.
+# Elements, and bytes, that are collected for one pass over them: a pass over a small batch costs more than its content.
 _UNREAD_MAX: Final = 131_072
 _UNREAD_BYTES_MAX: Final = 32 * 2**20
-# Runs do not grow beyond: Arrow's offsets end at 2 GiB.
+# The largest size of a run: Arrow's offsets end at 2 GiB.
 _RUN_BYTES_MAX: Final = 512 * 2**20
 
 
 class _Run(NamedTuple):
-    """Changes in order of Ve. ``takes``: not all of them are +1."""
+    """Changes in order of Ve. ``takes``: some of them are not +1."""
 
     table: Any
     takes: bool
 
 
-class Tally:
-    """The events of one stream. ``stable_point``: its last stable; ``decided_to``: as far as ``settle`` has come.
+class DecidedEvents:
+    """The events of one stream. ``stable_point``: its last stable; ``decided_to``: the last time given to ``settle``.
 
-    ``since``: of events that end before nothing is kept.
+    ``since``: events that end before it are not kept.
     """
 
     def __init__(self, since: int) -> None:
@@ -70,17 +71,17 @@ class Tally:
         self._unread_bytes = 0
 
     def __len__(self) -> int:
-        """Decided events that are kept."""
+        """Return the number of decided events that are kept."""
         return sum(int(table.num_rows) for table in self._decided)
 
     @property
     def bytes(self) -> int:
-        """What all that is kept takes, about."""
+        """The approximate size of all that is kept."""
         tables = [*self._decided, *(run.table for run in self._runs)]
         return self._unread_bytes + sum(int(table.nbytes) for table in tables)
 
     def add(self, batch: AnyBatch) -> None:
-        """The stream goes on with this."""
+        """Add the next batch of the stream."""
         if batch.count == 0:
             return
         self.stable_point = max(self.stable_point, last_stable(batch))
@@ -91,9 +92,9 @@ class Tally:
             self._read()
 
     def settle(self, t: int) -> None:
-        """Decide on the events that end before ``t``, which is no later than the stable point; at +inf on all.
+        """Decide on the events that end before ``t``, at +inf on all. ``t`` is no later than the stable point.
 
-        Raises InvalidBatch if the stream has taken back what it never said.
+        Raises InvalidBatch if the stream takes back an event that it never inserted.
         """
         assert t <= self.stable_point, "settled beyond the stable point"
         if t <= self.decided_to:
@@ -108,15 +109,15 @@ class Tally:
             if cut < run.table.num_rows:
                 runs.append(_Run(run.table.slice(cut), run.takes))
         table = _events(parts, takes).sort_by([("ve", "ascending"), ("vs", "ascending"), ("payload", "ascending")])
-        table = table.slice(_first_from(table, self.decided_to))  # a server may begin earlier than it was asked to
+        table = table.slice(_first_from(table, self.decided_to))  # a server may begin earlier than requested
         self._runs = runs
         self.decided_to = t
         if table.num_rows:
             self._decided.append(table)
 
     def between(self, low: int, high: int) -> Any:
-        """Decided events with low <= Ve < high (+inf: to the last), ordered by (Ve, Vs, payload)."""
-        assert self.since <= low <= high <= self.decided_to, "asked for what is not decided, or was forgotten"
+        """Return decided events with low <= Ve < high (+inf: to the last), ordered by (Ve, Vs, payload)."""
+        assert self.since <= low <= high <= self.decided_to, "the range is not decided, or was forgotten"
         parts = []
         for table in self._decided:
             first, last = _first_from(table, low), _ends_before(table, high)
@@ -125,10 +126,10 @@ class Tally:
         return _joined(parts, EVENTS)
 
     def going_on(self, t: int, low: int, high: int, like: Any = None) -> Any:
-        """Events with Ve >= t and low <= Vs < high, in no order, with the ends that the stream says now; at +inf none.
+        """Return events with Ve >= t and low <= Vs < high, in no order, with their present ends; none at +inf.
 
-        They are all that there are if ``high`` is no later than the stable point. ``like``: only those whose Vs, and
-        whose payload, occur in this table.
+        These are all such events if ``high`` is no later than the stable point. ``like``: return only those whose Vs
+        and whose payload occur in this table.
         """
         if t == INF:
             return EVENTS.empty_table()
@@ -140,14 +141,14 @@ class Tally:
         return _joined([*chosen, _events([_started(table, low, high, like) for table in changes], takes)], EVENTS)
 
     def forget(self, before: int) -> None:
-        """Events that end before are not asked for any more."""
+        """Drop the events that end before ``before``. They must not be requested any more."""
         if before > self.since:
             kept = [table.slice(_ends_before(table, before)) for table in self._decided]
             self._decided = [table for table in kept if table.num_rows]
             self.since = before
 
     def _read(self) -> None:
-        """What was added becomes a run."""
+        """Make a run of the batches that were added."""
         if not self._unread:
             return
         batches, self._unread, self._unread_count, self._unread_bytes = self._unread, [], 0, 0
@@ -161,7 +162,7 @@ class Tally:
 
 
 def _run_of(batches: Sequence[AnyBatch]) -> _Run:
-    """What these elements add and take."""
+    """Return the changes that these elements make."""
     data = frames_of(selection.best()).encode_subscribe(batches)
     message = pb.SubscribeResponse.FromString(data).batch
     kinds = message.kinds
@@ -187,27 +188,27 @@ def _changes(vs: Any, ve: Any, payload: Any, change: int) -> Any:
 
 
 def _run(table: Any, takes: bool | None) -> _Run:
-    """A run of these changes. ``takes`` None: look."""
+    """Return a run of these changes. ``takes`` None: find out."""
     if takes is None:
         takes = bool(pc.any(pc.not_equal(table.column("change"), 1)).as_py())
     return _Run(table.sort_by("ve"), takes)
 
 
 def _are_alike(before: _Run, run: _Run) -> bool:
-    """Whether two runs should become one."""
+    """Whether two runs should be merged."""
     rows, others = before.table.num_rows, run.table.num_rows
     return bool(rows <= 2 * others and before.table.nbytes + run.table.nbytes <= _RUN_BYTES_MAX)
 
 
 def _summed(table: Any) -> Any:
-    """Changes with one row for each (Vs, payload, Ve) that is left."""
+    """Return changes with one row for each remaining (Vs, payload, Ve)."""
     sums = table.group_by(["vs", "ve", "payload"], use_threads=False).aggregate([("change", "sum")])
     sums = sums.select(["vs", "ve", "payload", "change_sum"]).rename_columns(_CHANGES.names)
     return sums.filter(pc.not_equal(sums.column("change"), 0))
 
 
 def _events(parts: Sequence[Any], takes: bool) -> Any:
-    """The events that changes leave, each as often as it is there; in no order."""
+    """Return the events that changes leave, each as often as it exists, in no order."""
     table = _joined(parts, _CHANGES)
     if not takes or not table.num_rows:
         return table.select(EVENTS.names)
@@ -215,7 +216,7 @@ def _events(parts: Sequence[Any], takes: bool) -> Any:
     counts = table.column("change")
     bounds = pc.min_max(counts).as_py()
     if table.num_rows and bounds["min"] < 0:
-        raise InvalidBatch("the stream has taken back an event that it never said: no server sends such a one")
+        raise InvalidBatch("the stream takes back an event that it never inserted; no server sends such a stream")
     events = table.select(EVENTS.names)
     if not table.num_rows or bounds["max"] == 1:
         return events
@@ -238,7 +239,7 @@ def _joined(parts: Sequence[Any], schema: Any) -> Any:
 
 
 class _Ends:
-    """The column Ve, for bisect."""
+    """The column Ve as a sequence for bisect."""
 
     def __init__(self, table: Any) -> None:
         self._column = table.column("ve")
@@ -251,12 +252,12 @@ class _Ends:
 
 
 def _first_from(table: Any, t: int) -> int:
-    """Of a table in order of Ve: the first row with Ve >= t."""
+    """Return the first row with Ve >= t of a table in order of Ve."""
     return 0 if t == NEG_INF else bisect_left(_Ends(table), t)
 
 
 def _ends_before(table: Any, t: int) -> int:
-    """How many rows have Ve < t; at +inf all, as nothing can follow."""
+    """Return how many rows have Ve < t. At +inf return all, as nothing can follow."""
     return int(table.num_rows) if t == INF else bisect_left(_Ends(table), t)
 
 
@@ -266,7 +267,7 @@ def _times(data: bytes) -> Any:
 
 
 def _native(data: bytes, typecode: str) -> bytes:
-    """A column of the wire, which is little-endian, as this machine reads it."""
+    """Return a column of the wire, which is little-endian, in this machine's byte order."""
     if sys.byteorder == "little":
         return data
     column = array(typecode, data)

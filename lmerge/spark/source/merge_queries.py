@@ -1,4 +1,4 @@
-"""What the servers of a query say of its merge."""
+"""Asks the servers of a query for the state of its merge."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lmerge.spark.source.options import ReadOptions
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.schema import Schema
 
-# A server that does not answer a question for so long is taken to be away.
+# A server that does not answer within this time counts as unreachable.
 ANSWER_S: Final = 3.0
-# What follows the words of a MergeReset: what a user can do.
-ANEW: Final = "a query that begins anew, with another checkpoint, reads what the merge is since"
+# Appended to the message of a MergeReset: what a user can do.
+ANEW: Final = "a query with another checkpoint begins anew and reads the merge as it is since the reset"
 
 
-class Known(NamedTuple):
-    """What one server says of the merge."""
+class ServerAnswer(NamedTuple):
+    """The state of the merge at one server."""
 
     target: str
     stable_point: int
@@ -29,71 +29,71 @@ class Known(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What servers say of the merge: those that have it, why others do not, and why others did not answer."""
+    """The servers' answers: those that have the merge, errors of those without it, errors of those unreachable."""
 
-    known: list[Known]
-    unknown: list[LmergeError]
+    found: list[ServerAnswer]
+    missing: list[LmergeError]
     away: list[LmergeError]
 
     @property
     def retained_from(self) -> int:
-        """What ends from here on, somebody has."""
-        return min(known.retained_from for known in self.known)
+        """The earliest time that a server retains: it has the events that end from then on."""
+        return min(answer.retained_from for answer in self.found)
 
     @property
     def stable_point(self) -> int:
-        """How far the merge is; -inf: nobody knows it."""
-        return max((known.stable_point for known in self.known), default=NEG_INF)
+        """The merge's stable point; -inf: no server has it."""
+        return max((answer.stable_point for answer in self.found), default=NEG_INF)
 
     @property
     def epoch(self) -> int | None:
-        """Of the merge, the newest where its servers were not all reset; None: nobody knows it."""
-        return max((known.epoch for known in self.known), default=None)
+        """The merge's epoch, the newest if not all servers were reset; None: no server has it."""
+        return max((answer.epoch for answer in self.found), default=None)
 
     def of_epoch(self, epoch: int | None) -> Answers:
-        """The same from servers that are in this epoch of the merge only; None: in the newest."""
+        """Return the answers of servers in this epoch of the merge; None: in the newest."""
         epoch = self.epoch if epoch is None else epoch
-        return self._replace(known=[known for known in self.known if known.epoch == epoch])
+        return self._replace(found=[answer for answer in self.found if answer.epoch == epoch])
 
     def going_on(self, epoch: int | None, options: ReadOptions) -> Answers:
-        """The same for who reads this epoch. Raises MergeReset if all that know the merge are in another one."""
+        """Return the answers for a reader of this epoch. Raises MergeReset if all servers are in another one."""
         answers = self.of_epoch(epoch)
-        if self.known and not answers.known:
+        if self.found and not answers.found:
             raise MergeReset(
                 f"cannot read {options} in epoch {epoch}: it was reset, and is in epoch {self.epoch}, which does not "
-                f"go on from there; {ANEW}"
+                f"continue that one; {ANEW}"
             )
         return answers
 
     def problem(self, options: ReadOptions) -> LmergeError:
-        """Why nobody knows the merge."""
-        if self.unknown:
-            return UnknownMerge(f"cannot read {options}: {self.unknown[0]}; it begins with its first replica")
+        """Return the error if no server has the merge."""
+        if self.missing:
+            return UnknownMerge(f"cannot read {options}: {self.missing[0]}; it begins with its first replica")
         return ServerGone(f"cannot read {options}: {'; '.join(map(str, self.away))}")
 
 
-def ask(options: ReadOptions) -> Answers:
-    """Ask all servers at once. Raises what is no server's fault, as PermissionDenied."""
+def query_servers(options: ReadOptions) -> Answers:
+    """Ask all servers at once. Raises errors that are not of one server, such as PermissionDenied."""
     answers = Answers([], [], [])
     with ThreadPoolExecutor(len(options.servers)) as pool:
-        for answer in pool.map(lambda target: _ask(options, target), options.servers):
-            if isinstance(answer, Known):
-                answers.known.append(answer)
+        for answer in pool.map(lambda target: _query_server(options, target), options.servers):
+            if isinstance(answer, ServerAnswer):
+                answers.found.append(answer)
             elif isinstance(answer, UnknownMerge):
-                answers.unknown.append(answer)
+                answers.missing.append(answer)
             else:
                 answers.away.append(answer)
     return answers
 
 
-def _ask(options: ReadOptions, target: str) -> Known | LmergeError:
+def _query_server(options: ReadOptions, target: str) -> ServerAnswer | LmergeError:
     try:
         answer: pb.DescribeMergeResponse = describe_merge(
             target, options.merge, security=options.security, timeout_s=ANSWER_S
         )
     except (UnknownMerge, Unavailable) as problem:
         return problem
-    return Known(
+    return ServerAnswer(
         target, answer.summary.stable_point, answer.retained_from if answer.HasField("retained_from") else NEG_INF,
         Schema.from_message(answer.schema) if answer.HasField("schema") else None, answer.epoch,
     )

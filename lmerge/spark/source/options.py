@@ -1,23 +1,23 @@
 """Options of queries that read a merge, beside those of the connection (``options``).
 
 =================== =====================================================================  =====================
-option              what it says                                                           where nothing is said
+option              meaning                                                                default
 =================== =====================================================================  =====================
 ``envelope``        ``final``, ``upsert`` or ``elements``: see ``envelope_rows``           final
 ``timeType``        times as ``timestamp`` or as ``long``                                  timestamp
 ``payload``         ``columns`` of the merge's schema, or ``binary``                       columns
 ``giveUpAfter``     how long to wait for servers that are all away, in seconds             120
 ``failOnDataLoss``  what no server has any more ends the query; false: it is left out      true
-``partitions``      in how many tasks a large range is read at most                        8
+``partitions``      the largest number of tasks for a large range                          8
 ``startingOffsets`` streaming: ``latest``, ``earliest``, a time, or a token ``MERGE@T``    latest
-``maxRowsPerBatch`` streaming: rows of a micro-batch at most                               1,000,000
+``maxRowsPerBatch`` streaming: the most rows of a micro-batch                              1,000,000
 ``waitForMerge``    streaming: a merge that does not exist yet is waited for               true
-``bufferBytes``     streaming: what the driver reads ahead                                 64 MiB
+``bufferBytes``     streaming: the size of what the driver reads ahead                     64 MiB
 ``skipTo``          streaming, final: the checkpoint of the query that reads and           read all
-                    publishes; what its merge does not want any more is not read
-``skipSlack``       streaming: how much later what becomes of an event can end             0 seconds
+                    publishes; what its merge does not need any more is not read
+``skipSlack``       streaming: how much later a row made from an event can end             0 seconds
 ``asOf``            batch: the table as of this time, or token                             now
-``since``           batch: events that ended from here on too: ``earliest``, a time, ...   only what goes on
+``since``           batch: events that ended from here on too: ``earliest``, a time, ...   only what continues
 =================== =====================================================================  =====================
 """
 
@@ -29,7 +29,7 @@ from typing import Final
 
 from lmerge.client.connection.security import Security
 from lmerge.errors import UsageError
-from lmerge.spark.options import CONNECTION, Options, duration_us
+from lmerge.spark.options import CONNECTION, OptionReader, duration_us
 from lmerge.spark.source.envelope_rows import ELEMENTS, ENVELOPES, FINAL
 from lmerge.wire.token import Token, read_token
 
@@ -47,21 +47,22 @@ STREAM_ONLY: Final = frozenset({
 })
 BATCH_ONLY: Final = frozenset({"as_of", "since"})
 
-# A server that is restarted is back within seconds; a query that waits for ever tells nobody.
+# A server that is restarted is back within seconds. A query that waits for ever shows no error.
 GIVE_UP_S: Final = 120.0
 # Some seconds of work for a micro-batch of small rows.
 ROWS_MAX: Final = 1_000_000
-# Beyond the cores that most queries have, tasks only wait for each other.
+# More tasks than the cores of most queries only wait for each other.
 PARTITIONS: Final = 8
 _PARTITIONS_MAX: Final = 1024
-# Enough for the next micro-batch of 1,000,000 small rows; held twice at times.
+# Enough for the next micro-batch of 1,000,000 small rows. It is held twice at times.
 BUFFER_BYTES: Final = 64 * 2**20
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a query that reads was told. ``start``, ``since``: LATEST, EARLIEST or a time; ``as_of`` None: now. A time
-    that was given as a number is good in any epoch of the merge.
+    """The options of a query that reads. ``start``, ``since``: LATEST, EARLIEST or a time; ``as_of`` None: now.
+
+    A time that was given as a number is valid in any epoch of the merge.
     """
 
     given: Mapping[str, str] = field(repr=False)
@@ -85,7 +86,7 @@ class ReadOptions:
 
     @property
     def target(self) -> str:
-        """The servers, in one word."""
+        """The servers as one text."""
         return ",".join(self.servers)
 
     def __str__(self) -> str:
@@ -93,31 +94,31 @@ class ReadOptions:
 
 
 def any_options(given: Mapping[str, str]) -> ReadOptions:
-    """The options of a query of which nobody knows yet whether it streams. Raises UsageError naming the option."""
+    """Return the options of a query that may be streaming or not. Raises UsageError naming the option."""
     return _read(given, COMMON | STREAM_ONLY | BATCH_ONLY)
 
 
 def stream_options(given: Mapping[str, str]) -> ReadOptions:
-    """The options of a streaming query. Raises UsageError naming the option."""
+    """Return the options of a streaming query. Raises UsageError naming the option."""
     options = _read(given, COMMON | STREAM_ONLY)
     if options.skip_to is not None and options.envelope != FINAL:
         raise UsageError(f"reading lmerge: option skipTo leaves out events that have ended, and option envelope is "
-                         f"{options.envelope}, which has told of their beginning: say final")
+                         f"{options.envelope}, which has shown their beginning: use final")
     return options
 
 
 def batch_options(given: Mapping[str, str]) -> ReadOptions:
-    """The options of a batch query. Raises UsageError naming the option."""
+    """Return the options of a batch query. Raises UsageError naming the option."""
     options = _read(given, COMMON | BATCH_ONLY)
     if options.envelope == ELEMENTS:
         raise UsageError("reading lmerge: option envelope is elements, which only a streaming query can read; for the "
-                         "table as it is now say final, or upsert for its keys as well")
+                         "table as it is now use final, or upsert for its keys as well")
     return options
 
 
-def _read(given: Mapping[str, str], known: frozenset[str]) -> ReadOptions:
+def _read(given: Mapping[str, str], names: frozenset[str]) -> ReadOptions:
     given = dict(given)
-    options = Options(given, known, "reading lmerge")
+    options = OptionReader(given, names, "reading lmerge")
     merge = options.needed("merge")
     start = _moment(options, "starting_offsets", merge, (LATEST, EARLIEST))
 
@@ -151,8 +152,8 @@ def _read(given: Mapping[str, str], known: frozenset[str]) -> ReadOptions:
     )
 
 
-def _duration(options: Options, name: str) -> int:
-    """A length of time in microseconds; 0 if nothing was said."""
+def _duration(options: OptionReader, name: str) -> int:
+    """Return a length of time in microseconds; 0 if it is not given."""
     text = options.text(name)
     try:
         return 0 if text is None else duration_us(text)
@@ -160,18 +161,18 @@ def _duration(options: Options, name: str) -> int:
         raise UsageError(f"reading lmerge: option {name}: {problem}") from None
 
 
-def _moment(options: Options, name: str, merge: str, words: tuple[str, ...]) -> str | Token | None:
-    """One of ``words``, a time, or a token; None: nothing was said."""
+def _moment(options: OptionReader, name: str, merge: str, choices: tuple[str, ...]) -> str | Token | None:
+    """Return one of ``choices``, a time, or a token; None if it is not given."""
     text = options.text(name)
-    if text is not None and text.lower() in words:
+    if text is not None and text.lower() in choices:
         return text.lower()
     try:
         return _time(options, name, merge)
     except UsageError as problem:
-        raise UsageError(f"{problem}; or {', '.join(words)}") from None
+        raise UsageError(f"{problem}; or {', '.join(choices)}") from None
 
 
-def _time(options: Options, name: str, merge: str) -> Token | None:
+def _time(options: OptionReader, name: str, merge: str) -> Token | None:
     text = options.text(name)
     if text is None or "@" not in text:
         time = options.time(name)

@@ -1,10 +1,10 @@
-"""Reading a slice of the merged stream straight from a server: what a task of a query that reads does.
+"""Reads a slice of the merged stream straight from a server, for a task of a query.
 
-What was decided between two times is the same at every server (``tally``), so any one that comes to ``high`` will do,
-and another can take over in the middle: rows are given as far as they are decided, and the next server is asked for
-what ends later. A server is left when its stream ends, when it does not have ``low`` any more, when it is in another
-epoch of the merge, or when it stands still for some seconds; the others are tried in turn, until nothing has come for
-``giveUpAfter``.
+What was decided between two times is the same at every server (``decided_events``). So any server that reaches ``high``
+can be read, and another can take over in the middle: rows are returned as far as they are decided, and the next server
+is asked for the later ones. A server is left when its stream ends, when it does not retain ``low`` any more, when it is
+in another epoch of the merge, or when it stands still for some seconds. The others are tried in turn, until nothing has
+come for ``giveUpAfter``.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.core.engines import selection
 from lmerge.errors import LmergeError, MergeReset, OutOfRange, ServerGone, Unavailable, UnknownMerge
-from lmerge.spark.source.decided_events import Tally
+from lmerge.spark.source.decided_events import DecidedEvents
 from lmerge.spark.source.envelope_rows import Range, rows
-from lmerge.spark.source.merge_queries import ANEW, ask
+from lmerge.spark.source.merge_queries import ANEW, query_servers
 from lmerge.spark.source.options import ReadOptions
 from lmerge.wire.frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -41,22 +41,23 @@ from lmerge.wire.token import format_token
 
 _log: Final = logging.getLogger(__name__)
 
-# A server that has sent no element for so long is left for another: its replicas may be gone, or it hangs.
+# A server that sends no element for this time is left for another: its replicas may be gone, or it hangs.
 STALL_S: Final = 3.0
-# What comes within it is looked at together, at most as many elements as the next number.
+# Elements that come within this time are processed together, but no more of them than the next number.
 MOMENT_S: Final = 0.2
 ELEMENTS_AT_ONCE: Final = 131_072
-# Between two rounds over all servers, none of which could go on.
+# The pause after a round in which no server could continue.
 PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Of the rows of ``asked`` those with low <= Ve < high, in ``epoch`` of the merge. ``first``: servers that are
-    known to be so far.
+    """The rows of ``requested`` with low <= Ve < high, in ``epoch`` of the merge.
+
+    ``first``: servers that have reached ``high`` before, to be tried first.
     """
 
-    asked: Range
+    requested: Range
     low: int
     high: int
     first: tuple[str, ...] = ()
@@ -64,34 +65,34 @@ class Slice:
 
     @property
     def is_last(self) -> bool:
-        """Whether the events that go on belong to it."""
-        return self.high == self.asked.end
+        """Whether the events that continue belong to this slice."""
+        return self.high == self.requested.end
 
 
-def slice_tables(options: ReadOptions, envelope: str, wanted: Slice) -> Iterator[Any]:
-    """The rows of a slice, in order, in tables.
+def slice_tables(options: ReadOptions, envelope: str, part: Slice) -> Iterator[Any]:
+    """Read the rows of a slice, in order, as tables.
 
-    Raises ServerGone, OutOfRange, MergeReset or UnknownMerge if no server can give them; other errors at once.
+    Raises ServerGone, OutOfRange, MergeReset or UnknownMerge if no server has them, and other errors at once.
     """
-    position = wanted.low
-    attempts = _Attempts(options, wanted.epoch)
+    position = part.low
+    attempts = _Attempts(options, part.epoch)
     while True:
-        for target in dict.fromkeys((*wanted.first, *options.servers)):
-            tally = Tally(position)
-            source = _Source(options, target, wanted, max(position, attempts.skip_to), attempts.accepts_loss)
+        for target in dict.fromkeys((*part.first, *options.servers)):
+            events = DecidedEvents(position)
+            source = _Source(options, target, part, max(position, attempts.skip_to), attempts.accepts_loss)
             try:
                 for batches in source.portions():
                     for batch in batches:
-                        tally.add(batch)
-                    upto = max(position, min(tally.stable_point, wanted.high))
+                        events.add(batch)
+                    upto = max(position, min(events.stable_point, part.high))
                     if upto == position and not source.is_over:
                         attempts.check(position)
                         continue
                     attempts.has_come_on()
-                    tally.settle(upto)
-                    table = rows(envelope, wanted.asked, tally, position, upto,
-                                 is_last=source.is_over and wanted.is_last)
-                    tally.forget(upto)
+                    events.settle(upto)
+                    table = rows(envelope, part.requested, events, position, upto,
+                                 is_last=source.is_over and part.is_last)
+                    events.forget(upto)
                     position = upto
                     yield table
                     if source.is_over:
@@ -104,46 +105,46 @@ def slice_tables(options: ReadOptions, envelope: str, wanted: Slice) -> Iterator
 
 
 class _Attempts:
-    """Rounds over the servers, and when to end them."""
+    """Counts rounds over the servers and decides when to give up."""
 
     def __init__(self, options: ReadOptions, epoch: int) -> None:
         self.accepts_loss = False
-        self.skip_to = NEG_INF  # what ends before is lost
+        self.skip_to = NEG_INF  # events that end before it are lost
         self._options = options
         self._epoch = epoch
         self._problems: list[LmergeError] = []
         self._came_on_s = time.monotonic()
 
     def has_come_on(self) -> None:
-        """Something was decided."""
+        """Note that rows were decided."""
         self._came_on_s = time.monotonic()
         self._problems.clear()
 
     def note(self, problem: LmergeError) -> None:
-        """Why a server could not go on. Raises it if another one could not either."""
+        """Note why a server could not continue. Raises the problem if no other server could continue either."""
         if not isinstance(problem, Unavailable | OutOfRange | UnknownMerge):
             raise problem
         self._problems.append(problem)
 
     def check(self, position: int) -> None:
-        """Raises ServerGone if nothing was decided for too long."""
+        """Raise ServerGone if nothing was decided for too long."""
         if time.monotonic() - self._came_on_s >= self._options.give_up_s:
             why = "; ".join(map(str, self._problems)) or "elements come, but no stable point"
             raise ServerGone(f"{self._what(position)}, after {self._options.give_up_s:g} s: {why}")
 
     def next_round(self, position: int) -> None:
-        """All servers were tried. Raises why there is no sense in trying again."""
+        """Prepare the next round after all servers were tried. Raises the problem if another round cannot help."""
         if self._problems and all(isinstance(problem, OutOfRange) for problem in self._problems):
-            answers = ask(self._options).going_on(self._epoch, self._options)
+            answers = query_servers(self._options).going_on(self._epoch, self._options)
             too_old = [problem for problem in self._problems if not isinstance(problem, MergeReset)]
             if not too_old:
                 raise MergeReset(f"{self._what(position)}: {self._problems[0]}; {ANEW}")
             if self._options.fails_on_loss or self.accepts_loss:
-                raise OutOfRange(f"{self._what(position)}: {too_old[0]}; failOnDataLoss=false goes on without what was "
-                                 "lost")
+                raise OutOfRange(f"{self._what(position)}: {too_old[0]}; failOnDataLoss=false continues without what "
+                                 "was lost")
             _log.warning("%s: %s; it is left out", self._what(position), too_old[0])
             self.accepts_loss = True
-            if answers.known:
+            if answers.found:
                 self.skip_to = answers.retained_from
         else:
             self.check(position)
@@ -155,15 +156,15 @@ class _Attempts:
 
 
 class _Source:
-    """One subscription to one server, which begins at ``begin`` and is left at the end of the slice."""
+    """One subscription to one server. It begins at ``begin`` and is left at the end of the slice."""
 
-    def __init__(self, options: ReadOptions, target: str, wanted: Slice, begin: int, accepts_loss: bool) -> None:
-        self.is_over = False  # its stable point has come to ``high``
+    def __init__(self, options: ReadOptions, target: str, part: Slice, begin: int, accepts_loss: bool) -> None:
+        self.is_over = False  # its stable point has reached ``high``
         self._options = options
         self._target = target
-        self._epoch = wanted.epoch
+        self._epoch = part.epoch
         self._begin = begin
-        self._high = wanted.high
+        self._high = part.high
         self._accepts_loss = accepts_loss
         self._has_begun = False
         self._is_silent = False
@@ -173,7 +174,7 @@ class _Source:
         self._next: Future[list[AnyBatch]] | None = None
 
     def portions(self) -> Iterator[list[AnyBatch]]:
-        """What comes, until it is over; the next portion is fetched while one is looked at. Raises LmergeError."""
+        """Read batches until the slice is over, one portion ahead of the caller. Raises LmergeError."""
         self._fetch()
         while self._next is not None:
             portion = self._next.result()
@@ -211,16 +212,16 @@ class _Source:
         self._exits.callback(self._call.cancel)
 
     async def _some(self) -> list[AnyBatch]:
-        """Some elements: what comes up to a number, up to the end of the slice, or in a moment."""
+        """Read some elements: up to a number, to the end of the slice, or for a moment."""
         if self._is_silent:
-            raise ServerGone(f"the server at {self._target} says nothing more")
+            raise ServerGone(f"the server at {self._target} sends nothing more")
         now_s = asyncio.get_running_loop().time
         began_s = now_s()
         batches: list[AnyBatch] = []
         count = 0
         while count < ELEMENTS_AT_ONCE:
             try:
-                data = await asyncio.wait_for(self._call.read(), STALL_S)  # which ends the call if time is up
+                data = await asyncio.wait_for(self._call.read(), STALL_S)  # ends the call if time is up
             except asyncio.TimeoutError:
                 self._is_silent = True
                 return batches
@@ -245,7 +246,7 @@ class _Source:
         if response.WhichOneof("message") == "snapshot_begin":
             self._has_begun = True
             begin = response.snapshot_begin
-            if begin.epoch != self._epoch:  # a token of -inf, which is good in all of them, has been let in
+            if begin.epoch != self._epoch:  # a token of -inf is accepted in every epoch
                 raise MergeReset(f"the server at {self._target} is in epoch {begin.epoch} of the merge, and this query "
                                  f"reads epoch {self._epoch}")
             complete_from = begin.complete_from if begin.HasField("complete_from") else begin.stable_point
@@ -255,7 +256,7 @@ class _Source:
 
     def _error_of(self, broken: Any) -> LmergeError:
         code, details = broken.code(), broken.details()
-        if code is grpc.StatusCode.RESOURCE_EXHAUSTED and self._has_begun:  # cut off, as this end was too slow
+        if code is grpc.StatusCode.RESOURCE_EXHAUSTED and self._has_begun:  # cut off because this reader was too slow
             return ServerGone(f"{details} (server {self._target})")
         if is_retryable(code, was_let_in=self._has_begun):
             return ServerGone(f"the server at {self._target} cannot be reached: {details}")

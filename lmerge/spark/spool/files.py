@@ -1,15 +1,15 @@
-"""Files of a spool: written whole or not at all, on whatever file system the checkpoint is on.
+"""Reads and writes the files of a spool. A file is written whole or not at all, on any file system of a checkpoint.
 
-Called by ``spool``, ``said`` and ``live_files``, which say what is in them. A file is written under a temporary name
-beside its place and then moved there, so a reader finds the old file, the new one or none. That is as durable as the
-checkpoint beside it, which is written in the same way.
+Called by ``spool``, ``published_state`` and ``part_files``, which define the contents. A file is written under a
+temporary name in the same folder and then moved to its place. So a reader finds the old file, the new one or none. This
+is as durable as the checkpoint beside it, because Spark writes that in the same way.
 
-Two forms, both with a format version and checksums, because a file that is read wrong is said wrong:
+There are two forms. Both carry a format version and checksums, because a file that is read wrong is published wrong:
 
     JSON     {"format": 1, "crc32": ..., "<kind>": {...}}    the sum is of the inner object, keys in order, no spaces
     frames   the line "lmerge-spool 1 <kind>", then frames: length and crc32 (32 bits, little-endian), and the bytes
 
-A spool is written by one program after the other and read by a later version of it, never by an earlier one: a larger
+One program after another writes a spool. A later version reads what an earlier one wrote, never the reverse: a larger
 format version is refused.
 """
 
@@ -31,14 +31,15 @@ FORMAT: Final = 1
 
 _MAGIC: Final = "lmerge-spool"
 _FRAME: Final = struct.Struct("<II")
-_TEMPORARY: Final = ".tmp-"  # in a name: what a writer that died has left
-# Hadoop's names of stores that Arrow calls otherwise.
+_TEMPORARY: Final = ".tmp-"  # in the name of a file that a dead writer left unfinished
+# Hadoop's schemes that Arrow names differently.
 _SCHEMES: Final = {"s3a": "s3", "s3n": "s3"}
 
 
 def file_system(uri: str) -> tuple[fs.FileSystem, str]:
-    """Where a path or URI leads, as Spark writes it (``file:/x``, ``s3a://``), and the path there. Raises OSError and
-    ValueError.
+    """Return the file system of a path or URI as Spark writes it (``file:/x``, ``s3a://``), and the path in it.
+
+    Raises OSError and ValueError.
     """
     scheme, colon, rest = uri.partition(":")
     if not colon or len(scheme) < 2 or "/" in scheme:
@@ -50,7 +51,7 @@ def file_system(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 class SpoolFiles:
-    """The files below one folder. ``root`` is a path of ``filesystem``, without a slash at its end."""
+    """The files below one folder. ``root`` is a path of ``filesystem`` without a slash at its end."""
 
     def __init__(self, filesystem: fs.FileSystem, root: str) -> None:
         self.filesystem = filesystem
@@ -59,18 +60,21 @@ class SpoolFiles:
 
     @classmethod
     def at(cls, uri: str) -> SpoolFiles:
-        """The folder that a path or URI names, as Spark writes it. Raises UsageError."""
+        """Open the folder that a path or URI names, as Spark writes it. Raises UsageError."""
         try:
             return cls(*file_system(uri))
         except (OSError, ValueError) as problem:
             raise UsageError(f"cannot use {uri!r} as a spool: {problem}") from problem
 
     def path(self, name: str) -> str:
-        """Where the file is, for people and the file system."""
+        """Return the full path of a file, for messages and for the file system."""
         return f"{self.root}/{name}"
 
     def write(self, name: str, pieces: Iterable[bytes]) -> int:
-        """Write a file, or replace it; its bytes. Raises StoreFull and what ``pieces`` raises; it is then as before."""
+        """Write or replace a file and return its size in bytes.
+
+        Raises StoreFull, and what ``pieces`` raises. The old file then stays as it was.
+        """
         folder, _, base = name.rpartition("/")
         temporary = self.path(f"{folder}/{base}{_TEMPORARY}{token()}".lstrip("/"))
         size = 0
@@ -89,9 +93,9 @@ class SpoolFiles:
         return size
 
     def read(self, name: str) -> bytes | None:
-        """What is in the file; None if there is none. Raises StoreDamaged if it cannot be read."""
+        """Return the contents of a file, or None if there is no file. Raises StoreDamaged if it cannot be read."""
         try:
-            # Not a stream, which knows no size and grows its buffer: ten times the work for some MB.
+            # A stream does not have the file's size and grows its buffer: ten times the work for some MB.
             with self.filesystem.open_input_file(self.path(name)) as file:
                 data: bytes = file.read()
                 return data
@@ -101,7 +105,7 @@ class SpoolFiles:
             raise StoreDamaged(f"cannot read {self.path(name)}: {problem}") from problem
 
     def names(self, folder: str) -> list[str]:
-        """What is in the folder, in order of name; nothing if it is not there. Raises StoreDamaged."""
+        """Return the names in a folder, in order. A missing folder has none. Raises StoreDamaged."""
         try:
             infos = self.filesystem.get_file_info(fs.FileSelector(self.path(folder), allow_not_found=True))
         except OSError as problem:
@@ -109,20 +113,20 @@ class SpoolFiles:
         return sorted(info.base_name for info in infos)
 
     def first_missing(self, names: Iterable[str]) -> str | None:
-        """The first that is not there; None: all are. Raises StoreDamaged."""
-        asked = list(names)
+        """Return the first of ``names`` that has no file, or None if all have one. Raises StoreDamaged."""
+        listed = list(names)
         try:
-            infos = self.filesystem.get_file_info([self.path(name) for name in asked])
+            infos = self.filesystem.get_file_info([self.path(name) for name in listed])
         except OSError as problem:
             raise StoreDamaged(f"cannot look into {self.root}: {problem}") from problem
-        return next((name for name, info in zip(asked, infos) if info.type == fs.FileType.NotFound), None)
+        return next((name for name, info in zip(listed, infos) if info.type == fs.FileType.NotFound), None)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         self._remove_file(self.path(name))
 
     def remove_folder(self, name: str) -> None:
-        """Remove a folder and all in it, if it is there."""
+        """Remove a folder and all that is in it, if it exists."""
         self._made.discard(name)
         try:
             self.filesystem.delete_dir(self.path(name))
@@ -140,7 +144,7 @@ class SpoolFiles:
         try:
             self.filesystem.move(temporary, path)
         except OSError:
-            # HDFS moves nothing onto a file. Without the old file nothing is wrong: only what is said anew is replaced.
+            # HDFS does not move onto an existing file. A lost old file does no harm: it is about to be replaced.
             if self.filesystem.get_file_info(path).type != fs.FileType.File:
                 raise
             self.filesystem.delete_file(path)
@@ -158,12 +162,15 @@ class SpoolFiles:
     # JSON.
 
     def write_json(self, name: str, kind: str, body: dict[str, Any]) -> None:
-        """Write an object. Raises StoreFull."""
+        """Write an object as JSON. Raises StoreFull."""
         sealed = {"format": FORMAT, "crc32": zlib.crc32(_canonical(body)), kind: body}
         self.write(name, [json.dumps(sealed).encode() + b"\n"])
 
     def read_json(self, name: str, kind: str) -> dict[str, Any] | None:
-        """The object in the file; None if there is no file. Raises StoreDamaged, or UsageError if it is too new."""
+        """Return the object in a JSON file, or None if there is no file.
+
+        Raises StoreDamaged, or UsageError if a newer version wrote the file.
+        """
         data = self.read(name)
         if data is None:
             return None
@@ -171,7 +178,7 @@ class SpoolFiles:
             sealed = json.loads(data)
             version, body, crc32 = sealed["format"], sealed.get(kind), sealed["crc32"]
         except (ValueError, LookupError, TypeError, AttributeError):
-            raise self.damaged(name, f"it is no {kind} in JSON") from None
+            raise self.damaged(name, f"it is not a {kind} in JSON") from None
         self._check_version(name, version)
         if not isinstance(body, dict):
             raise self.damaged(name, f"it holds no {kind}")
@@ -182,25 +189,31 @@ class SpoolFiles:
     # Frames.
 
     def write_frames(self, name: str, kind: str, frames: Iterable[bytes]) -> int:
-        """Write frames as they come; the bytes of the file. Raises StoreFull, and what ``frames`` raises."""
+        """Write frames as they come and return the size of the file in bytes.
+
+        Raises StoreFull, and what ``frames`` raises.
+        """
         return self.write(name, _framed(kind, frames))
 
     def read_frames(self, name: str, kind: str) -> list[bytes]:
-        """The frames in the file. Raises StoreDamaged if it is missing or damaged, UsageError if it is too new."""
+        """Return the frames in a file.
+
+        Raises StoreDamaged if the file is missing or damaged, UsageError if a newer version wrote it.
+        """
         data = self.read(name)
         if data is None:
             raise self.damaged(name, "it is missing")
         line, newline, _ = data[:256].partition(b"\n")
-        words = line.decode("ascii", "replace").split(" ")
-        if not newline or len(words) != 3 or words[0] != _MAGIC or not words[1].isdigit():
-            raise self.damaged(name, f"it is no {kind} of a spool")
-        self._check_version(name, int(words[1]))
-        if words[2] != kind:
-            raise self.damaged(name, f"it is a {words[2]:.32} where a {kind} should be")
+        fields = line.decode("ascii", "replace").split(" ")
+        if not newline or len(fields) != 3 or fields[0] != _MAGIC or not fields[1].isdigit():
+            raise self.damaged(name, f"it is not a {kind} of a spool")
+        self._check_version(name, int(fields[1]))
+        if fields[2] != kind:
+            raise self.damaged(name, f"it is a {fields[2]:.32} where a {kind} should be")
         return self._unframed(name, data, len(line) + 1)
 
     def damaged(self, name: str, what: str) -> StoreDamaged:
-        """The error for a file that cannot be used."""
+        """Return the error for a file that cannot be used."""
         return StoreDamaged(f"the file {self.path(name)} of the spool cannot be used: {what}")
 
     def _unframed(self, name: str, data: bytes, at: int) -> list[bytes]:
@@ -230,12 +243,12 @@ class SpoolFiles:
 
 
 def token() -> str:
-    """A word that no other file's name has: an attempt that was given up cannot write over its successor's file."""
+    """Return a random token for a file name. It keeps an abandoned attempt from overwriting its successor's file."""
     return os.urandom(6).hex()
 
 
 def number_of(name: str) -> int | None:
-    """The number that a name begins with; None if it begins with none."""
+    """Return the number at the start of a name, or None if the name starts with no digit."""
     digits = ""
     for letter in name:
         if not letter.isdigit():

@@ -1,4 +1,4 @@
-"""What a spool knows of a batch: values, and their form in JSON. Called by ``spool``, ``said`` and ``retention``."""
+"""The values that a spool keeps of a batch, and their JSON. Called by ``spool``, ``published_state``, ``retention``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from lmerge.core.elements import INF, NEG_INF
 
 
 @dataclass(frozen=True)
-class SaidRef:
-    """Where the keyed state of a partition is: the newest of a chain of files, each of which names the one before it.
+class PublishedStateRef:
+    """Where the keyed state of a partition is: the newest file of a chain. Each file names the one before it.
 
-    ``whole``: the file at which the chain begins, ``since``: its version. ``deltas``: files after it, ``changed``: keys
-    in them. ``entries``: keys in the state. ``looked``: the version at which it was last looked for keys to forget.
+    ``whole``: the first file of the chain, ``since``: its version. ``deltas``: the number of files after it,
+    ``changed``: the number of keys in them. ``entries``: the number of keys in the state. ``looked``: the version at
+    which the state was last scanned for keys to forget.
     """
 
     name: str
@@ -28,12 +29,12 @@ class SaidRef:
 
 
 @dataclass(frozen=True)
-class Part:
-    """What one attempt at one partition of a batch has said. ``name``: its file in the spool; empty if it says nothing.
+class SpoolPart:
+    """What one attempt at one partition of a batch wrote. ``name``: its file in the spool; empty if it has no elements.
 
-    ``largest_end``: of all ends that stand in it, old ones among them, -inf if there are none. ``smallest_vold``: the
-    smallest old end of its adjusts, +inf without any. ``ends``: some of its inserts' ends, evenly chosen, in order.
-    ``said``: the keyed state after this attempt.
+    ``largest_end``: the largest of all ends in it, old ends included; -inf without any. ``smallest_vold``: the smallest
+    old end of its adjusts; +inf without any. ``ends``: an even sample of its inserts' ends, in order.
+    ``keyed_state``: the state of the partition's keys after this attempt (``said`` in JSON).
     """
 
     batch: int
@@ -47,23 +48,23 @@ class Part:
     largest_end: int = NEG_INF
     smallest_vold: int = INF
     ends: tuple[int, ...] = ()
-    said: SaidRef | None = None
+    keyed_state: PublishedStateRef | None = None
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A committed batch. ``parts``: of the attempts that won, in the order in which they are said.
+    """A committed batch. ``parts``: those of the attempts that won, in the order in which they are published.
 
-    ``stable``: what the batch says at its end; None: nothing new. ``stable_point``: the largest said up to then.
-    ``heard``: the merge's stable point when the batch was committed. ``skipped``: the batches after this one leave out
-    events that end before (``skipping``). ``meta``: whose stream it is.
+    ``stable``: the stable at the end of the batch; None: no new one. ``stable_point``: the largest stable up to then.
+    ``merge_stable``: the merge's stable point when the batch was committed (``heard`` in JSON). ``skipped``: the
+    batches after this one leave out events that end before it (``skipping``). ``meta``: identifies the stream.
     """
 
     batch: int
-    parts: tuple[Part, ...]
+    parts: tuple[SpoolPart, ...]
     stable: int | None
     stable_point: int
-    heard: int = NEG_INF
+    merge_stable: int = NEG_INF
     skipped: int = NEG_INF
     meta: Mapping[str, str] = field(default_factory=dict)
 
@@ -82,17 +83,20 @@ class Manifest:
 
     @property
     def complete_from(self) -> int:
-        """Nobody needs events that end before: what was said of them need not be kept (``publish.live_events``)."""
-        return max(min(self.heard, self.stable_point), self.skipped)
+        """The time before which ended events are not needed, so they need not be kept (``publish.live_events``)."""
+        return max(min(self.merge_stable, self.stable_point), self.skipped)
 
     def to_json(self) -> dict[str, Any]:
-        """As the spool writes it."""
-        return asdict(self)
+        """Return the object that the spool writes."""
+        body = asdict(self)
+        for part in body["parts"]:
+            part["said"] = part.pop("keyed_state")
+        return {"heard" if name == "merge_stable" else name: value for name, value in body.items()}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Manifest:
-        """The reverse. Raises KeyError, TypeError or ValueError if it does not fit."""
-        values = dict(body)
+        """Return the manifest of an object. Raises KeyError, TypeError or ValueError if it is not one."""
+        values = {"merge_stable" if name == "heard" else name: value for name, value in body.items()}
         values["parts"] = tuple(_part_of(part) for part in values["parts"])
         values["meta"] = {str(name): str(value) for name, value in values["meta"].items()}
         return cls(**values)
@@ -100,9 +104,9 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Base:
-    """The head of a snapshot of live events: what stands for all batches up to ``batch``, which are not kept.
+    """The head of a snapshot of live events, which replaces all batches up to ``batch``.
 
-    ``complete_from``: it is right for events that end then or later. ``begins``: the stream begins behind it.
+    ``complete_from``: the snapshot is right for events that end then or later. ``begins``: the stream begins after it.
     """
 
     batch: int
@@ -120,19 +124,20 @@ class Base:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Base:
-        """The reverse. Raises KeyError, TypeError or ValueError if it does not fit."""
+        """Return the head of an object. Raises KeyError, TypeError or ValueError if it is not one."""
         return cls(**{**body, "ends": tuple(body["ends"])})
 
 
 def sample(ends: Iterable[int], most: int) -> tuple[int, ...]:
-    """At most ``most`` of ``ends``, evenly chosen."""
+    """Return at most ``most`` of ``ends``, evenly spaced."""
     kept = list(ends)
     step = -(-len(kept) // most) or 1
     return tuple(kept[::step])
 
 
-def _part_of(body: Mapping[str, Any]) -> Part:
-    values = {**body, "ends": tuple(body["ends"])}
-    if values["said"] is not None:
-        values["said"] = SaidRef(**values["said"])
-    return Part(**values)
+def _part_of(body: Mapping[str, Any]) -> SpoolPart:
+    values = {"keyed_state" if name == "said" else name: value for name, value in body.items()}
+    values["ends"] = tuple(values["ends"])
+    if values["keyed_state"] is not None:
+        values["keyed_state"] = PublishedStateRef(**values["keyed_state"])
+    return SpoolPart(**values)

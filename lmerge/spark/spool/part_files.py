@@ -1,6 +1,6 @@
-"""Elements in files of a spool: the messages that servers take, as frames. Called by ``spool``.
+"""Writes and reads the elements of a spool's files, as messages in frames. Called by ``spool``.
 
-A message is what a publisher sends (``batch`` of PublishRequest), so nothing is encoded again on the way to a server.
+A message is what a publisher sends (``batch`` of PublishRequest). So nothing is encoded again on the way to a server.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from lmerge.wire.frames import frames_of, groups
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import UNLIMITED, BatchLimits
 
-# As a publisher's own messages: large enough to amortise gRPC, small enough for a server's turns.
+# Like a publisher's own messages: large enough to amortise gRPC, small enough for a server's turns.
 MESSAGE_LIMITS: Final = BatchLimits(elements=8192)
-# So much is collected before it is written, so that small Arrow batches make whole messages.
+# Batches are collected up to this size before they are written, so that small Arrow batches make whole messages.
 COLLECTED_BYTES: Final = 4 * 2**20
-# Ends that stand for all of a part: they say within some per cent how many are before a time.
+# A sample of the ends of a part. It shows within some per cent how many ends are before a given time.
 ENDS_MAX: Final = 32
 _ENDS_PER_MESSAGE: Final = 16
 
 
-class Facts:
-    """What is noticed of elements while they are written."""
+class PartSummary:
+    """Counts and bounds of elements, collected while they are written."""
 
     def __init__(self) -> None:
         self.messages = self.elements = self.adjusts = 0
@@ -42,16 +42,16 @@ class Facts:
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """Some of the inserts' ends, in order."""
+        """A sample of the inserts' ends, in order."""
         return sample(sorted(self._ends), ENDS_MAX)
 
-    def see(self, batches: Sequence[AnyBatch]) -> None:
-        """These become one message. Raises UsageError if a stable is among them."""
+    def add(self, batches: Sequence[AnyBatch]) -> None:
+        """Add the batches of one message. Raises UsageError if one of them holds a stable."""
         self.messages += 1
         for batch in batches:
             inserts, adjusts, stables = batch.counts(batch.count)
             if stables:
-                raise UsageError("a part of a batch holds a stable, which only the whole batch can say, at its end")
+                raise UsageError("a part of a batch holds a stable; only the whole batch may have one, at its end")
             ends = batch.ve
             self.elements += batch.count
             self.adjusts += adjusts
@@ -66,17 +66,17 @@ class Facts:
                 self._ends += sample(ends, _ENDS_PER_MESSAGE)
 
 
-def messages_of(batches: Iterable[AnyBatch], facts: Facts) -> Iterator[bytes]:
-    """The messages that say ``batches``, as they come. Raises UsageError, LimitExceeded, InvalidBatch."""
+def messages_of(batches: Iterable[AnyBatch], summary: PartSummary) -> Iterator[bytes]:
+    """Encode ``batches`` as messages, as they come. Raises UsageError, LimitExceeded, InvalidBatch."""
     encode = frames_of(selection.best()).encode_publish
     for collected in _collected(batches):
         for group in groups(collected, MESSAGE_LIMITS):
-            facts.see(group)
-            yield encode(facts.messages, group)
+            summary.add(group)
+            yield encode(summary.messages, group)
 
 
 def read_elements(files: SpoolFiles, name: str, messages: Sequence[bytes]) -> list[AnyBatch]:
-    """The batches in the messages of a file. Raises StoreDamaged."""
+    """Return the batches in the messages of a file. Raises StoreDamaged."""
     read = frames_of(selection.best()).read_publish
     batches = []
     for number, message in enumerate(messages):

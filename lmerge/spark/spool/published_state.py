@@ -1,30 +1,30 @@
-"""What has been said for each key: the state from which a keyed plan finds what to say next.
+"""Persists what was published for each key, so that a keyed plan can derive what to publish next.
 
-One state for each partition; a partition always sees the same keys. Version N is the state after batch N, as in Spark's
-own ``HDFSBackedStateStore``: an attempt at batch N loads version N-1 and writes what it has changed as a *delta*, whose
-header names the file before it; now and then it writes the state *whole* instead. A manifest names the newest file of
-the attempt that won. So a batch that is run again begins with version N-1, whatever its first attempt has left:
+There is one state for each partition; a partition always has the same keys. Version N is the state after batch N, as in
+Spark's own ``HDFSBackedStateStore``. An attempt at batch N loads version N-1 and writes what it changed as a *delta*,
+whose header names the file before it. Now and then it writes the *whole* state instead. A manifest names the newest
+file of the attempt that won. So a batch that is run again begins with version N-1, whatever its first attempt left:
 
     manifest 6 -> 6-0-ab12.delta -> 5-0-77aa.delta -> 4-1-90ff.whole        version 6
-    batch 7, attempt 0 (lost)    -> 7-0-c001.delta -> 6-0-ab12.delta ...    nobody names it: an orphan
+    batch 7, attempt 0 (lost)    -> 7-0-c001.delta -> 6-0-ab12.delta ...    in no manifest: an orphan
     batch 7, attempt 1 (won)     -> 7-1-5d3e.delta -> 6-0-ab12.delta ...    version 7
 
-A worker keeps the states that it has used, each known by the name of its newest file. It catches up by the deltas in
-between, and reads everything again if its own file is not among those that count.
+A worker caches the states that it has used, each under the name of its newest file. It applies the deltas written
+since, and reads everything again if its own file is not in the chain that the manifest names.
 
-**What is forgotten.** An event with Ve < S, where S is the stable point that was said, is fully frozen: no adjust of
-this stream may name it. So its key is as if nothing had been said, from the first batch that begins with S on, whether
-the state still holds it or not: that depends on S alone and not on files and caches. A later row of that key is
+**What is forgotten.** Let S be the stable point that was published. An event with Ve < S is fully frozen: no adjust of
+this stream may name it. So from the first batch that begins with S on, its key counts as never published, whether or
+not the state still holds it. This depends on S alone, not on files and caches. A later row of that key is
 
-- late, if Vs < S: it would be an insert below the stable point, and it cannot be told whether it says the same again;
+- late, if Vs < S: it would be an insert below the stable point, and nothing shows whether it repeats the old event;
 - a new event, if Vs >= S: keys of things that come back, such as machines, are used again.
 
-Where the stream skips to a time (``skipping``), so is what ends before that: no row about it is taken any more. A state
-is then looked through as often as its size allows.
+Where the stream skips to a time (``skipping``), events that end before that time are forgotten as well: no row about
+them is accepted any more. Such a state is scanned as often as its size allows.
 
-Files shrink when the state is written whole, which is at the latest when the deltas have twice the keys of the state:
+Files shrink when the whole state is written, at the latest when the deltas hold twice the keys of the state. So
 neither files nor memory hold more than a constant factor of what can still change, and the work is a constant for each
-change. Small states are looked through every few batches, so a key that nobody speaks of any more goes as well.
+change. Small states are scanned every few batches, so that a key without further rows is removed as well.
 """
 
 from __future__ import annotations
@@ -38,26 +38,27 @@ from typing import Any, Final, TypeAlias
 import msgpack
 
 from lmerge.spark.spool.files import SpoolFiles, token
-from lmerge.spark.spool.manifest import SaidRef
-from lmerge.spark.spool.spool import Spool, said_folder
+from lmerge.spark.spool.manifest import PublishedStateRef
+from lmerge.spark.spool.spool import Spool, state_folder
 
 Entries: TypeAlias = "dict[bytes, Any]"
 Kept: TypeAlias = Callable[[Any], Any]
-"""Of an entry: what can still change of it, None for nothing."""
+"""Maps the value of an entry to the part of it that can still change, or to None."""
 
-# A whole state is worth writing if the deltas after the last one hold twice as many keys, and more than so many.
+# The whole state is written when the deltas since the last one hold twice its keys, and at least this many.
 _CHANGED_MIN: Final = 4096
-# It is looked for keys to forget after so many batches, and at least one for so many keys: a millisecond's work.
+# The state is scanned for keys to forget after this many batches, and at least one batch for this many keys: about a
+# millisecond's work.
 _LOOK_BATCHES: Final = 16
 _LOOK_KEYS_PER_BATCH: Final = 1000
-# Keys that a worker keeps, of all partitions together: some 300 MB. The partition in use is kept whatever its size.
+# Keys that a worker caches, of all partitions together: some 300 MB. The partition in use stays, whatever its size.
 CACHED_KEYS_MAX: Final = 1_000_000
 _FRAME_KEYS: Final = 8192
 
 
 @dataclass
 class _Cached:
-    """A state as of file ``name``; with ``changes`` it is that of file ``next_name``, if that attempt has won."""
+    """The state as of file ``name``. With ``changes`` it is the state of file ``next_name``, if that attempt won."""
 
     name: str
     entries: Entries
@@ -69,17 +70,18 @@ _cache: OrderedDict[tuple[str, int], _Cached] = OrderedDict()
 
 
 def forget_cached() -> None:
-    """As in a new worker."""
+    """Empty the cache, as in a new worker."""
     _cache.clear()
 
 
-class Said:
-    """The state of a partition after batch ``version``; in ``changes`` goes what the batch after it changes, by key.
+class PublishedState:
+    """The keyed state of one partition after batch ``version``, and the changes that the next batch makes.
 
-    Values are what ``msgpack`` takes, with tuples; None: the key goes. Raises what ``Spool`` raises.
+    ``changes``: by key, values that ``msgpack`` accepts, with tuples; None removes the key. Methods raise what
+    ``Spool`` raises.
     """
 
-    def __init__(self, files: SpoolFiles, partition: int, version: int, ref: SaidRef | None) -> None:
+    def __init__(self, files: SpoolFiles, partition: int, version: int, ref: PublishedStateRef | None) -> None:
         self.partition = partition
         self.version = version
         self.changes: Entries = {}
@@ -88,20 +90,22 @@ class Said:
         self._entries: Entries | None = None
 
     @classmethod
-    def load(cls, spool: Spool, partition: int, version: int) -> Said:
-        """The state after batch ``version``; -1 before the first. Its files are read when it is first asked."""
-        return cls(spool.files, partition, version, spool.said_ref(partition, version))
+    def load(cls, spool: Spool, partition: int, version: int) -> PublishedState:
+        """Return the state after batch ``version``; -1: before the first. Its files are read on first use."""
+        return cls(spool.files, partition, version, spool.state_ref(partition, version))
 
     @property
     def entries(self) -> Entries:
-        """The state before the changes, by key. Not for changing."""
+        """The state before the changes, by key. Do not change it."""
         if self._entries is None:
             self._entries = {} if self._ref is None else _entries_of(self._files, self.partition, self._ref)
         return self._entries
 
-    def write(self, batch: int, attempt: int, kept: Kept, *, skips: bool = False) -> SaidRef | None:
-        """Write the state after ``batch``, which is ``version + 1``; what a manifest must name for it to count.
-        ``skips``: there is more to forget than the stable point tells.
+    def write(self, batch: int, attempt: int, kept: Kept, *, skips: bool = False) -> PublishedStateRef | None:
+        """Write the state after ``batch``, which is ``version + 1``. Return the reference for the manifest.
+
+        ``kept`` maps a value to what can still change of it. ``skips``: the stream skips, so more can be forgotten
+        than by the stable point alone.
         """
         assert batch == self.version + 1
         ref = self._ref
@@ -121,7 +125,7 @@ class Said:
         age = batch - max(self._ref.since, self._ref.looked)
         return age >= age_min and age * _LOOK_KEYS_PER_BATCH >= self._ref.entries
 
-    def _is_worth_writing(self, ref: SaidRef) -> bool:
+    def _is_worth_writing(self, ref: PublishedStateRef) -> bool:
         changed = ref.changed + len(self.changes)
         return changed >= _CHANGED_MIN and changed >= 2 * ref.entries
 
@@ -130,30 +134,30 @@ class Said:
         _apply(entries, self.changes.items())
         return entries
 
-    def _write_whole(self, batch: int, attempt: int, whole: Entries) -> SaidRef:
+    def _write_whole(self, batch: int, attempt: int, whole: Entries) -> PublishedStateRef:
         name = self._write(batch, attempt, "whole", {"previous": None}, whole)
         _keep((self._files.root, self.partition), _Cached(name, whole))
-        return SaidRef(name, name, batch, 0, 0, len(whole), batch)
+        return PublishedStateRef(name, name, batch, 0, 0, len(whole), batch)
 
-    def _write_delta(self, batch: int, attempt: int, ref: SaidRef) -> SaidRef:
+    def _write_delta(self, batch: int, attempt: int, ref: PublishedStateRef) -> PublishedStateRef:
         changes, entries = self.changes, self.entries
         name = self._write(batch, attempt, "delta", {"previous": ref.name}, changes)
         _keep((self._files.root, self.partition), _Cached(ref.name, entries, name, changes))
         gone = sum(1 for key, value in changes.items() if value is None and key in entries)
         added = sum(1 for key, value in changes.items() if value is not None and key not in entries)
-        return SaidRef(
+        return PublishedStateRef(
             name, ref.whole, ref.since, ref.deltas + 1, ref.changed + len(changes), ref.entries + added - gone,
             ref.looked,
         )
 
     def _write(self, batch: int, attempt: int, kind: str, head: dict[str, Any], entries: Entries) -> str:
-        name = f"{said_folder(self.partition)}/{batch}-{attempt}-{token()}.{kind}"
+        name = f"{state_folder(self.partition)}/{batch}-{attempt}-{token()}.{kind}"
         self._files.write_frames(name, kind, _frames(head | {"version": batch}, entries))
         return name
 
 
-def _entries_of(files: SpoolFiles, partition: int, ref: SaidRef) -> Entries:
-    """The state that the chain from ``ref`` on is: what is cached, and the files after it."""
+def _entries_of(files: SpoolFiles, partition: int, ref: PublishedStateRef) -> Entries:
+    """Return the state at the end of the chain ``ref``: the cached one, with the files after it applied."""
     place = (files.root, partition)
     cached = _cache.get(place)
     newer: list[list[tuple[bytes, Any]]] = []
@@ -205,14 +209,14 @@ def _frames(head: dict[str, Any], entries: Entries) -> Iterator[bytes]:
 
 
 def _read(files: SpoolFiles, name: str, kind: str) -> tuple[str, list[tuple[bytes, Any]]]:
-    """The file before this one, and its pairs."""
+    """Return the name of the file before this one, and the pairs of this one."""
     frames = files.read_frames(name, kind)
     try:
         head = json.loads(frames[0])
         previous, count = head["previous"], head["frames"]
         pairs = [pair for frame in frames[1:] for pair in msgpack.unpackb(frame, use_list=False)]
     except (IndexError, KeyError, TypeError, ValueError, msgpack.exceptions.UnpackException) as problem:
-        raise files.damaged(name, f"it is no state: {problem!r}") from problem
+        raise files.damaged(name, f"it is not a state: {problem!r}") from problem
     if count != len(frames) - 1 or (kind == "delta") != isinstance(previous, str):
         raise files.damaged(name, f"it has {len(frames) - 1} frames instead of {count}")
     return previous or "", pairs

@@ -15,7 +15,7 @@ from spool_world import (
     INTERVALS,
     META,
     UPDATES,
-    Told,
+    KeyedRow,
     attempt_at,
     elements_of,
     events_of,
@@ -30,8 +30,8 @@ from lmerge.errors import InputViolation, StoreDamaged
 from lmerge.spark.options import DROP
 from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.spool import published_state, retention
-from lmerge.spark.spool.published_state import Said, forget_cached
-from lmerge.spark.spool.spool import Part, Spool
+from lmerge.spark.spool.published_state import PublishedState, forget_cached
+from lmerge.spark.spool.spool import Spool, SpoolPart
 
 DROPPING = RowPlan("update", UPDATES.schema, ve="ve", keys=("k",), late=DROP)
 
@@ -43,7 +43,7 @@ SETTINGS = settings(
 
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """States are written whole, and batches put together, as soon as may be."""
+    """Make whole states and folds of batches as frequent as possible."""
     monkeypatch.setattr(published_state, "_CHANGED_MIN", 4)
     monkeypatch.setattr(published_state, "_LOOK_BATCHES", 3)
     monkeypatch.setattr(retention, "DROP_BATCHES_MIN", 2)
@@ -52,7 +52,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def entries(spool: Spool, version: int) -> dict[bytes, Any]:
-    return dict(Said.load(spool, 0, version).entries)
+    return dict(PublishedState.load(spool, 0, version).entries)
 
 
 def test_a_version_is_the_state_after_its_batch(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_worker_catches_up_by_what_others_have_written(tmp_path: Path) -> None
         run(spool, batch, [[("a", batch + 1, 10, 20), (f"k{batch}", 1, 10, 20)]])
     forget_cached()
     published_state._cache.update(mine)
-    whole = tmp_path / (run(spool, 4, [[]]).parts[0].said or pytest.fail("no state")).name
+    whole = tmp_path / (run(spool, 4, [[]]).parts[0].keyed_state or pytest.fail("no state")).name
     first = next(tmp_path.glob("said/0/0-*.whole"))
     good = first.read_bytes()
     first.write_bytes(b"not needed: the worker has it")
@@ -112,8 +112,8 @@ def test_an_attempt_that_fails_halfway_leaves_the_state_as_it_was(tmp_path: Path
     assert elements_of(spool, again) == [Adjust(payload_of("a", 1), 10, 20, 10), Insert(payload_of("a", 3), 10, 20)]
 
 
-def test_a_key_whose_event_is_frozen_is_as_if_nothing_was_said(tmp_path: Path, eager: None) -> None:
-    """Ve < S is fully frozen (III.C), Ve == S is not; files and caches make no difference."""
+def test_a_key_whose_event_is_frozen_counts_as_never_published(tmp_path: Path, eager: None) -> None:
+    """An event with Ve < S is fully frozen (III.C), one with Ve == S is not. Files and caches make no difference."""
     for forgets in (False, True):
         spool = Spool(str(tmp_path / str(forgets)))
         run(spool, 0, [[("a", 1, 10, 19), ("b", 1, 10, 20)]], 20)
@@ -140,14 +140,14 @@ def test_files_are_written_whole_now_and_then_and_old_ones_go(tmp_path: Path, ea
 
 
 def test_any_last_batch_can_be_run_again(tmp_path: Path, eager: None) -> None:
-    """Files of version N-1 stay until batch N+1 is committed, also where batch N has written its state whole."""
+    """Files of version N-1 stay until batch N+1 is committed, even if batch N wrote its whole state."""
     spool, value = Spool(str(tmp_path)), 0
     for batch in range(20):
         for attempt in (0, 1):
             forget_cached()
             new = run(spool, batch, [[("a", batch, 100, 200), (f"k{batch}", attempt, 100, 200)]], attempt=attempt)
-            said_of_a = [e for e in elements_of(spool, new) if e[0] == payload_of("a", value)]
-            assert said_of_a == ([Adjust(payload_of("a", value), 100, 200, 100)] if batch else said_of_a)
+            elements_of_a = [e for e in elements_of(spool, new) if e[0] == payload_of("a", value)]
+            assert elements_of_a == ([Adjust(payload_of("a", value), 100, 200, 100)] if batch else elements_of_a)
             spool.trim(0)
         value = batch
 
@@ -183,24 +183,24 @@ class Lives:
     def __init__(self, folder: Path, seed: int, plan: RowPlan) -> None:
         self.folder, self.random, self.plan = folder, Random(seed), plan
         self.spool = Spool(str(folder))
-        self.told: list[list[list[Told]]] = []  # per batch and partition: what the source gives, again and again
-        self.said: list[list[Element]] = []  # per batch: what counts of what was said
+        self.source_rows: list[list[list[KeyedRow]]] = []  # by batch and partition
+        self.elements: list[list[Element]] = []  # per batch: its committed elements
         self.stables: list[int] = []
-        self.stream = Tdb("stream")  # what the driver of this life has said
-        self.heard = NEG_INF
+        self.stream = Tdb("stream")  # what the driver of this life has published
+        self.merge_stable = NEG_INF
 
-    def batch(self, told: list[list[Told]], stable: int) -> None:
-        """The next batch."""
-        self.told.append(told)
+    def batch(self, partitions: list[list[KeyedRow]], stable: int) -> None:
+        """Run the next batch."""
+        self.source_rows.append(partitions)
         self.stables.append(stable)
-        self.said.append([])
-        self.run(len(self.told) - 1)
+        self.elements.append([])
+        self.run(len(self.source_rows) - 1)
 
     def run(self, batch: int) -> None:
-        """A batch, with attempts that are lost and workers that are new; then its commit."""
-        parts: list[Part] = []
-        for partition, told in enumerate(self.told[batch]):
-            rows = list(told)
+        """Run a batch, with lost attempts and new workers, and commit it."""
+        parts: list[SpoolPart] = []
+        for partition, rows_of_partition in enumerate(self.source_rows[batch]):
+            rows = list(rows_of_partition)
             for attempt in range(self.random.choice((1, 1, 2))):
                 self.random.shuffle(rows)
                 if self.random.random() < 0.3:
@@ -209,15 +209,15 @@ class Lives:
             parts.append(written.part)
         self.random.shuffle(parts)
         manifest = self.spool.commit(batch, parts, self.stables[batch], META)
-        self.said[batch] = elements_of(self.spool, manifest)
-        for element in self.said[batch]:
+        self.elements[batch] = elements_of(self.spool, manifest)
+        for element in self.elements[batch]:
             self.stream.apply(element)
         if self.random.random() < 0.7:
-            self.heard = max(self.heard, self.stables[batch] + self.random.randint(-30, 10))
-            self.spool.trim(self.heard)
+            self.merge_stable = max(self.merge_stable, self.stables[batch] + self.random.randint(-30, 10))
+            self.spool.trim(self.merge_stable)
 
     def restart(self) -> None:
-        """A new driver: Spark runs the last batch again, or it was done."""
+        """Start a new driver. Spark runs the last batch again, or that batch was done."""
         self.spool = Spool(str(self.folder))
         newest = self.spool.newest
         last = -1 if newest is None else newest.batch
@@ -227,20 +227,20 @@ class Lives:
         if seed is not None:
             self.stream.apply_batch(seed)
         before = Tdb("before")
-        for elements in self.said[:first]:
+        for elements in self.elements[:first]:
             for element in elements:
                 before.apply(element)
         from_ = self.spool.complete_from(first)
-        assert from_ <= max(self.heard, NEG_INF)
+        assert from_ <= max(self.merge_stable, NEG_INF)
         assert [e for e in self.stream.events() if e.ve >= from_] == [e for e in before.events() if e.ve >= from_]
         assert self.stream.stable_point == before.stable_point
         if first == last:
             self.run(last)
 
     def events(self) -> list[Event]:
-        """What all that counts reconstitutes to."""
+        """Return the events to which all committed elements reconstitute."""
         tdb = Tdb("all")
-        for elements in self.said:
+        for elements in self.elements:
             for element in elements:
                 tdb.apply(element)
         tdb.check()
@@ -249,10 +249,10 @@ class Lives:
 
 @SETTINGS
 @given(st.integers(0, 2**32))
-def test_whole_lives_of_updates_say_what_the_reference_says(
+def test_whole_lives_of_updates_equal_the_reference(
     tmp_path_factory: pytest.TempPathFactory, eager: None, seed: int
 ) -> None:
-    """The last row of each window counts, whatever was said before it, by whom, and how often."""
+    """The last row of each window counts, whatever was published before it, by which attempt, and how often."""
     live_with_updates(tmp_path_factory.mktemp("spool"), seed)
 
 
@@ -263,19 +263,19 @@ def live_with_updates(folder: Path, seed: int) -> None:
     final: dict[str, Event] = {}
     stable = 0
     for _ in range(random.randint(3, 25)):
-        told: dict[int, dict[str, Told]] = {0: {}, 1: {}}
+        partitions: dict[int, dict[str, KeyedRow]] = {0: {}, 1: {}}
         for _ in range(random.randint(0, 6)):
             vs = -(-stable // 10) * 10 + 10 * random.randint(0, 5)
             key = f"{random.choice('abc')}{vs}"
             ve = random.choice((vs, vs + 10, vs + 10, vs + 25, INF))
-            told[vs // 10 % 2][key] = (key, random.randint(0, 3), vs, ve)
-        for rows in told.values():
+            partitions[vs // 10 % 2][key] = (key, random.randint(0, 3), vs, ve)
+        for rows in partitions.values():
             for key, (_, n, start, end) in rows.items():
                 assert start is not None
                 assert end is not None
                 final[key] = Event(start, payload_of(key, n), end)
         stable += random.choice((0, 3, 10, 40))
-        lives.batch([list(rows.values()) for rows in told.values()], stable)
+        lives.batch([list(rows.values()) for rows in partitions.values()], stable)
         if random.random() < 0.3:
             lives.restart()
     assert lives.events() == sorted(event for event in final.values() if event.ve > event.vs)
@@ -283,16 +283,16 @@ def live_with_updates(folder: Path, seed: int) -> None:
 
 
 def close(lives: Lives, stable: int) -> None:
-    """Batches without rows until everything is frozen, but what never ends: only that is kept."""
+    """Run batches without rows until everything that ends is frozen. Only events without an end are kept."""
     for _ in range(9):
         stable += 100
         lives.batch([[], []], stable)
-        lives.heard = stable
+        lives.merge_stable = stable
         lives.spool.trim(stable)
     forget_cached()
-    version = len(lives.told) - 1
+    version = len(lives.source_rows) - 1
     open_ = [event for event in lives.events() if event.ve == INF]
-    kept = [v for p in (0, 1) for v in Said.load(lives.spool, p, version).entries.values()]
+    kept = [v for p in (0, 1) for v in PublishedState.load(lives.spool, p, version).entries.values()]
     assert len(kept) == len(open_)
     assert len(list(lives.folder.glob("said/*/*"))) <= 2
     retained = Spool(str(lives.folder))
@@ -300,14 +300,14 @@ def close(lives: Lives, stable: int) -> None:
 
 
 class Naive:
-    """What a keyed stream may say, one row at a time, by looking at everything."""
+    """The reference for a keyed stream: converts one row at a time and keeps everything."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.key: dict[str, Event] = {}
         self.late = 0
 
-    def row(self, row: Told, stable: int) -> None:
+    def row(self, row: KeyedRow, stable: int) -> None:
         key, n, vs, ve = row
         assert vs is not None
         new = Event(vs, payload_of(key, n), INF if ve is None else ve)
@@ -344,17 +344,18 @@ def live_with_any_rows(folder: Path, seed: int) -> None:
     lives, naive, stable = Lives(folder, seed, DROPPING), Naive(), 0
     forget_cached()
     for batch in range(random.randint(3, 20)):
-        told: list[list[Told]] = [[], []]
+        partitions: list[list[KeyedRow]] = [[], []]
         for partition, keys in enumerate(("abc", "de")):
             for key in keys:
                 if random.random() < 0.6:
                     vs = max(0, stable + random.randint(-15, 30))
-                    told[partition].append((key, random.randint(0, 1), vs, random.choice((vs, vs + 5, vs + 20, INF))))
-        for rows in told:
+                    row = (key, random.randint(0, 1), vs, random.choice((vs, vs + 5, vs + 20, INF)))
+                    partitions[partition].append(row)
+        for rows in partitions:
             for row in rows:
                 naive.row(row, stable if batch else NEG_INF)
         stable += random.choice((0, 2, 8))
-        lives.batch(told, stable)
+        lives.batch(partitions, stable)
         if random.random() < 0.3:
             lives.restart()
     assert lives.events() == sorted(naive.events)
@@ -362,10 +363,10 @@ def live_with_any_rows(folder: Path, seed: int) -> None:
 
 @SETTINGS
 @given(st.integers(0, 2**32))
-def test_whole_lives_of_intervals_say_what_the_reference_says(
+def test_whole_lives_of_intervals_equal_the_reference(
     tmp_path_factory: pytest.TempPathFactory, eager: None, seed: int
 ) -> None:
-    """Starts and ends come in any order, as long as they come before the stable point has passed them."""
+    """Starts and ends come in any order, but before the stable point has passed them."""
     live_with_intervals(tmp_path_factory.mktemp("spool"), seed)
 
 
@@ -373,7 +374,7 @@ def live_with_intervals(folder: Path, seed: int) -> None:
     random = Random(seed)
     lives = Lives(folder, seed, INTERVALS)
     forget_cached()
-    due: list[tuple[int, int, Told]] = []
+    due: list[tuple[int, int, KeyedRow]] = []
     expected: list[Event] = []
     for number in range(random.randint(1, 25)):
         key, vs = f"k{number % 4}", 0
@@ -388,12 +389,12 @@ def live_with_intervals(folder: Path, seed: int) -> None:
             due.append((ve, number % 4 % 2, (key, 0, None, ve)))
     stable = 0
     while due:
-        told: list[list[Told]] = [[], []]
+        partitions: list[list[KeyedRow]] = [[], []]
         chosen = [row for row in due if row[0] < stable + 10 or random.random() < 0.2]
         for row in chosen:
             due.remove(row)
-            told[row[1]].append(row[2])
-        lives.batch(told, stable)
+            partitions[row[1]].append(row[2])
+        lives.batch(partitions, stable)
         stable = min([stable + 10, *(t for t, _, _ in due)])
         if random.random() < 0.3:
             lives.restart()
@@ -412,7 +413,7 @@ def test_many_lives(
         shutil.rmtree(folder)
 
 
-def test_a_stream_ends_with_what_it_was_told_last(tmp_path: Path) -> None:
+def test_a_stream_ends_with_its_last_rows(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     manifest = run(spool, 0, [[("a", 1, 10, 20)]], 15)
     assert elements_of(spool, manifest)[-1] == Stable(15)
