@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from bench.harness import RESULTS, machine
 from bench.probe import PROBES
-from bench.verdict import MISSING, WORSE, Verdict, judge
+from bench.verdict import MISSING, WORSE, FigureVerdict, judge
 from lmerge.core.engines import selection
 
 ROOT: Final = Path(__file__).parent.parent
@@ -63,7 +63,7 @@ class Side:
                 self.samples.setdefault(figure, []).append(value)
 
 
-def verdicts(before: Samples, now: Samples) -> dict[str, Verdict]:
+def verdicts(before: Samples, now: Samples) -> dict[str, FigureVerdict]:
     """Every figure of either side. Latencies are better when they are less, rates when they are more."""
     return {
         figure: judge(before.get(figure, []), now.get(figure, []), more_is_better=figure.endswith("/s"))
@@ -71,7 +71,7 @@ def verdicts(before: Samples, now: Samples) -> dict[str, Verdict]:
     }
 
 
-def exit_code(found: dict[str, Verdict], now: Samples, is_whole: bool) -> int:
+def exit_code(found: dict[str, FigureVerdict], now: Samples, is_whole: bool) -> int:
     """1: a figure is worse, or there is none of this side, or a probe of this side failed (``is_whole``: none did)."""
     is_worse = any(verdict.word == WORSE for verdict in found.values())
     lost = any(verdict.word == MISSING and figure not in now for figure, verdict in found.items())
@@ -105,7 +105,7 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _show(found: dict[str, Verdict], before: Samples, now: Samples, sides: tuple[Side, Side]) -> None:
+def _show(found: dict[str, FigureVerdict], before: Samples, now: Samples, sides: tuple[Side, Side]) -> None:
     for figure, verdict in found.items():
         old, new = (f"{sorted(side[figure])[len(side[figure]) // 2]:>12,.5g}" if side.get(figure) else f"{'-':>12}"
                     for side in (before, now))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bench.harness import Measured, Report, begin, cpu_timed
+from bench.harness import BenchReport, Measured, begin, cpu_timed
 from lmerge.core.engines.selection import NATIVE, PYTHON
 from lmerge.wire.arrow import decode_inserts, insert_columns
 from lmerge.wire.rows import RowCodec
@@ -100,7 +100,7 @@ def rates(engine: str, codec: RowCodec, rows: Any, repeats: int) -> tuple[list[f
     return [count / cpu_timed(encode) for _ in range(repeats)], [count / cpu_timed(decode) for _ in range(repeats)]
 
 
-def measure(report: Report, shape: str, repeats: int) -> Measured:
+def measure(report: BenchReport, shape: str, repeats: int) -> Measured:
     """Both engines on one shape, in turns; the native rate of encoding."""
     schema, columns = SHAPES[shape](random.Random(13))
     times = pa.array(range(BATCH_ROWS)).cast(pa.timestamp("us", "UTC"))

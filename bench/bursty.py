@@ -13,9 +13,9 @@ import argparse
 import os
 from random import Random
 
-from bench.harness import Measured, Panel, Report, begin, plot
+from bench.harness import BenchReport, Measured, Panel, begin, plot
 from bench.rig.fleet import import_all
-from bench.rig.shaped import WARM_S, Delay, Flow, add_rates, run
+from bench.rig.shaped import WARM_S, Delay, InsertFlow, add_rates, run
 from bench.rig.stalls import percentile
 
 SECONDS = 30.0
@@ -38,7 +38,7 @@ def bursts(probability: float, seed: int) -> Delay:
     return lambda _now_s: delay_ms(random) / 1e3 if random.random() < probability else 0.0
 
 
-def compare(report: Report, runs: list[tuple[list[Flow], Flow]], seconds: float) -> None:
+def compare(report: BenchReport, runs: list[tuple[list[InsertFlow], InsertFlow]], seconds: float) -> None:
     """Rows of variation and of pauses, in and out; the ratio of their medians."""
     for bin_s in BINS_S:
         inside = [flow.variation(bin_s, seconds) for inputs, _ in runs for flow in inputs]

@@ -16,8 +16,8 @@ import sys
 from dataclasses import replace
 from random import Random
 
-from bench.core_runs import CLEANSED, KINDS, NATIVE, PYTHON, Order, Run, converted, elements, memory, prepare, rates
-from bench.harness import Panel, Report, begin, cpu_timed, plot
+from bench.core_runs import CLEANSED, KINDS, NATIVE, PYTHON, CoreRun, Order, converted, elements, memory, prepare, rates
+from bench.harness import BenchReport, Panel, begin, cpu_timed, plot
 from lmerge.core.batch import Batch, BatchBuilder
 from lmerge.core.elements import ADJUST, INSERT
 from lmerge.core.merge import Merge
@@ -33,7 +33,7 @@ POLICIES = ("lazy", "eager", "half-frozen-only")
 WINDOW = 10 * STEP
 
 
-def stable_freq(report: Report, quick: bool) -> list[Panel]:
+def stable_freq(report: BenchReport, quick: bool) -> list[Panel]:
     """Figure 6."""
     space = Panel("figure 6: memory", "stables, % of the elements", "MiB", log="xy")
     rate = Panel("figure 6: throughput", "stables, % of the elements", "elements/s", log="xy")
@@ -82,7 +82,7 @@ def subquery(batches: list[Batch]) -> Batch:
     return out.build()
 
 
-def disorder(report: Report, quick: bool) -> list[Panel]:
+def disorder(report: BenchReport, quick: bool) -> list[Panel]:
     """Figure 4; the engines say the same, so one is enough."""
     panel = Panel("figure 4: adjusts in the output", "disorder, % of the elements", "adjusts")
     events = 20_000 if quick else 100_000
@@ -118,7 +118,7 @@ def lagging(batches: list[list[Batch]], lag: int) -> Order:
     return [(at, batch) for _, _, at, batch in sorted(arrived, key=lambda item: item[:3])]
 
 
-def lag(report: Report, quick: bool) -> list[Panel]:
+def lag(report: BenchReport, quick: bool) -> list[Panel]:
     """Figure 5."""
     taken = Panel("figure 5: elements taken", "lag of two of three inputs, s", "elements/s", log="y")
     given = Panel("figure 5: events said", "lag of two of three inputs, s", "output elements/s", log="y")
@@ -130,7 +130,7 @@ def lag(report: Report, quick: bool) -> list[Panel]:
             for kind in kinds:
                 values, outputs = [], []
                 for _ in range(1 if quick or kind == "r3-" else 5):
-                    run = Run(engine, kind, INPUTS)
+                    run = CoreRun(engine, kind, INPUTS)
                     seconds = cpu_timed(lambda run=run, order=order: run.feed(order))  # type: ignore[misc]
                     values.append(elements(order) / seconds)
                     outputs.append(run.out / seconds)

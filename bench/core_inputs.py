@@ -14,7 +14,7 @@ import sys
 from dataclasses import replace
 
 from bench.core_runs import CLEANSED, KINDS, NATIVE, PYTHON, Order, memory, prepare, rates
-from bench.harness import Panel, Report, begin, plot
+from bench.harness import BenchReport, Panel, begin, plot
 from lmerge.testing.workload import Workload
 
 INPUTS = (1, 2, 4, 6, 8, 10)
@@ -25,7 +25,7 @@ REVISED = Workload(events=30_000, payload_bytes=1_000, disorder=0.5, adjusts=0.5
 
 
 def measure(
-    report: Report, figure: str, engine: str, kinds: tuple[str, ...], spec: Workload, rate: Panel, space: Panel,
+    report: BenchReport, figure: str, engine: str, kinds: tuple[str, ...], spec: Workload, rate: Panel, space: Panel,
     quick: bool,
 ) -> None:
     """Both panels for these algorithms, over the number of inputs."""

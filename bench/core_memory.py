@@ -17,8 +17,8 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from bench.core_runs import CLEANSED, NATIVE, PYTHON, Run, malloc_bytes, memory, prepare, trim
-from bench.harness import Measured, Panel, Report, begin, plot
+from bench.core_runs import CLEANSED, NATIVE, PYTHON, CoreRun, malloc_bytes, memory, prepare, trim
+from bench.harness import BenchReport, Measured, Panel, begin, plot
 from lmerge.testing.workload import Workload
 
 LIVE = 10_000
@@ -41,12 +41,12 @@ def per_event(engine: str, kinds: tuple[str, ...], spec: Workload) -> dict[str, 
     return found
 
 
-Found = dict[tuple[str, str, str, int, int], Measured]
+MemoryByCase = dict[tuple[str, str, str, int, int], Measured]
 
 
-def measure(report: Report, quick: bool) -> tuple[Found, list[Panel]]:
+def measure(report: BenchReport, quick: bool) -> tuple[MemoryByCase, list[Panel]]:
     """By engine, algorithm, case, payload size and inputs."""
-    found: Found = {}
+    found: MemoryByCase = {}
     panels = []
     for payload_bytes in PAYLOADS:
         for case, adjusts in CASES.items():
@@ -64,7 +64,7 @@ def measure(report: Report, quick: bool) -> tuple[Found, list[Panel]]:
     return found, panels
 
 
-def judge(report: Report, found: Found) -> None:
+def judge(report: BenchReport, found: MemoryByCase) -> None:
     def said(text: str, value: float, target: float, *, at_least: bool = False) -> None:
         reached = value >= target if at_least else value <= target
         report.note(f"{text} = {value:.2f}; target {target:g}: {'reached' if reached else 'MISSED'}")
@@ -99,7 +99,7 @@ def child(payload_bytes: int) -> None:
     order = order[:len(order) * 3 // 4]
     trim()  # so that what preparing left behind is not taken for the merge's
     malloc, resident = malloc_bytes(), resident_bytes()
-    run = Run(NATIVE, "r3", 3)
+    run = CoreRun(NATIVE, "r3", 3)
     run.feed(order)
     core = run.core
     assert core is not None
@@ -107,7 +107,7 @@ def child(payload_bytes: int) -> None:
     print(*(size / core.node_count for size in sizes))
 
 
-def cross_check(report: Report) -> None:
+def cross_check(report: BenchReport) -> None:
     """The three ways to count, each in a process of its own."""
     for payload_bytes in PAYLOADS:
         command = [sys.executable, "-m", "bench.core_memory", CHILD, str(payload_bytes)]

@@ -58,7 +58,7 @@ def elements(order: Order) -> int:
     return sum(batch.count for _, batch in order)
 
 
-class Run:
+class CoreRun:
     """One algorithm on one engine. ``out``: elements that it has said."""
 
     def __init__(self, engine: str, kind: str, inputs: int, *, live: bool = False) -> None:
@@ -111,7 +111,7 @@ def rates(engine: str, kind: str, order: Order, inputs: int, repeats: int, *, li
     count = elements(order)
     values = []
     for _ in range(repeats):
-        run = Run(engine, kind, inputs, live=live)
+        run = CoreRun(engine, kind, inputs, live=live)
         values.append(count / cpu_timed(lambda run=run: run.feed(order)))  # type: ignore[misc]
     return values
 
@@ -143,7 +143,7 @@ def memory(engine: str, kind: str, order: Order, inputs: int, samples: int = 9) 
         tracemalloc.start()
     used = malloc_bytes if engine == NATIVE else lambda: tracemalloc.get_traced_memory()[0]
     before = used()
-    run = Run(engine, kind, inputs)
+    run = CoreRun(engine, kind, inputs)
     for number, (at, item) in enumerate(frozen, 1):
         run.feed([(at, item if engine == NATIVE else pickle.loads(item))])
         if number in points:

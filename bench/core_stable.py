@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from statistics import median, quantiles
 from typing import Any
 
-from bench.core_runs import NATIVE, PYTHON, Run
+from bench.core_runs import NATIVE, PYTHON, CoreRun
 from bench.harness import Panel, begin, plot
 from lmerge._native import Columns
 from lmerge.core.batch import Batch, BatchBuilder
@@ -34,7 +34,7 @@ class Steady:
 
     def __init__(self, engine: str, live: int) -> None:
         self.live, self.at, self.engine = live, 0, engine
-        self.run = Run(engine, "r3", 1)
+        self.run = CoreRun(engine, "r3", 1)
         while self.at < live:
             self.run.feed([(0, self._batch(self._inserts(min(10_000, live))))])
             self.run.feed([(0, self._batch(self._stable()))])

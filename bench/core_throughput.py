@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 
 from bench.core_runs import CLEANSED, KINDS, LIMIT, NATIVE, ORDERED, PYTHON, Order, merge_rates, prepare, rates
-from bench.harness import Measured, Panel, Report, begin, plot
+from bench.harness import BenchReport, Measured, Panel, begin, plot
 from lmerge.testing.workload import Workload
 
 INPUTS = 3
@@ -33,7 +33,7 @@ def stream(engine: str, kind: str, payload_bytes: int, quick: bool) -> Order:
     return prepare(engine, spec)
 
 
-def measure(report: Report, quick: bool) -> dict[tuple[str, str, int, bool], Measured]:
+def measure(report: BenchReport, quick: bool) -> dict[tuple[str, str, int, bool], Measured]:
     """By engine, algorithm, payload size and whether the live output is tracked."""
     found: dict[tuple[str, str, int, bool], Measured] = {}
     for engine in (NATIVE, PYTHON):
@@ -59,7 +59,7 @@ def measure(report: Report, quick: bool) -> dict[tuple[str, str, int, bool], Mea
 
 
 def beside_limit(
-    report: Report, order: Order, payload_bytes: int, repeats: int
+    report: BenchReport, order: Order, payload_bytes: int, repeats: int
 ) -> dict[tuple[str, str, int, bool], Measured]:
     """R3 and the limit in turns, so that what else the machine does hits both."""
     values: dict[str, list[float]] = {"r3": [], LIMIT: []}
@@ -74,7 +74,7 @@ def beside_limit(
     }
 
 
-def judge(report: Report, found: dict[tuple[str, str, int, bool], Measured]) -> None:
+def judge(report: BenchReport, found: dict[tuple[str, str, int, bool], Measured]) -> None:
     for (kind, payload_bytes), target in TARGETS.items():
         for live in (False, True):
             rate = found.get((NATIVE, kind, payload_bytes, live))

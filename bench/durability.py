@@ -32,7 +32,7 @@ from lmerge.wire.token import format_token
 LIVE = 100_000
 
 
-class Size(NamedTuple):
+class DurabilitySize(NamedTuple):
     """Of a run. ``events``: of each publisher."""
 
     events: int
@@ -40,8 +40,8 @@ class Size(NamedTuple):
     restarts: int
 
 
-FULL = Size(2_000_000, 5, 5)  # some seconds each: starting is not what is measured
-QUICK = Size(150_000, 2, 2)
+FULL = DurabilitySize(2_000_000, 5, 5)  # some seconds each: starting is not what is measured
+QUICK = DurabilitySize(150_000, 2, 2)
 
 
 def merged(events: int, *arguments: str) -> float:

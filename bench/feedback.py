@@ -157,7 +157,7 @@ async def _read(target: str) -> tuple[array[float], array[int], list[Event]]:
 
 
 @dataclass
-class Run:
+class FeedbackRun:
     """One run: seconds, the output over time, and what the plans left out."""
 
     seconds: float
@@ -167,7 +167,7 @@ class Run:
     left_out: list[int]
 
 
-def run(name: str, asked: Query, expected: list[Event]) -> Run:
+def run(name: str, asked: Query, expected: list[Event]) -> FeedbackRun:
     """Plans, one server, one reader, all processes."""
     closing = ("--closing", "any")  # the end of the faster plan is the end
     options = (*closing, "--feedback", str(LAG)) if "feedback" in name else closing
@@ -193,12 +193,12 @@ def run(name: str, asked: Query, expected: list[Event]) -> Run:
         finally:
             for process in processes:
                 process.kill()
-    return Run(
+    return FeedbackRun(
         moments[-1] - began_s, [moment - began_s for moment in moments], list(inserts), events == expected, left_out,
     )
 
 
-def add_curve(panel: Panel, name: str, found: Run) -> None:
+def add_curve(panel: Panel, name: str, found: FeedbackRun) -> None:
     """Elements out over time."""
     total, following = 0, 0.0
     for moment, inserts in zip(found.moments, found.inserts):

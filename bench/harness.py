@@ -1,6 +1,6 @@
 """What every benchmark shares: repeats, median and spread, the machine, raw JSON and a plot beside the table.
 
-A figure and what it is compared with come from one run: ``Report`` prints ratios only between its own rows.
+A figure and what it is compared with come from one run: ``BenchReport`` prints ratios only between its own rows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Measured:
 
 
 @dataclass
-class Report:
+class BenchReport:
     """One run of one benchmark."""
 
     question: str
@@ -130,10 +130,10 @@ def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
     pyplot.close(figure)
 
 
-def begin(question: str) -> Report:
+def begin(question: str) -> BenchReport:
     """Print the question and the machine."""
     print(f"{question}\n  {', '.join(f'{key} {value}' for key, value in machine().items())}", flush=True)
-    return Report(question)
+    return BenchReport(question)
 
 
 def machine() -> dict[str, str]:

@@ -28,11 +28,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
-from bench.harness import Panel, Report, begin, plot
+from bench.harness import BenchReport, Panel, begin, plot
 from bench.rig import links
-from bench.rig.fleet import READER, Fleet, FleetSpec, import_all
-from bench.rig.judge import Verdict
-from bench.rig.stalls import CONTROL, Fault, add_distribution, add_rows, cpu_seconds, stalls_of, verdict
+from bench.rig.fleet import READER, FleetSpec, RigFleet, import_all
+from bench.rig.judge import StreamVerdict
+from bench.rig.stalls import CONTROL, InjectedFault, add_distribution, add_rows, cpu_seconds, stalls_of, verdict
 from bench.rig.wan import Line, wan
 from bench.rig.wan import problem as wan_problem
 
@@ -61,9 +61,9 @@ EXECUTED_S = 5.0  # what is looked at then
 class Breaker:
     """Draws faults from a seed and commits them on a fleet."""
 
-    def __init__(self, fleet: Fleet, weights: dict[str, int], random: Random) -> None:
+    def __init__(self, fleet: RigFleet, weights: dict[str, int], random: Random) -> None:
         self.fleet, self.weights, self.random = fleet, weights, random
-        self.faults: list[Fault] = []
+        self.faults: list[InjectedFault] = []
         self._later: list[tuple[float, Callable[[], None]]] = []
 
     def run(self, count: int, pause_s: tuple[float, float], say: Callable[[str], None]) -> None:
@@ -76,7 +76,7 @@ class Breaker:
                 whole_s = self._recover(began_s, self.random.uniform(*pause_s))
             except RuntimeError as error:
                 raise RuntimeError(f"fault {at}, {kind} {victim}: {error}") from error
-            self.faults.append(Fault(kind, victim, began_s, whole_s))
+            self.faults.append(InjectedFault(kind, victim, began_s, whole_s))
             if at % 100 == 0:
                 say(f"{at} faults, output of {self.fleet.output.elements:,} elements")
 
@@ -137,12 +137,12 @@ class Breaker:
 def broken(
     spec: FleetSpec, weights: dict[str, int], faults: int, seed: int, pause_s: tuple[float, float],
     say: Callable[[str], None], line: Line | None = None,
-) -> tuple[list[Fault], Verdict]:
+) -> tuple[list[InjectedFault], StreamVerdict]:
     """A run under load with so many faults; ``line``: between servers and everybody else."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(_folder("lmerge-kills-")))
         far = stack.enter_context(wan(folder, line, seed)) if line is not None else None
-        fleet = stack.enter_context(Fleet(spec, folder, far))
+        fleet = stack.enter_context(RigFleet(spec, folder, far))
         fleet.await_whole()
         fleet.listen(1.0)
         breaker = Breaker(fleet, weights, Random(seed))
@@ -151,7 +151,7 @@ def broken(
         return breaker.faults, fleet.finish()
 
 
-def merged(report: Report, panel: Panel, faults: int, seed: int) -> bool:
+def merged(report: BenchReport, panel: Panel, faults: int, seed: int) -> bool:
     """Two servers, three replicas: the main part. Whether the output was right."""
     before = cpu_seconds()
     found, seen = broken(FleetSpec(lags_s=LAGS_S), WEIGHTS, faults, seed, PAUSE_S, _say)
@@ -180,7 +180,7 @@ def merged(report: Report, panel: Panel, faults: int, seed: int) -> bool:
     return seen.is_good
 
 
-def alone(report: Report, panel: Panel, kills: int, seed: int) -> bool:
+def alone(report: BenchReport, panel: Panel, kills: int, seed: int) -> bool:
     """What a user has today: one replica, started again by its supervisor. The best case of it: a process without state
     that loads nothing, is started at once, and says what it has missed as fast as it can."""
     spec = FleetSpec(replicas=("a",), servers=("s1",), execute=("a",), resume=True)
@@ -192,7 +192,7 @@ def alone(report: Report, panel: Panel, kills: int, seed: int) -> bool:
     return seen.is_good
 
 
-def durable(report: Report, panel: Panel, kills: int, seed: int) -> bool:
+def durable(report: BenchReport, panel: Panel, kills: int, seed: int) -> bool:
     """One server with a store, killed and started again."""
     with _folder("lmerge-store-") as store:
         spec = FleetSpec(servers=("s1",), server_options=("--store", store), execute=("s1",))
@@ -209,7 +209,7 @@ def durable(report: Report, panel: Panel, kills: int, seed: int) -> bool:
     return seen.is_good
 
 
-def over_wan(report: Report, panel: Panel, faults: int, seed: int) -> bool:
+def over_wan(report: BenchReport, panel: Panel, faults: int, seed: int) -> bool:
     """The main part again, where everybody reaches the servers over a line with delay, jitter and loss."""
     if (why := wan_problem()) is not None:
         report.note(f"over a line with delay and loss: left out, {why}")

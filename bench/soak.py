@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 import psutil
 
-from bench.harness import Measured, Panel, Report, begin, plot
-from bench.rig.fleet import READER, Fleet, FleetSpec, import_all
-from bench.rig.stream import Reference
+from bench.harness import BenchReport, Measured, Panel, begin, plot
+from bench.rig.fleet import READER, FleetSpec, RigFleet, import_all
+from bench.rig.stream import ReferenceStream
 
 EVENTS_PER_S = 5_334  # with adjusts and stables 6,667 elements/s of each replica
 SAMPLE_S = 5.0
@@ -65,7 +65,7 @@ def slope(samples: list[tuple[float, float]]) -> Slope:
 class Soak:
     """One run: kills by the clock, samples by the clock."""
 
-    def __init__(self, fleet: Fleet, seconds: float, seed: int) -> None:
+    def __init__(self, fleet: RigFleet, seconds: float, seed: int) -> None:
         self.fleet, self.seconds = fleet, seconds
         self.memory: dict[str, list[tuple[float, float]]] = {name: [] for name in fleet.processes}
         self.cpu: dict[str, list[float]] = {name: [] for name in fleet.processes}
@@ -116,7 +116,7 @@ class Soak:
         return [name for name in self.memory if name not in (*KILLED_REPLICAS, KILLED_SERVER)]
 
 
-def judge_memory(report: Report, soak: Soak) -> bool:
+def judge_memory(report: BenchReport, soak: Soak) -> bool:
     """A row for each process that has lived all the time; whether all are flat."""
     warm_s, all_flat = soak.seconds * WARM_PART, True
     for name in soak.long_lived:
@@ -140,10 +140,10 @@ def main() -> None:
     import_all()
     report = begin((__doc__ or "").splitlines()[0])
     seconds = 180.0 if options.quick else options.minutes * 60
-    reference = Reference(events_per_s=EVENTS_PER_S)
+    reference = ReferenceStream(events_per_s=EVENTS_PER_S)
     spec = FleetSpec(reference, events_max=int((seconds + 120) * EVENTS_PER_S))
     with tempfile.TemporaryDirectory(prefix="lmerge-soak-", ignore_cleanup_errors=True) as folder, \
-            Fleet(spec, Path(folder)) as fleet:
+            RigFleet(spec, Path(folder)) as fleet:
         fleet.await_whole()
         soak = Soak(fleet, seconds, options.seed)
         soak.run()

@@ -127,7 +127,7 @@ def be_ahead(target: str, stream: Stream) -> Publisher:
     return publisher
 
 
-class Output:
+class OutputReader:
     """Reads the merge from its beginning to a stable point, in a thread."""
 
     def __init__(self, target: str, until_us: int) -> None:
@@ -150,7 +150,7 @@ class Output:
 
 
 @dataclass
-class Run:
+class SparkFeedbackRun:
     """Seconds until it had caught up, its stable point over time, and whether the output was right."""
 
     seconds: float
@@ -168,7 +168,7 @@ def serving(folder: Path, name: str, lag_us: int) -> Iterator[str]:
         server.kill()
 
 
-def run(spark: Any, name: str, stream: Stream, expected: list[Event]) -> Run:
+def run(spark: Any, name: str, stream: Stream, expected: list[Event]) -> SparkFeedbackRun:
     """One server, the replica that is ahead, and the query that comes late."""
     with tempfile.TemporaryDirectory(prefix="lmerge-feedback-", ignore_cleanup_errors=True) as scratch:
         folder, source = Path(scratch), Path(scratch, "source")
@@ -177,7 +177,7 @@ def run(spark: Any, name: str, stream: Stream, expected: list[Event]) -> Run:
             stream.write(source, batch)
         with serving(folder, name, stream.rows * STEP_US) as target:
             final_us = stream.stable_us(stream.batches + TAIL - 1)
-            output = Output(target, final_us)
+            output = OutputReader(target, final_us)
             ahead = be_ahead(target, stream)
             began_s = time.monotonic()
             query = scoring(spark, stream, source, folder / "checkpoint", target).start()
@@ -189,7 +189,7 @@ def run(spark: Any, name: str, stream: Stream, expected: list[Event]) -> Run:
             follow(query, target, final_us, began_s)
             is_right = output.events() == expected
             query.stop()
-    return Run(points[-1][0], points, is_right)
+    return SparkFeedbackRun(points[-1][0], points, is_right)
 
 
 def follow(query: Any, target: str, until_us: int, began_s: float) -> list[tuple[float, int]]:
@@ -203,7 +203,7 @@ def follow(query: Any, target: str, until_us: int, began_s: float) -> list[tuple
     return points
 
 
-def add_curve(panel: Panel, name: str, found: Run) -> None:
+def add_curve(panel: Panel, name: str, found: SparkFeedbackRun) -> None:
     """Events behind it, over time; a point for each batch."""
     last = NEG_INF
     for seconds, stable_us in found.points:

@@ -28,11 +28,11 @@ from random import Random
 
 import pyspark
 
-from bench.harness import Panel, Report, begin, plot
-from bench.rig.judge import Verdict
+from bench.harness import BenchReport, Panel, begin, plot
+from bench.rig.judge import StreamVerdict
 from bench.rig.spark_fleet import SparkFleet
 from bench.rig.spark_gates import PLACES
-from bench.rig.stalls import CONTROL, Fault, add_distribution, add_rows, percentile, stall_ms, stalls_of
+from bench.rig.stalls import CONTROL, InjectedFault, add_distribution, add_rows, percentile, stall_ms, stalls_of
 
 EVENTS_PER_S = 500
 EVERY_MS = 1_000
@@ -49,7 +49,7 @@ class Killer:
 
     def __init__(self, fleet: SparkFleet, random: Random) -> None:
         self.fleet, self.random = fleet, random
-        self.faults: list[Fault] = []
+        self.faults: list[InjectedFault] = []
 
     def run(self, kills: int) -> None:
         """So many kills, of each kind in turn, with a control before each. Raises RuntimeError if somebody does not
@@ -57,7 +57,7 @@ class Killer:
         """
         for at in range(kills):
             self.fleet.listen(self.random.uniform(*PAUSE_S))
-            self.faults.append(Fault(CONTROL, "", time.monotonic()))
+            self.faults.append(InjectedFault(CONTROL, "", time.monotonic()))
             self.fleet.listen(WINDOW_S)
             self.fleet.listen(self.random.uniform(*PAUSE_S))
             self.kill(KINDS[at % len(KINDS)])
@@ -78,10 +78,12 @@ class Killer:
             fleet.open_gate(victim, kind)
         fleet.start(victim, low=len(fleet.replicas) > 1)
         what = f"{victim}'s driver" if driver_only else f"all of {victim}"
-        self.faults.append(Fault(kind, what, at_s, fleet.await_joined(victim)))
+        self.faults.append(InjectedFault(kind, what, at_s, fleet.await_joined(victim)))
 
 
-def broken(folder: Path, replicas: tuple[str, ...], kills: int, seed: int) -> tuple[SparkFleet, list[Fault], Verdict]:
+def broken(
+    folder: Path, replicas: tuple[str, ...], kills: int, seed: int
+) -> tuple[SparkFleet, list[InjectedFault], StreamVerdict]:
     """A run with so many kills."""
     folder.mkdir()
     with SparkFleet(folder, replicas, EVENTS_PER_S, EVERY_MS) as fleet:
@@ -90,12 +92,12 @@ def broken(folder: Path, replicas: tuple[str, ...], kills: int, seed: int) -> tu
         return fleet, killer.faults, fleet.verdict()
 
 
-def moments_of_rows(verdict: Verdict) -> list[float]:
+def moments_of_rows(verdict: StreamVerdict) -> list[float]:
     """When rows came that nobody had seen before."""
     return [at_s for at_s, inserts in zip(verdict.arrivals, verdict.inserts) if inserts]
 
 
-def merged(report: Report, panel: Panel, folder: Path, kills: int, seed: int) -> bool:
+def merged(report: BenchReport, panel: Panel, folder: Path, kills: int, seed: int) -> bool:
     """Two replicas. Whether the output was right."""
     fleet, faults, seen = broken(folder / "merged", ("a", "b"), kills, seed)
     arrivals = moments_of_rows(seen)
@@ -118,7 +120,7 @@ def merged(report: Report, panel: Panel, folder: Path, kills: int, seed: int) ->
     return seen.is_good
 
 
-def judged(report: Report, stalls: Sequence[float], control: Sequence[float], batch_ms: Sequence[float]) -> None:
+def judged(report: BenchReport, stalls: Sequence[float], control: Sequence[float], batch_ms: Sequence[float]) -> None:
     """The target, and what the same run shows with nothing broken. A micro-batch is as long as from one to the next, or
     as it takes where that is more.
     """
@@ -131,7 +133,7 @@ def judged(report: Report, stalls: Sequence[float], control: Sequence[float], ba
     )
 
 
-def alone(report: Report, panel: Panel, folder: Path, kills: int, seed: int) -> bool:
+def alone(report: BenchReport, panel: Panel, folder: Path, kills: int, seed: int) -> bool:
     """What a user has today. Whether the output was right."""
     _, faults, seen = broken(folder / "alone", ("a",), kills, seed)
     arrivals = moments_of_rows(seen)

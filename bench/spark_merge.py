@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from bench.core_r3 import WORDS, arrivals
-from bench.harness import Report, begin, timed
+from bench.harness import BenchReport, begin, timed
 from bench.rig.spark import scratch_session
 from lmerge.core.batch import AnyBatch
 from lmerge.core.engines.selection import best
@@ -126,7 +126,7 @@ def core_rate(order: list[tuple[str, AnyBatch]]) -> float:
     return sum(batch.count for _, batch in order) / timed(run)
 
 
-def measure_state(report: Report, spark: SparkSession, folder: Path, order: list[tuple[str, AnyBatch]]) -> None:
+def measure_state(report: BenchReport, spark: SparkSession, folder: Path, order: list[tuple[str, AnyBatch]]) -> None:
     """Microseconds a live event for a snapshot and its restore; microseconds a node for map state."""
     merging = Merge("r3", track_live=False)
     for name in sorted({name for name, _ in order}):
@@ -168,7 +168,7 @@ def main() -> None:
 
 
 def measure_rates(
-    report: Report, spark: SparkSession, folder: Path, spec: Workload, repeats: int
+    report: BenchReport, spark: SparkSession, folder: Path, spec: Workload, repeats: int
 ) -> list[tuple[str, AnyBatch]]:
     """Elements a second, of the core and of Spark, with batches of this size; gives them in the order of arrival."""
     folder.mkdir()

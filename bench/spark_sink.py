@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 
-from bench.harness import Measured, Panel, Report, begin, plot
+from bench.harness import BenchReport, Measured, Panel, begin, plot
 from bench.load import server, start
 from bench.rig.spark import (
     SOCKETS,
@@ -56,7 +56,7 @@ NOOP, EMPTY = "noop", "a sink in Python that does nothing"
 APPEND, ELEMENTS = "publish, append", "format(lmerge), elements"
 
 
-class Size(NamedTuple):
+class SinkBenchSize(NamedTuple):
     """``rounds`` of ``batches`` for the added cost; ``repeats`` of ``files`` pairs of files, with ``rows`` each."""
 
     rounds: int
@@ -66,8 +66,8 @@ class Size(NamedTuple):
     rows: int
 
 
-FULL = Size(rounds=5, batches=25, repeats=5, files=14, rows=200_000)
-QUICK = Size(rounds=1, batches=10, repeats=1, files=5, rows=50_000)
+FULL = SinkBenchSize(rounds=5, batches=25, repeats=5, files=14, rows=200_000)
+QUICK = SinkBenchSize(rounds=1, batches=10, repeats=1, files=5, rows=50_000)
 
 
 # Milliseconds a micro-batch.
@@ -86,7 +86,7 @@ def publishing(rows: Any, servers: str, merge: str) -> Any:
     return publish(rows, servers=servers, merge=merge, replica="a", vs="timestamp", ve="until", late="drop")
 
 
-def added_cost(report: Report, spark: Any, folder: Path, size: Size, connected_by: str) -> Panel:
+def added_cost(report: BenchReport, spark: Any, folder: Path, size: SinkBenchSize, connected_by: str) -> Panel:
     """Every sink in every round; the cost is the difference of a round's medians."""
     title = f"1,000 rows a batch, one each 500 ms; {connected_by}"
     panel = Panel(title, "batch", "ms from trigger to commit", is_plain=True)
@@ -119,7 +119,7 @@ def added_cost(report: Report, spark: Any, folder: Path, size: Size, connected_b
 # Rows a second.
 
 
-def write_files(folder: Path, size: Size) -> tuple[Path, Path]:
+def write_files(folder: Path, size: SinkBenchSize) -> tuple[Path, Path]:
     """The same events as rows with columns, and as elements, with a stable at the end of each batch."""
     rows, elements = folder / "rows", folder / "elements"
     rows.mkdir()
@@ -173,7 +173,7 @@ def plain(rows: Any, sink: str) -> Any:
     return rows.writeStream.format(sink)
 
 
-def rate(writer: Any, folder: Path, size: Size) -> float:
+def rate(writer: Any, folder: Path, size: SinkBenchSize) -> float:
     """Rows a second of all batches but the first two."""
     with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
         batches = run_to_end(writer, Path(checkpoint))
@@ -181,7 +181,7 @@ def rate(writer: Any, folder: Path, size: Size) -> float:
     return rows_per_s(batches[2:])
 
 
-def merged_rate(writer: Callable[[str], Any], folder: Path, size: Size) -> float:
+def merged_rate(writer: Callable[[str], Any], folder: Path, size: SinkBenchSize) -> float:
     """The same into a merge of its own, with a subscriber that counts."""
     with server() as target:
         counter = start(target, MERGE, 2 * size.files * size.rows, module="bench.rig.counter")
@@ -202,7 +202,7 @@ def _line(process: subprocess.Popen[str]) -> Any:
     return process.stdout.readline()
 
 
-def throughput(report: Report, spark: Any, folder: Path, size: Size) -> Panel:
+def throughput(report: BenchReport, spark: Any, folder: Path, size: SinkBenchSize) -> Panel:
     """Every sink in every repeat."""
     rows, elements = write_files(folder, size)
     works: dict[str, Callable[[], float]] = {

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 
-from bench.harness import Panel, Report, begin, plot
+from bench.harness import BenchReport, Panel, begin, plot
 from bench.load import server
 from bench.rig.spark import SMALL, by_turns, rows_per_s, run_to_end, scratch_session, small_columns
 from lmerge.client import Publisher
@@ -38,7 +38,7 @@ PIECE = 10_000  # rows that are made at a time
 PARQUET, READY = "Parquet", "a source in Python, batches ready"
 
 
-class Size(NamedTuple):
+class SourceBenchSize(NamedTuple):
     """``events`` in the merge; ``rows_max`` a batch."""
 
     events: int
@@ -46,8 +46,8 @@ class Size(NamedTuple):
     repeats: int
 
 
-FULL = Size(events=2_000_000, rows_max=250_000, repeats=5)
-QUICK = Size(events=200_000, rows_max=50_000, repeats=1)
+FULL = SourceBenchSize(events=2_000_000, rows_max=250_000, repeats=5)
+QUICK = SourceBenchSize(events=200_000, rows_max=50_000, repeats=1)
 
 
 def pieces(events: int) -> Any:
@@ -70,7 +70,7 @@ def fill(target: str, events: int) -> None:
         publisher.flush()
 
 
-def write_files(folder: Path, size: Size) -> None:
+def write_files(folder: Path, size: SourceBenchSize) -> None:
     """The same rows in Parquet, one file a batch."""
     folder.mkdir()
     table = pa.concat_tables(pieces(size.events))
@@ -78,7 +78,7 @@ def write_files(folder: Path, size: Size) -> None:
         pq.write_table(table.slice(first, size.rows_max), folder / f"{number:04}.parquet", row_group_size=PIECE * 4)
 
 
-def from_merge(spark: Any, target: str, envelope: str, size: Size) -> Any:
+def from_merge(spark: Any, target: str, envelope: str, size: SourceBenchSize) -> Any:
     """What the query reads in an envelope."""
     options = {"servers": target, "merge": MERGE, "startingOffsets": f"{MERGE}@-inf", "envelope": envelope,
                "maxRowsPerBatch": size.rows_max}
@@ -91,12 +91,12 @@ def from_parquet(spark: Any, folder: Path) -> Any:
     return spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
-def from_ready(spark: Any, size: Size) -> Any:
+def from_ready(spark: Any, size: SourceBenchSize) -> Any:
     """As many rows from a source that has nothing to do."""
     return spark.readStream.format("bench_ready").options(rows=size.events, rows_max=size.rows_max).load()
 
 
-def measure(report: Report, spark: Any, folder: Path, size: Size) -> Panel:
+def measure(report: BenchReport, spark: Any, folder: Path, size: SourceBenchSize) -> Panel:
     """Every source in every repeat."""
     checkpoints = count()
 

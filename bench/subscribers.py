@@ -23,7 +23,7 @@ import psutil
 
 from bench.harness import Panel, begin, plot
 from bench.rig.fleet import MERGE, import_all, serve
-from bench.rig.processes import Process, forked
+from bench.rig.processes import RigProcess, forked
 from bench.rig.stalls import percentile
 from lmerge.core.batch import BatchBuilder
 from lmerge.core.elements import INF, STABLE
@@ -123,7 +123,7 @@ def _newest(response: Any) -> int | None:
     return int(array("q", batch.vs)[at]) if at >= 0 else None
 
 
-class Found:
+class SubscribersResult:
     """What one number of subscribers came to."""
 
     def __init__(self, ages: list[float], messages: int, ends: list[str], server_cores: float) -> None:
@@ -136,13 +136,13 @@ class Found:
         return self.complete == count and percentile(self.ages_ms, 0.99) < AGE_S_MAX * 1e3
 
 
-def run(count: int, per_s: int, seconds: float) -> Found:
+def run(count: int, per_s: int, seconds: float) -> SubscribersResult:
     """So many subscribers of a merge of so many elements a second."""
     with tempfile.TemporaryDirectory(prefix="lmerge-subscribers-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         server, port = serve("server", folder)
         target = f"127.0.0.1:{port}"
-        processes: list[Process] = [server]
+        processes: list[RigProcess] = [server]
         epoch_s = time.monotonic() + 1.0 + count / 100
         end_s = epoch_s + seconds - 1.0
         try:
@@ -162,7 +162,7 @@ def run(count: int, per_s: int, seconds: float) -> Found:
         finally:
             for process in processes:
                 process.kill()
-    return Found(
+    return SubscribersResult(
         [age for ages, _, _, _ in found for age in ages], sum(messages for _, messages, _, _ in found),
         [end for _, _, _, ends in found for end in ends], cores,
     )

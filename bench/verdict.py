@@ -16,7 +16,7 @@ SAME: Final = "same"
 MISSING: Final = "missing"
 
 
-class Verdict(NamedTuple):
+class FigureVerdict(NamedTuple):
     """``ratio``: the median now to the median before; ``spread``: in parts of the median before. 0 where missing."""
 
     word: str
@@ -24,14 +24,14 @@ class Verdict(NamedTuple):
     spread: float
 
 
-def judge(before: Sequence[float], now: Sequence[float], *, more_is_better: bool) -> Verdict:
+def judge(before: Sequence[float], now: Sequence[float], *, more_is_better: bool) -> FigureVerdict:
     """Compare two samples. One that is empty is missing, which is no verdict on either commit."""
     if not before or not now:
-        return Verdict(MISSING, 0.0, 0.0)
+        return FigureVerdict(MISSING, 0.0, 0.0)
     middle = median(before)
     change = median(now) - middle
     spread = max(max(before) - min(before), max(now) - min(now))
     ratio, part = (median(now) / middle, spread / abs(middle)) if middle else (0.0, 0.0)
     if abs(change) <= spread:
-        return Verdict(SAME, ratio, part)
-    return Verdict(BETTER if (change > 0) == more_is_better else WORSE, ratio, part)
+        return FigureVerdict(SAME, ratio, part)
+    return FigureVerdict(BETTER if (change > 0) == more_is_better else WORSE, ratio, part)

@@ -20,7 +20,7 @@ from statistics import median
 from threading import Timer
 from typing import Any
 
-from bench.harness import RESULTS, Measured, Report, begin
+from bench.harness import RESULTS, BenchReport, Measured, begin
 from bench.peers.check import verdict
 from bench.peers.environments import ENVIRONMENTS, HOME, install
 from bench.peers.job import INPUTS, MARK
@@ -102,7 +102,9 @@ def title_of(name: str, variant: str, events: int) -> str:
     return f"{name}, {variant} ({events // less:,} events)" if less else f"{name}, {variant}"
 
 
-def measure(report: Report, name: str, variant: str, python: Path | str, events: int, repeats: int) -> Measured | None:
+def measure(
+    report: BenchReport, name: str, variant: str, python: Path | str, events: int, repeats: int
+) -> Measured | None:
     """Run one job and add its row; None if its output is wrong or it failed."""
     data = record(HOME / "recordings", events // SMALLER.get((name, variant), 1))
     load = os.getloadavg()[0]
@@ -122,7 +124,7 @@ def measure(report: Report, name: str, variant: str, python: Path | str, events:
     return row
 
 
-def conclude(report: Report, ours: list[Measured], peers: list[Measured]) -> None:
+def conclude(report: BenchReport, ours: list[Measured], peers: list[Measured]) -> None:
     """Ratios, of this run only, and the verdict on the target."""
     if not peers:
         report.note("no peer ran: there is nothing to compare with")

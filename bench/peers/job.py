@@ -19,7 +19,7 @@ DELAY_MS = 4_000
 """How far a row may be behind the newest one of its input: twice the disorder of the recording."""
 MARK = "bench: "
 
-Run = Callable[[Path, str, "Path | None"], float]
+JobRun = Callable[[Path, str, "Path | None"], float]
 """``run(data, variant, output)``: do the job once and return the seconds from the first row read to the last row out.
 ``output`` None: drop the rows."""
 
@@ -28,7 +28,7 @@ def say(**facts: Any) -> None:
     print(MARK + json.dumps(facts), flush=True)
 
 
-def serve(run: Run, versions: dict[str, str]) -> None:
+def serve(run: JobRun, versions: dict[str, str]) -> None:
     """The life of a job's process; call it once the system is ready to take a query."""
     parser = ArgumentParser()
     parser.add_argument("--data", type=Path, required=True)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.rig import judge, links, replica
-from bench.rig.judge import Output, Verdict
-from bench.rig.processes import Process, executed, forked
+from bench.rig.judge import OutputProgress, StreamVerdict
+from bench.rig.processes import RigProcess, executed, forked
 from bench.rig.replica import ReplicaSpec
-from bench.rig.stream import Reference
+from bench.rig.stream import ReferenceStream
 from bench.rig.wan import Wan
 from lmerge.errors import LmergeError
 
@@ -36,7 +36,7 @@ class FleetSpec:
     those that are started as a user would. ``resume``: a replica that comes back goes on where the merge is, instead of
     joining with what is alive; so it must where it is the only one."""
 
-    reference: Reference = field(default_factory=Reference)
+    reference: ReferenceStream = field(default_factory=ReferenceStream)
     replicas: tuple[str, ...] = ("a", "b", "c")
     lags_s: tuple[float, ...] = (0.0, 0.0, 0.0)
     servers: tuple[str, ...] = ("s1", "s2")
@@ -47,25 +47,25 @@ class FleetSpec:
     events_max: int = 0  # for the judge
 
 
-class Fleet:
+class RigFleet:
     """Use it in a ``with``: at the end every process has gone. ``wan``: where replicas and the reader live."""
 
     def __init__(self, spec: FleetSpec, folder: Path, wan: Wan | None = None) -> None:
         self.spec, self.folder = spec, folder
         self._host = wan.near if wan is not None else "127.0.0.1"
         self._enter = wan.enter if wan is not None else None
-        self.processes: dict[str, Process] = {}
+        self.processes: dict[str, RigProcess] = {}
         self.joined: dict[str, bool] = {}
         self.done: set[str] = set()
-        self.verdict: Verdict | None = None
+        self.verdict: StreamVerdict | None = None
         self.epoch_s = 0.0
-        self.output = Output(0, 0, 0, 0.0)
-        self._links: Process
+        self.output = OutputProgress(0, 0, 0, 0.0)
+        self._links: RigProcess
         self._ports: dict[str, int] = {}
         self._lives: dict[str, int] = dict.fromkeys((*spec.replicas, *spec.servers), 0)
         self._ends: int | None = None
 
-    def __enter__(self) -> Fleet:
+    def __enter__(self) -> RigFleet:
         self._links = self.processes["links"] = forked("links", self.folder, links.run, self._host)
         for name in self.spec.servers:
             self.start_server(name)
@@ -205,7 +205,7 @@ class Fleet:
         """How far the output is; the answer comes with ``listen``."""
         self._tell(READER, ("at", None))
 
-    def finish(self) -> Verdict:
+    def finish(self) -> StreamVerdict:
         """Let the replicas end their streams together, and wait for the verdict."""
         behind = max(self.spec.lags_s) + 1.0
         self._ends = int((time.monotonic() + behind - self.epoch_s) * self.spec.reference.events_per_s)
@@ -255,7 +255,7 @@ def _serve(arguments: Iterable[str], _told: connection.Connection) -> None:
     main()
 
 
-def serve(name: str, folder: Path, *options: str) -> tuple[Process, int]:
+def serve(name: str, folder: Path, *options: str) -> tuple[RigProcess, int]:
     """One server by itself, started as a user would: its process and its port, when it is ready."""
     ready = folder / f"{name}.json"
     process = executed(

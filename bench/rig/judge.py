@@ -1,7 +1,7 @@
 """The process that reads the merged stream, believes nobody, and notes when everything came.
 
 Every element is applied to a ``Tdb``, which refuses one that contradicts what was said before. Every event that is
-frozen is compared with the reference, at once, so an hour's stream needs a byte per event. At the end: ``Verdict``.
+frozen is compared with the reference, at once, so an hour's stream needs a byte per event. At the end: ``StreamVerdict``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
-from bench.rig.stream import Reference
+from bench.rig.stream import ReferenceStream
 from lmerge.client import AsyncSubscriber
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import INF, INSERT, NEG_INF, Event
@@ -26,7 +26,7 @@ SHOWN_MAX = 5
 CONTRADICTED = "contradicted"
 
 
-class Output(NamedTuple):
+class OutputProgress(NamedTuple):
     """How far the reader is. ``servers``: those that it could go on with. ``gap_s``: longest since the last answer."""
 
     stable_point: int
@@ -36,7 +36,7 @@ class Output(NamedTuple):
 
 
 @dataclass
-class Verdict:
+class StreamVerdict:
     """What the reader saw. ``arrivals``: monotonic times of output batches, ``inserts`` how many each had, ``ages_ms``
     how old the last of them was (-1: there was none)."""
 
@@ -71,15 +71,15 @@ class Verdict:
         )
 
 
-class Judge:
+class StreamJudge:
     """Takes batches of the merged stream; ``verdict`` when it is over."""
 
-    def __init__(self, reference: Reference, *, events_max: int = 0, keeps_arrivals: bool = True) -> None:
+    def __init__(self, reference: ReferenceStream, *, events_max: int = 0, keeps_arrivals: bool = True) -> None:
         self.reference = reference
         self.tdb = Tdb("output")
         self.seen = bytearray(events_max)  # how often each event was frozen, up to 255
         self.seen[::1024] = bytes(len(self.seen[::1024]))  # all of it is real memory from the start
-        self.found = Verdict()
+        self.found = StreamVerdict()
         self.gap_s_max = 0.0  # since it was last asked
         self._keeps_arrivals = keeps_arrivals
         self._last_s = 0.0
@@ -130,7 +130,7 @@ class Judge:
             self.seen.extend(bytes(at + 1024 - len(self.seen)))
         self.seen[at] = min(self.seen[at] + 1, 255)
 
-    def verdict(self, expected: int) -> Verdict:
+    def verdict(self, expected: int) -> StreamVerdict:
         """The stream is over, and events 0 to ``expected`` - 1 were to come."""
         found = self.found
         for event in self.tdb.live_events():
@@ -156,20 +156,20 @@ class Judge:
 
 
 def run(
-    target: str, merge: str, reference: Reference, epoch_s: float, told: Connection, *, events_max: int = 0,
+    target: str, merge: str, reference: ReferenceStream, epoch_s: float, told: Connection, *, events_max: int = 0,
 ) -> None:
     """The process. When asked it tells ("at", stable point, elements, joined servers, longest gap since it was last
-    asked); and ("verdict", Verdict) when the stream is over and it knows the number of events, which it is told as
+    asked); and ("verdict", StreamVerdict) when the stream is over and it knows the number of events, which it is told as
     ("end", N). ``events_max``: room for so many from the start, and no arrivals are kept: memory does not grow."""
     gc.freeze()  # what is loaded by now stays
-    judge = Judge(reference, events_max=events_max, keeps_arrivals=not events_max)
+    judge = StreamJudge(reference, events_max=events_max, keeps_arrivals=not events_max)
     # From the beginning, however late it connects: on a busy machine the first events are frozen by then.
     subscriber = AsyncSubscriber(target, merge, name="judge", resume=format_token(merge, NEG_INF))
     verdict = asyncio.run(_read(judge, subscriber, epoch_s, told))
     told.send(("verdict", verdict))
 
 
-async def _read(judge: Judge, subscriber: AsyncSubscriber, epoch_s: float, told: Connection) -> Verdict:
+async def _read(judge: StreamJudge, subscriber: AsyncSubscriber, epoch_s: float, told: Connection) -> StreamVerdict:
     loop = asyncio.get_running_loop()
     expected: asyncio.Future[int] = loop.create_future()
 
@@ -183,7 +183,7 @@ async def _read(judge: Judge, subscriber: AsyncSubscriber, epoch_s: float, told:
             expected.set_result(value)
         else:
             gap_s, judge.gap_s_max = judge.gap_s_max, 0.0
-            told.send(("at", Output(judge.stable_point, judge.found.elements, sources(subscriber), gap_s)))
+            told.send(("at", OutputProgress(judge.stable_point, judge.found.elements, sources(subscriber), gap_s)))
 
     loop.add_reader(told.fileno(), listen)
     async for batch in subscriber.batches():

@@ -26,14 +26,14 @@ class Half:
 
     __slots__ = ("link", "paused", "peer", "rest", "socket", "way")
 
-    def __init__(self, link: Link, socket_: socket.socket, way: str) -> None:
+    def __init__(self, link: TcpLink, socket_: socket.socket, way: str) -> None:
         self.link, self.socket, self.way = link, socket_, way
         self.peer: Half | None = None
         self.rest = b""  # read from the peer, and not yet taken by this side
         self.paused = False
 
 
-class Link:
+class TcpLink:
     """One client's way to one server."""
 
     def __init__(self, name: str, host: str, port: int) -> None:
@@ -46,13 +46,13 @@ class Link:
         self.stalled_until = {UP: 0.0, DOWN: 0.0}
 
 
-class Links:
+class TcpLinks:
     """All links and the loop that serves them."""
 
     def __init__(self, host: str, told: Connection) -> None:
         self._host = host
         self._told = told
-        self._links: dict[str, Link] = {}
+        self._links: dict[str, TcpLink] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(told.fileno(), selectors.EVENT_READ, None)
 
@@ -63,7 +63,7 @@ class Links:
                 if key.data is None:
                     if not self._listen():
                         return
-                elif isinstance(key.data, Link):
+                elif isinstance(key.data, TcpLink):
                     self._accept(key.data)
                 else:
                     self._copy(key.data, mask)
@@ -75,7 +75,7 @@ class Links:
         except (EOFError, OSError):
             return False
         if word == "open":
-            link = self._links[name] = Link(name, self._host, values[0])
+            link = self._links[name] = TcpLink(name, self._host, values[0])
             self._selector.register(link.listener, selectors.EVENT_READ, link)
             self._told.send(link.port)
         elif word == "lead":
@@ -89,7 +89,7 @@ class Links:
             self._watch_all(self._links[name])
         return True
 
-    def _accept(self, link: Link) -> None:
+    def _accept(self, link: TcpLink) -> None:
         with contextlib.suppress(OSError):
             client, _ = link.listener.accept()
             server = socket.socket()
@@ -142,11 +142,11 @@ class Links:
         if mask:
             self._selector.register(half.socket, mask, half)
 
-    def _watch_all(self, link: Link) -> None:
+    def _watch_all(self, link: TcpLink) -> None:
         for half in list(link.halves):
             self._watch(half)
 
-    def _stalls(self) -> Iterator[tuple[Link, str, float]]:
+    def _stalls(self) -> Iterator[tuple[TcpLink, str, float]]:
         for link in self._links.values():
             for way, until in link.stalled_until.items():
                 if until:
@@ -187,4 +187,4 @@ def run(host: str, told: Connection) -> None:
     """The process; clients reach it at ``host``. It is told (word, link, ...): open with the server's port, which it
     answers with the link's; lead with another port; cut; stall with way and seconds."""
     gc.freeze()
-    Links(host, told).serve()
+    TcpLinks(host, told).serve()

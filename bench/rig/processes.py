@@ -24,7 +24,7 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 END_S_MAX = 10.0
 
 
-class Process:
+class RigProcess:
     """One process and, if it was forked, the pipe to it."""
 
     def __init__(self, name: str, pid: int, exit_code: Callable[[], int | None], log: Path) -> None:
@@ -87,7 +87,7 @@ class Process:
 
 def forked(
     name: str, folder: Path, work: Callable[..., None], *arguments: Any, before: Callable[[], None] | None = None
-) -> Process:
+) -> RigProcess:
     """``work(*arguments, its end of the pipe)`` in a process of its own, after ``before``."""
     mine, its = _FORK.Pipe()
     log = folder / f"{name}.log"
@@ -95,12 +95,12 @@ def forked(
     child.start()
     its.close()
     assert child.pid is not None
-    process = Process(name, child.pid, lambda: child.exitcode, log)
+    process = RigProcess(name, child.pid, lambda: child.exitcode, log)
     process.told = mine
     return process
 
 
-def executed(name: str, folder: Path, *command: str, given: object = None) -> Process:
+def executed(name: str, folder: Path, *command: str, given: object = None) -> RigProcess:
     """``python -m command`` as a user would start it. ``given``: sent over a pipe, the last argument."""
     log = folder / f"{name}.log"
     mine, its = _FORK.Pipe()
@@ -110,7 +110,7 @@ def executed(name: str, folder: Path, *command: str, given: object = None) -> Pr
             stdout=stderr, stderr=stderr, pass_fds=(its.fileno(),), preexec_fn=_die_with_parent,
         )
     its.close()
-    process = Process(name, child.pid, child.poll, log)
+    process = RigProcess(name, child.pid, child.poll, log)
     if given is None:
         mine.close()
     else:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.rig.stream import Presentation, Reference
+from bench.rig.stream import Presentation, ReferenceStream
 from lmerge.core.batch import Batch, Row
 
 TICK_S = 0.002
@@ -30,7 +30,7 @@ class ReplicaSpec:
     name: str
     target: str
     merge: str
-    reference: Reference
+    reference: ReferenceStream
     epoch_s: float
     salt: int
     lag_s: float = 0.0

@@ -22,10 +22,10 @@ from statistics import fmean, pstdev
 from bench.harness import Measured, Panel
 from bench.rig import judge
 from bench.rig.fleet import MERGE, serve
-from bench.rig.judge import Verdict
+from bench.rig.judge import StreamVerdict
 from bench.rig.processes import forked
 from bench.rig.replica import batch_of
-from bench.rig.stream import Presentation, Reference
+from bench.rig.stream import Presentation, ReferenceStream
 from lmerge.core.batch import Row
 from lmerge.core.elements import INSERT
 
@@ -40,7 +40,7 @@ Delay = Callable[[float], float]
 
 
 @dataclass
-class Flow:
+class InsertFlow:
     """Inserts over time: moments in seconds of the run, and how many at each."""
 
     moments: Sequence[float]
@@ -69,9 +69,9 @@ class Flow:
         return sorted((after - before) * 1e3 for before, after in pairwise(moments))
 
 
-def run(seconds: float, delays: Sequence[Delay]) -> tuple[list[Flow], Flow, Verdict]:
+def run(seconds: float, delays: Sequence[Delay]) -> tuple[list[InsertFlow], InsertFlow, StreamVerdict]:
     """A stream for each delay, merged by one server: what was sent, what came, and whether it was right."""
-    reference = Reference(life_max=2_000)
+    reference = ReferenceStream(life_max=2_000)
     with tempfile.TemporaryDirectory(prefix="lmerge-shaped-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         server, port = serve("server", folder)
@@ -93,7 +93,7 @@ def run(seconds: float, delays: Sequence[Delay]) -> tuple[list[Flow], Flow, Verd
             for process in processes:
                 process.kill()
     moments = [arrival - epoch_s for arrival in verdict.arrivals]
-    return [Flow(*flow[1:]) for flow in flows], Flow(moments, verdict.inserts), verdict
+    return [InsertFlow(*flow[1:]) for flow in flows], InsertFlow(moments, verdict.inserts), verdict
 
 
 
@@ -108,7 +108,7 @@ def departures(rows: Sequence[Row], delay: Delay) -> array[float]:
 
 
 def send(
-    target: str, reference: Reference, at: int, seconds: float, delay: Delay, epoch_s: float, told: Connection
+    target: str, reference: ReferenceStream, at: int, seconds: float, delay: Delay, epoch_s: float, told: Connection
 ) -> None:
     """The process of one stream. It tells ("flow", moments, inserts) of what it sent."""
     stream = Presentation(reference, salt=at + 1)
@@ -142,7 +142,7 @@ async def _send(
     told.send(("flow", moments, inserts))
 
 
-def add_rates(panel: Panel, line: str, flow: Flow, bin_s: float, seconds: float) -> None:
+def add_rates(panel: Panel, line: str, flow: InsertFlow, bin_s: float, seconds: float) -> None:
     """The rate over time as a line."""
     for at, rate in enumerate(flow.rates(bin_s, seconds)):
         panel.add(line, WARM_S + at * bin_s, Measured(line, [rate], "inserts/s"))

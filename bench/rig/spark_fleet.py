@@ -21,8 +21,8 @@ from typing import Final
 import psutil
 
 from bench.rig.fleet import serve
-from bench.rig.judge import Verdict
-from bench.rig.processes import Process, executed
+from bench.rig.judge import StreamVerdict
+from bench.rig.processes import RigProcess, executed
 from bench.rig.spark_gates import gate, reached
 from bench.rig.spark_replica import LIFE, SparkReplicaSpec
 from bench.rig.spark_table import TableReference
@@ -39,10 +39,10 @@ _ASK_S: Final = 0.2  # between two questions whether a replica has joined
 
 
 @dataclass
-class Life:
+class ReplicaLife:
     """One life of a replica."""
 
-    process: Process
+    process: RigProcess
     mark: str
     began_s: float
     batches: int = 0
@@ -55,7 +55,7 @@ class SparkFleet:
     def __init__(self, folder: Path, replicas: tuple[str, ...], events_per_s: int, every_ms: int) -> None:
         self.replicas, self.every_ms = replicas, every_ms
         self.reference = TableReference(events_per_s)
-        self.lives: dict[str, Life] = {}
+        self.lives: dict[str, ReplicaLife] = {}
         self.batch_ms: list[float] = []  # of all lives
         self._folder = folder
         self._marks: list[str] = []
@@ -97,7 +97,7 @@ class SparkFleet:
         process = executed(name, self._folder, "bench.rig.spark_replica", given=spec)
         if low:
             os.setpriority(os.PRIO_PROCESS, process.pid, LOW)
-        self.lives[name] = Life(process, spec.life, time.monotonic())
+        self.lives[name] = ReplicaLife(process, spec.life, time.monotonic())
 
     def kill(self, name: str, *, driver_only: bool = False) -> float:
         """SIGKILL; the moment of it. ``driver_only``: its Python and its JVM."""
@@ -150,13 +150,13 @@ class SparkFleet:
         self._judge.say(("at",))
         return int(self._judge.hear()[1])
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> StreamVerdict:
         """What the judge has to say of everything up to now, once that is frozen. It reads no more then."""
         due = self._due()
         self._await(lambda: self.stable_point() >= due, "the output to come to the present moment")
         self._judge.say(("verdict",))
         verdict = self._judge.hear()[1]
-        assert isinstance(verdict, Verdict)
+        assert isinstance(verdict, StreamVerdict)
         return verdict
 
     def _due(self) -> int:

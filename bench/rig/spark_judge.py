@@ -13,15 +13,15 @@ import sys
 import time
 from multiprocessing.connection import Connection
 
-from bench.rig.judge import Judge, Verdict
+from bench.rig.judge import StreamJudge, StreamVerdict
 from lmerge.client import AsyncSubscriber
 from lmerge.core.elements import NEG_INF
 
 
-class TableJudge(Judge):
+class TableJudge(StreamJudge):
     """Judges what has been frozen up to now."""
 
-    def verdict_now(self) -> Verdict:
+    def verdict_now(self) -> StreamVerdict:
         """Every event that ends before the stable point must have been frozen once, and nothing else."""
         found, stable = self.found, self.stable_point
         if stable == NEG_INF:

@@ -1,6 +1,6 @@
 """The rig's table as a source for Spark: a log that grows with the clock and can be read again from anywhere.
 
-Event number i is what ``stream.Reference`` says, as a row with columns; it is there when its time has come. So every
+Event number i is what ``stream.ReferenceStream`` says, as a row with columns; it is there when its time has come. So every
 replica reads the same rows, in batches of its own, and one that was away reads what it has missed. Offsets are numbers
 of events.
 """
@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from bench.rig.spark import Stretch
-from bench.rig.stream import Reference
+from bench.rig.stream import ReferenceStream
 from lmerge.wire.rows import RowCodec
 
 NAME = "bench_table"
@@ -30,7 +30,7 @@ _ROWS = pa.schema([("number", pa.int64()), ("word", pa.string()), ("vs", _TIME),
 
 
 @dataclass(frozen=True)
-class TableReference(Reference):
+class TableReference(ReferenceStream):
     """Which events there are in a merge to which a query publishes the table, ``number`` and ``word`` its payload."""
 
     def event(self, at: int) -> tuple[int, int, bytes]:
@@ -40,7 +40,7 @@ class TableReference(Reference):
 
     def rows(self, first: int, end: int) -> Any:
         """The rows of events ``first`` to ``end`` - 1."""
-        events = [Reference.event(self, at) for at in range(first, end)]
+        events = [ReferenceStream.event(self, at) for at in range(first, end)]
         columns = [
             pa.array(range(first, end), pa.int64()), pa.array([word.decode() for _, _, word in events], pa.string()),
             *(pa.array([event[at] for event in events], pa.int64()).cast(_TIME) for at in (0, 1)),

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from bench.harness import Measured, Panel, Report
+from bench.harness import BenchReport, Measured, Panel
 
 WINDOW_S = 1.0
 CONTROL = "nothing (control)"
@@ -23,7 +23,7 @@ POINTS = 60  # of a plotted distribution
 
 
 @dataclass(frozen=True)
-class Fault:
+class InjectedFault:
     """What was broken at monotonic time ``at_s``, and how long until everybody had joined again."""
 
     kind: str
@@ -38,7 +38,9 @@ def stall_ms(arrivals: Sequence[float], since_s: float, until_s: float) -> float
     return max((after - before for before, after in pairwise([since_s, *arrivals[first:last + 1]])), default=0.0) * 1e3
 
 
-def stalls_of(arrivals: Sequence[float], faults: Sequence[Fault], window_s: float = WINDOW_S) -> dict[str, list[float]]:
+def stalls_of(
+    arrivals: Sequence[float], faults: Sequence[InjectedFault], window_s: float = WINDOW_S
+) -> dict[str, list[float]]:
     """Milliseconds by kind of fault, in order of time."""
     found: dict[str, list[float]] = {}
     for fault, following in zip(faults, [*faults[1:], None]):
@@ -54,7 +56,7 @@ def percentile(values: Sequence[float], part: float) -> float:
     return sorted(values)[min(int(len(values) * part), len(values) - 1)]
 
 
-def add_rows(report: Report, what: str, values: list[float]) -> None:
+def add_rows(report: BenchReport, what: str, values: list[float]) -> None:
     """p50, p99 and the largest of a distribution."""
     report.add(f"{what} ({len(values):,}): p50", [median(values)], "ms")
     report.add(f"{what} ({len(values):,}): p99", [percentile(values, 0.99)], "ms")
@@ -70,7 +72,7 @@ def add_distribution(panel: Panel, line: str, values: Sequence[float]) -> None:
         panel.add(line, max(ordered[at], 0.1), Measured(line, [(count - at) / count], ""))
 
 
-def verdict(report: Report, what: str, values: Sequence[float], target_ms: float) -> bool:
+def verdict(report: BenchReport, what: str, values: Sequence[float], target_ms: float) -> bool:
     """Whether the p99 is within the target, as a note."""
     reached = percentile(values, 0.99)
     report.note(

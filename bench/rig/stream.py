@@ -29,7 +29,7 @@ def mixed(number: int) -> int:
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceStream:
     """Which events there are: one every ``step_us``, alive for ``life_min`` to ``life_max`` steps."""
 
     events_per_s: int = 4_000
@@ -62,8 +62,8 @@ class Presentation:
     """
 
     def __init__(
-        self, reference: Reference, salt: int, *, first: int = 0, disorder: float = DISORDER, revised: float = 0.225,
-        stable_every: int = 40,
+        self, reference: ReferenceStream, salt: int, *, first: int = 0, disorder: float = DISORDER,
+        revised: float = 0.225, stable_every: int = 40,
     ) -> None:
         self.reference = reference
         self.join_at = first * reference.step_us if first else NEG_INF

@@ -19,10 +19,10 @@ import typer
 from lmerge.cli import terminal
 from lmerge.demo.capacity import fitted, measure
 from lmerge.demo.judge import require_packages
-from lmerge.demo.run import Options, run_demo
+from lmerge.demo.run import DemoOptions, run_demo
 from lmerge.demo.spark import Spark, without_spark
-from lmerge.demo.verdict import Verdict
-from lmerge.demo.view import View, draw, draw_verdict, verdict_lines
+from lmerge.demo.verdict import DemoVerdict
+from lmerge.demo.view import DemoView, draw, draw_verdict, verdict_lines
 from lmerge.errors import UsageError
 from replicas.flights.source import Days
 
@@ -60,13 +60,13 @@ def demo(
     """
     console = terminal.console(stderr=as_json)  # standard output is the verdict's
     show_line = terminal.error if as_json else terminal.line_at_once
-    view = View(show_line, console if console.is_terminal and not plain else None)
+    view = DemoView(show_line, console if console.is_terminal and not plain else None)
     require_packages()
     why_no_spark = without_spark(spark)
     capacity = measure(has_spark=not why_no_spark)
     wanted = parse_days(months or "1-12", days)
     fit = fitted(wanted, seconds, capacity.days_per_s, may_shorten=months is None and days is None)
-    options = Options(fit.days, fit.seconds, kills, server_kills, why_no_spark, spark is Spark.YES, str(capacity))
+    options = DemoOptions(fit.days, fit.seconds, kills, server_kills, why_no_spark, spark is Spark.YES, str(capacity))
     with view:
         verdict = run_demo(options, view)
     if view.is_live:
@@ -92,7 +92,7 @@ def parse_days(months: str, days: int | None) -> Days:
     return Days(start, end if days is None else min(end, start + timedelta(days=days - 1)))
 
 
-def save_picture(path: Path, view: View, verdict: Verdict) -> None:
+def save_picture(path: Path, view: DemoView, verdict: DemoVerdict) -> None:
     """The view as it was after the first kill, then the verdict, as one SVG."""
     shown = [] if view.after_kill is None else [draw(view.after_kill)]
     svg = terminal.svg([*shown, draw_verdict(verdict)], columns=PICTURE_COLUMNS, title="lmerge demo")

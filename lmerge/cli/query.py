@@ -16,7 +16,7 @@ from lmerge.cli.connection import secured
 from lmerge.core.elements import NEG_INF, show_time
 
 
-class Output(str, Enum):
+class QueryFormat(str, Enum):
     """How rows are printed."""
 
     TABLE = "table"
@@ -29,8 +29,8 @@ def query(
     merge: Merge,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="The table is named as the merge, and events.")],
     server: Servers = DEFAULT_SERVER,
-    output: Annotated[Output, typer.Option("--output", "-o", help="table: for people; json: one line a row.")] = (
-        Output.TABLE),
+    output: Annotated[QueryFormat, typer.Option("--output", "-o", help="table: for people; json: one line a row.")] = (
+        QueryFormat.TABLE),
     at: Annotated[int | None, typer.Option(help="Wait until the stable point is here.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for a stable point.", min=0.0)] = 10.0,
     *,
@@ -55,15 +55,15 @@ def query(
         write(answer, output, f"{answer.num_rows} rows as of {show_time(point)}")
 
 
-def write(answer: Any, output: Output, title: str) -> None:
+def write(answer: Any, output: QueryFormat, title: str) -> None:
     """Print an Arrow table."""
     rows = answer.to_pylist()
-    if output is Output.JSON:
+    if output is QueryFormat.JSON:
         from lmerge.cli.enveloped import plain
 
         for row in rows:
             terminal.json_lines(json.dumps(row, default=plain, ensure_ascii=False, separators=(",", ":")) + "\n")
-    elif output is Output.CSV:
+    elif output is QueryFormat.CSV:
         writer = csv.writer(terminal.DataOut(), lineterminator="\n")
         writer.writerow(answer.column_names)
         writer.writerows(row.values() for row in rows)

@@ -32,7 +32,7 @@ from lmerge.errors import LmergeError, MalformedLine, UsageError
 BATCH_ROWS_MAX: Final = 512  # enough to amortise a call, little enough to keep memory flat
 
 
-class Engine(str, Enum):
+class EngineChoice(str, Enum):
     """Which implementation of the core runs."""
 
     AUTO = "auto"
@@ -40,7 +40,7 @@ class Engine(str, Enum):
     NATIVE = "native"
 
 
-class Algorithm(str, Enum):
+class AlgorithmChoice(str, Enum):
     """``auto`` or a case of the paper."""
 
     AUTO = "auto"
@@ -61,12 +61,14 @@ class InconsistentError(LmergeError):
 
 def replay(
     session: Annotated[str, typer.Argument(metavar="FILE", help="Recorded session, JSON lines; - for standard input.")],
-    algorithm: Annotated[Algorithm, typer.Option(help="auto: chosen from what the inputs promise.")] = Algorithm.AUTO,
+    algorithm: Annotated[
+        AlgorithmChoice, typer.Option(help="auto: chosen from what the inputs promise.")
+    ] = AlgorithmChoice.AUTO,
     policy: Annotated[str, typer.Option(help=POLICY_HELP)] = "lazy",
     closing: Annotated[str, typer.Option(help="Who must say stable(inf): all, any or quorum:K inputs.")] = "all",
     engine: Annotated[
-        Engine, typer.Option(help="Implementation of the core; auto: native where it is built.")
-    ] = Engine.AUTO,
+        EngineChoice, typer.Option(help="Implementation of the core; auto: native where it is built.")
+    ] = EngineChoice.AUTO,
     allow_downgrade: Annotated[
         bool, typer.Option("--allow-downgrade", help="Believe an input that breaks a property; change the algorithm.")
     ] = False,
@@ -88,7 +90,7 @@ def replay(
     merge = Merge(algorithm.value, policy, closing, allow_downgrade=allow_downgrade, engine=engine.value)
     with opened(session, "session") as source, terminal.until_closed():
         terminal.utf8()
-        run = Replay(merge, terminal.JsonOut(), terminal.JsonError(), check=check, flush=not is_regular(source))
+        run = SessionReplay(merge, terminal.JsonOut(), terminal.JsonError(), check=check, flush=not is_regular(source))
         run.run(source)
     if stats:
         terminal.error(json.dumps(run.stats()))
@@ -101,7 +103,7 @@ class Lines(Protocol):
     def flush(self) -> None: ...
 
 
-class Replay:
+class SessionReplay:
     """One session in progress."""
 
     def __init__(

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from lmerge.cli.connection import secured_server
-from lmerge.cli.replay import Algorithm, Engine
+from lmerge.cli.replay import AlgorithmChoice, EngineChoice
 from lmerge.cli.serve_options import comparing, keeping, staging
 from lmerge.core.policy import POLICY_HELP
 from lmerge.errors import UsageError
@@ -48,12 +48,14 @@ def serve(
     ] = DEFAULT_HTTP_PORT,
     merge: Annotated[list[str] | None, typer.Option(help="A merge that exists from the start; repeatable.")] = None,
     no_create: Annotated[bool, typer.Option("--no-create", help="Publishers cannot create merges.")] = False,
-    algorithm: Annotated[Algorithm, typer.Option(help="auto: chosen from what the inputs promise.")] = Algorithm.AUTO,
+    algorithm: Annotated[
+        AlgorithmChoice, typer.Option(help="auto: chosen from what the inputs promise.")
+    ] = AlgorithmChoice.AUTO,
     policy: Annotated[str, typer.Option(help=POLICY_HELP)] = "lazy",
     closing: Annotated[str, typer.Option(help="Who must say stable(inf): all, any or quorum:K inputs.")] = "all",
     engine: Annotated[
-        Engine, typer.Option(help="Implementation of the core; auto: native where it is built.")
-    ] = Engine.AUTO,
+        EngineChoice, typer.Option(help="Implementation of the core; auto: native where it is built.")
+    ] = EngineChoice.AUTO,
     shards: Annotated[
         int, typer.Option(help="Threads that share out each merge by payload; native engine, r3 and r4.", min=1, max=64)
     ] = 1,

@@ -131,7 +131,7 @@ def run(
     """Run a sink until the stream is complete, or a signal ends it after its present step."""
     from lmerge.client import AsyncSubscriber
 
-    watch = Watch(every_s)
+    watch = SinkProgressLog(every_s)
 
     def subscribe(token: str | None) -> AsyncSubscriber:
         if token is None and from_start:
@@ -160,7 +160,7 @@ def run(
         raise typer.Exit(INTERRUPTED)
 
 
-class Watch:
+class SinkProgressLog:
     """Says now and then how far a sink is, and at once what it misses."""
 
     def __init__(self, every_s: float) -> None:

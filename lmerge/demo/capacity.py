@@ -45,7 +45,7 @@ class Capacity(NamedTuple):
         return f"this machine ({cores}, {self.engine} engine) carries {self.days_per_s:.1f} days a second"
 
 
-class Fit(NamedTuple):
+class FittedReplay(NamedTuple):
     """Which days are replayed, in how many seconds."""
 
     days: Days
@@ -65,14 +65,14 @@ def measure(*, has_spark: bool) -> Capacity:
     return Capacity(free * LOAD * days / (sample_s * WHOLE_PER_SAMPLE), cores, engine)
 
 
-def fitted(wanted: Days, seconds: float, days_per_s: float, *, may_shorten: bool) -> Fit:
+def fitted(wanted: Days, seconds: float, days_per_s: float, *, may_shorten: bool) -> FittedReplay:
     """``wanted`` in ``seconds`` where the machine carries it. Otherwise fewer days, if they may be fewer and as long as
     there are DAYS_MIN; and then more seconds.
     """
     count = (wanted.last - wanted.first).days + 1
     if may_shorten and count > days_per_s * seconds:
         count = min(count, max(DAYS_MIN, int(days_per_s * seconds)))
-    return Fit(Days(wanted.first, wanted.first + timedelta(days=count - 1)), max(seconds, count / days_per_s))
+    return FittedReplay(Days(wanted.first, wanted.first + timedelta(days=count - 1)), max(seconds, count / days_per_s))
 
 
 def usable_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> float:

@@ -1,6 +1,6 @@
 """The replicas of `lmerge demo`: who runs, who was killed, what each did in all of its lives.
 
-Called by `demo_run`. `Fleet` starts and kills processes and reads what they and the server say of them; it decides
+Called by `demo_run`. `DemoReplicas` starts and kills processes and reads what they and the server say of them; it decides
 nothing. When to kill, and whom, is `demo_run`'s business.
 
 Three replicas are plain Python. Where there is Spark, a query of PySpark is the fourth: it tells things by the batch,
@@ -78,7 +78,7 @@ class Replica:
         self.seen, self.child, self.state = None, None, state
 
 
-class Fleet:
+class DemoReplicas:
     """The replicas, publishing ``days`` to the server at ``address``, at ``speed`` days a second by the clock in the
     file ``clock``; ``spark``: with one in Spark.
     """

@@ -98,7 +98,7 @@ class Comparison(NamedTuple):
         return self.expected == self.merged and not (self.lost or self.duplicates or self.unexpected or self.wrong_end)
 
 
-class Judge:
+class FlightsJudge:
     """The expected table of ``days`` in a DuckDB of its own. Close it, or use it in a ``with``."""
 
     def __init__(self, days: Days) -> None:
@@ -114,7 +114,7 @@ class Judge:
         self._db.execute(_FLIGHTS, {"inf": INF})
         self._db.execute(_EXPECTED)
 
-    def __enter__(self) -> Judge:
+    def __enter__(self) -> FlightsJudge:
         return self
 
     def __exit__(self, *exc_info: object) -> None:

@@ -25,15 +25,15 @@ from lmerge.client import Subscriber
 from lmerge.client.subscribe.follower import JOINED
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.demo.clock import Clockmaker
-from lmerge.demo.fleet import MERGE, Fleet
-from lmerge.demo.judge import Judge
+from lmerge.demo.fleet import MERGE, DemoReplicas
+from lmerge.demo.judge import FlightsJudge
 from lmerge.demo.ledger import Ledger
 from lmerge.demo.observe import Observation, observe
 from lmerge.demo.pace import BACK_S_MAX, KILL, REPLICA, START, Conductor, Look, acts_of
 from lmerge.demo.processes import END_S_MAX, READY_S_MAX
 from lmerge.demo.servers import SERVERS, Servers
-from lmerge.demo.verdict import Kill, Output, Verdict
-from lmerge.demo.view import Scene, View, count_of
+from lmerge.demo.verdict import DemoVerdict, Kill, OutputSummary
+from lmerge.demo.view import DemoView, Scene, count_of
 from lmerge.errors import Unavailable
 from replicas.flights.flight import DAY
 from replicas.flights.replay import ReplayClock, first_instant
@@ -51,7 +51,7 @@ KILL_WINDOW_S = 2.0  # the stall "around a kill" is looked for in this time afte
 VICTIM = SERVERS - 1  # the first is asked how the merge fares
 
 
-class Options(NamedTuple):
+class DemoOptions(NamedTuple):
     """What to run. ``seconds``: of the replay, if the machine keeps up. ``without_spark``: why there is no replica in
     Spark; empty if there is one. ``needs_spark``: it is waited for, and the demo fails without. ``capacity``: what was
     measured, in words.
@@ -84,7 +84,7 @@ class Options(NamedTuple):
 class Race:
     """One replay in progress: the acts of the play, and what the view and the verdict need to know."""
 
-    def __init__(self, options: Options, servers: Servers, fleet: Fleet, ledger: Ledger, clock: Clockmaker) -> None:
+    def __init__(self, options: DemoOptions, servers: Servers, fleet: DemoReplicas, ledger: Ledger, clock: Clockmaker) -> None:
         self.options, self.servers, self.fleet, self.ledger, self.clock = options, servers, fleet, ledger, clock
         # The last mark lies before the last arrivals, so that the stream cannot end there.
         self.conductor = Conductor(acts_of(options.kills, options.server_kills), options.day_count * DAY / options.way)
@@ -238,14 +238,14 @@ class Race:
         self.tell(f"SIGKILL to {name} (process {pid}), which was making {share:.0%} of the output")
 
 
-def run_demo(options: Options, view: View) -> Verdict:
+def run_demo(options: DemoOptions, view: DemoView) -> DemoVerdict:
     """Run it all. Raises LmergeError if something does not work; what is merely wrong is in the verdict."""
     total_began_s = time.monotonic()
     with _signals_as_exceptions(), tempfile.TemporaryDirectory(prefix="lmerge-demo-") as scratch:
         folder = Path(scratch)
         servers = Servers(folder, closing=f"quorum:{len(STYLES)}")
         clock = Clockmaker(folder / "clock.json")
-        fleet = Fleet(
+        fleet = DemoReplicas(
             servers.addresses, options.days, options.speed, folder, clock.path, spark=not options.without_spark
         )
         ledger = Ledger()
@@ -264,12 +264,12 @@ def run_demo(options: Options, view: View) -> Verdict:
                 deadline = time.monotonic() + END_S_MAX
                 fleet.end(at_s=deadline)
                 servers.end(at_s=deadline)
-    with Judge(options.days) as judge:
+    with FlightsJudge(options.days) as judge:
         raw, comparison = judge.counts(), judge.compare(ledger.events())
     seen = race.observation
-    return Verdict(
+    return DemoVerdict(
         (options.days.first.isoformat(), options.days.last.isoformat()), raw, comparison,
-        Output.of(ledger),
+        OutputSummary.of(ledger),
         ledger.stall(), race.finished(race.kills), options.kills, race.finished(race.server_kills),
         options.server_kills,
         {name: replica.totals for name, replica in fleet.replicas.items()},
@@ -278,7 +278,7 @@ def run_demo(options: Options, view: View) -> Verdict:
     )
 
 
-def _load(race: Race, view: View) -> None:
+def _load(race: Race, view: DemoView) -> None:
     """All replicas load the table, and Spark starts; then the clock starts."""
     spark = race.fleet.spark
     options = race.options
@@ -314,7 +314,7 @@ def _load(race: Race, view: View) -> None:
     race.tell(f"loaded in {loading_s:.1f} s; the replay begins: {race.options.speed:.1f} days a second")
 
 
-def _replay(race: Race, view: View, failures: list[BaseException]) -> None:
+def _replay(race: Race, view: DemoView, failures: list[BaseException]) -> None:
     while not race.ledger.is_complete:
         race.tick()
         view.show(race.scene())

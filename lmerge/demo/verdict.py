@@ -1,6 +1,6 @@
 """The verdict of `lmerge demo`: what happened, as one value, and whether all of it is right. Pure.
 
-Built by `demo_run`, shown by `demo_view`, printed as JSON by ``lmerge demo --json``: `Verdict.as_json` is the public
+Built by `demo_run`, shown by `demo_view`, printed as JSON by ``lmerge demo --json``: `DemoVerdict.as_json` is the public
 form.
 """
 
@@ -55,7 +55,7 @@ class Kill(NamedTuple):
     rejoined_s: float | None = None
 
 
-class Output(NamedTuple):
+class OutputSummary(NamedTuple):
     """What the subscriber got."""
 
     inserts: int
@@ -65,7 +65,7 @@ class Output(NamedTuple):
     first_contradictions: tuple[str, ...]
 
     @classmethod
-    def of(cls, ledger: Ledger) -> Output:
+    def of(cls, ledger: Ledger) -> OutputSummary:
         """What ``ledger`` holds."""
         return cls(
             ledger.inserts, ledger.adjusts, ledger.stables, ledger.contradictions, tuple(ledger.first_contradictions),
@@ -76,7 +76,7 @@ class Output(NamedTuple):
         return self.inserts + self.adjusts + self.stables
 
 
-class Verdict(NamedTuple):
+class DemoVerdict(NamedTuple):
     """Everything that the demo found out. ``spark``: what there is to say of the replica in Spark, if anything.
     ``stood_s``: for so long the replay stood still until somebody was back.
     """
@@ -84,7 +84,7 @@ class Verdict(NamedTuple):
     days: tuple[str, str]
     raw: RawCounts
     comparison: Comparison
-    output: Output
+    output: OutputSummary
     stall: Stall
     kills: tuple[Kill, ...]
     kills_planned: int

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from lmerge.cli import terminal
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.demo.verdict import RIGHT, WRONG, Kill, Verdict
+from lmerge.demo.verdict import RIGHT, WRONG, DemoVerdict, Kill
 
 STATE_STYLES = {
     "starting": "yellow", "loading": "yellow", "loaded": "yellow", "joining": "yellow", "joined": "green",
@@ -68,7 +68,7 @@ class Scene(NamedTuple):
     servers: int = 1
 
 
-class View:
+class DemoView:
     """Shows scenes; used in a ``with``: a table that moves on ``console``, or without one lines by ``show_line``."""
 
     def __init__(self, show_line: Callable[[str], None], console: Console | None = None) -> None:
@@ -83,7 +83,7 @@ class View:
         """Whether it moves."""
         return self._live is not None
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> DemoView:
         if self._live:
             self._live.start()
         return self
@@ -183,7 +183,7 @@ def _output_lines(scene: Scene) -> Table:
     return lines
 
 
-def draw_verdict(verdict: Verdict) -> RenderableType:
+def draw_verdict(verdict: DemoVerdict) -> RenderableType:
     """The verdict as a panel."""
     v, c = verdict, verdict.comparison
     facts = Table.grid(padding=(0, 2))
@@ -210,7 +210,7 @@ def draw_verdict(verdict: Verdict) -> RenderableType:
     )
 
 
-def _raw_text(verdict: Verdict) -> str:
+def _raw_text(verdict: DemoVerdict) -> str:
     raw = verdict.raw
     return f"{raw.flights:,} flights less {raw.cancelled:,} cancelled"
 
@@ -221,11 +221,11 @@ def _kill_text(kill: Kill) -> str:
     return f"around the kill of {kill.replica} at {kill.at_s:.1f} s{made}; {back}"
 
 
-def _stood_text(verdict: Verdict) -> str:
+def _stood_text(verdict: DemoVerdict) -> str:
     return f"; it stood still for {verdict.stood_s:.0f} s until somebody was back" if verdict.stood_s >= 1 else ""
 
 
-def _totals_table(verdict: Verdict) -> Table:
+def _totals_table(verdict: DemoVerdict) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column("replica")
     for name in ("lives", "inserts", "adjusts", "stables", "late", "won", "share"):
@@ -241,7 +241,7 @@ def _totals_table(verdict: Verdict) -> Table:
     return table
 
 
-def verdict_lines(verdict: Verdict) -> list[str]:
+def verdict_lines(verdict: DemoVerdict) -> list[str]:
     """The verdict in plain lines."""
     v, c = verdict, verdict.comparison
     lines = [

@@ -345,7 +345,7 @@ DEFECTS = (
     ),
     Defect(
         "a switch forgets from where on the merge is right",
-        CORE + "engine.py",
+        CORE + "engines/python_engine.py",
         "        new.right_from = self._algorithm.right_from  # an input may be admitted before anything is said\n",
         "",
         EARLY + "test_a_switch_does_not_forget_it",
@@ -466,7 +466,7 @@ DEFECTS = (
     ),
     Defect(
         "an input that has ended by one promise is asked for when it is found to have broken another",
-        CORE + "native.py",
+        CORE + "engines/native_engine.py",
         "violation in broken if violation.slot in attached\n",
         "violation in broken\n",
         "tests/core/test_broken_promises.py::test_an_input_that_breaks_two_promises_in_one_call_is_ended_once[native]",

@@ -221,8 +221,8 @@ DEFECTS = (
     Defect(
         "the names of a table without rows are not checked",
         ARROW,
-        "if engines.resolve(engine) == engines.PYTHON or not len(rows):",
-        "if engines.resolve(engine) == engines.PYTHON:",
+        "if selection.resolve(engine) == selection.PYTHON or not len(rows):",
+        "if selection.resolve(engine) == selection.PYTHON:",
         TESTS + "test_inserts_that_cannot_be_are_refused_in_the_same_words[empty]",
     ),
     Defect(

@@ -14,17 +14,17 @@ from random import Random
 import pytest
 
 from bench.rig import links
-from bench.rig.judge import Judge
+from bench.rig.judge import StreamJudge
 from bench.rig.replica import batch_of
-from bench.rig.shaped import Flow, departures
-from bench.rig.stalls import CONTROL, Fault, percentile, stall_ms, stalls_of
-from bench.rig.stream import WINDOW, Presentation, Reference
+from bench.rig.shaped import InsertFlow, departures
+from bench.rig.stalls import CONTROL, InjectedFault, percentile, stall_ms, stalls_of
+from bench.rig.stream import WINDOW, Presentation, ReferenceStream
 from lmerge.core.batch import Row
 from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Event
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import Tdb
 
-REFERENCE = Reference(events_per_s=1_000, life_max=400)
+REFERENCE = ReferenceStream(events_per_s=1_000, life_max=400)
 COUNT = 1_500
 
 
@@ -70,7 +70,7 @@ def test_a_replica_that_joins_is_right_from_its_join_at_on(first: int) -> None:
 
 
 def test_a_merge_goes_on_with_a_replica_that_joined_while_the_other_died() -> None:
-    merge, judge = Merge(), Judge(REFERENCE)
+    merge, judge = Merge(), StreamJudge(REFERENCE)
     merge.attach("a", ("key",))
     first, second = Presentation(REFERENCE, 1), Presentation(REFERENCE, 2, first=800)
     judge.take(merge.apply("a", batch_of(first.rows_to(800))).batch, 0.0)
@@ -82,8 +82,8 @@ def test_a_merge_goes_on_with_a_replica_that_joined_while_the_other_died() -> No
     assert judge.verdict(COUNT).is_good, judge.verdict(COUNT).words()
 
 
-def judged(rows: list[Row]) -> Judge:
-    judge = Judge(REFERENCE)
+def judged(rows: list[Row]) -> StreamJudge:
+    judge = StreamJudge(REFERENCE)
     for row in rows:
         judge.take(batch_of([row]), 0.0)
     return judge
@@ -146,7 +146,10 @@ def test_a_stall_is_the_longest_time_without_output_that_begins_in_the_window() 
 
 def test_a_stall_belongs_to_one_fault() -> None:
     arrivals = [at / 100 for at in range(100)] + [1.5 + at / 100 for at in range(100)]
-    faults = [Fault("killed", "a", 0.5), Fault(CONTROL, "", 0.8), Fault("killed", "b", 0.985), Fault(CONTROL, "", 1.4)]
+    faults = [
+        InjectedFault("killed", "a", 0.5), InjectedFault(CONTROL, "", 0.8), InjectedFault("killed", "b", 0.985),
+        InjectedFault(CONTROL, "", 1.4),
+    ]
     expected = {"killed": [pytest.approx(10), pytest.approx(510)], CONTROL: [pytest.approx(10), pytest.approx(100)]}
     assert stalls_of(arrivals, faults) == expected
 
@@ -170,8 +173,8 @@ def test_a_delayed_element_holds_those_behind_it() -> None:
 
 
 def test_an_even_flow_does_not_vary() -> None:
-    even = Flow([at / 100 for at in range(1000)], [7] * 1000)
-    uneven = Flow([at / 100 for at in range(1000)], [14 if at // 10 % 2 else 0 for at in range(1000)])
+    even = InsertFlow([at / 100 for at in range(1000)], [7] * 1000)
+    uneven = InsertFlow([at / 100 for at in range(1000)], [14 if at // 10 % 2 else 0 for at in range(1000)])
     assert even.variation(0.1, 9.0) == pytest.approx(0, abs=0.2)
     assert uneven.variation(0.1, 9.0) > 0.8
     assert uneven.pauses_ms(9.0)[-1] == pytest.approx(110)
@@ -185,7 +188,7 @@ def linked() -> Iterator[tuple[Connection, socket.socket, int]]:
     """A process of links, a listening server, and the port of a link to it."""
     server = socket.create_server(("127.0.0.1", 0))
     mine, its = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=links.run, args=("127.0.0.1", its), daemon=True)
+    process = multiprocessing.get_context("spawn").RigProcess(target=links.run, args=("127.0.0.1", its), daemon=True)
     process.start()
     its.close()
     try:

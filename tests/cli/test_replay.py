@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lmerge.cli.replay import IncompatibleError, InconsistentError, Replay
+from lmerge.cli.replay import IncompatibleError, InconsistentError, SessionReplay
 from lmerge.core.batch import AnyBatch, BatchBuilder
 from lmerge.core.merge import Merge, Outcome
 
@@ -138,7 +138,7 @@ def checked(lines: list[str], lost: bytes = b"") -> None:
             kept.rows = [row for row in outcome.batch.rows() if not lost or row[4] != lost]
             return outcome._replace(batch=kept.build())
 
-    Replay(Losing(), io.StringIO(), io.StringIO(), check=True).run(line.encode() for line in lines)
+    SessionReplay(Losing(), io.StringIO(), io.StringIO(), check=True).run(line.encode() for line in lines)
 
 
 def test_check_does_not_hold_against_the_output_what_a_late_input_has_wrong_before_its_join_at() -> None:
@@ -291,7 +291,7 @@ def test_memory_is_that_of_the_live_events_whatever_the_length(tmp_path: Path) -
     """Peak memory of the process over 20,000 and over 120,000 lines with the same number of live events."""
     program = (
         "import resource, sys\n"
-        "from lmerge.cli.replay import Replay\n"
+        "from lmerge.cli.replay import SessionReplay\n"
         "from lmerge.core.merge import Merge\n"
         "def lines(count):\n"
         "    yield b'{\"op\":\"attach\",\"input\":\"a\",\"properties\":[\"key\"]}'\n"
@@ -303,7 +303,7 @@ def test_memory_is_that_of_the_live_events_whatever_the_length(tmp_path: Path) -
         "class Nowhere:\n"
         "    write = flush = lambda *_: None\n"
         "for count in (20_000, 120_000):\n"
-        "    Replay(Merge(), Nowhere(), sys.stderr).run(lines(count))\n"
+        "    SessionReplay(Merge(), Nowhere(), sys.stderr).run(lines(count))\n"
         "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

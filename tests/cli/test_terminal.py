@@ -17,7 +17,7 @@ from rich.console import Console
 import lmerge.cli
 from lmerge.cli import certify, terminal
 from lmerge.cli.enveloped import as_columns, as_json, content
-from lmerge.cli.query import Output, write
+from lmerge.cli.query import QueryFormat, write
 from lmerge.cli.status import merge_view, merges_table
 from lmerge.core.session import format_row
 from lmerge.service.log import JsonFormatter
@@ -112,8 +112,8 @@ def test_no_line_of_a_stream_lets_a_control_character_through(text: str, payload
         must_be_harmless(err.getvalue())
 
 
-@pytest.mark.parametrize("output", Output)
-def test_an_answer_is_escaped_for_a_terminal(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("output", QueryFormat)
+def test_an_answer_is_escaped_for_a_terminal(output: QueryFormat, monkeypatch: pytest.MonkeyPatch) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     out = io.StringIO()
     monkeypatch.setattr(out, "isatty", lambda: True)

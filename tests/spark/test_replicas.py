@@ -24,7 +24,7 @@ from secure_world import SecureWorld
 from spark_world import MERGE, recorded, table
 
 from lmerge.core.elements import INF, NEG_INF, Adjust, Event, Insert
-from lmerge.demo.judge import Judge
+from lmerge.demo.judge import FlightsJudge
 from lmerge.demo.spark import Spark, without_spark
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.spark.options import APPEND, RAW
@@ -53,7 +53,7 @@ def flights() -> list[Flight]:
 @pytest.fixture(scope="module")
 def expected() -> list[Event]:
     """What DuckDB computes from the raw table: the same as for the replicas in plain Python."""
-    with Judge(BLIZZARD) as judge:
+    with FlightsJudge(BLIZZARD) as judge:
         return judge.events()
 
 
