@@ -17,7 +17,7 @@ from lmerge.core.elements import NEG_INF, show_time
 
 
 class QueryFormat(str, Enum):
-    """How rows are printed."""
+    """Values of ``--output``."""
 
     TABLE = "table"
     JSON = "json"
@@ -27,16 +27,16 @@ class QueryFormat(str, Enum):
 @secured
 def query(
     merge: Merge,
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="The table is named as the merge, and events.")],
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="Its table is named as the merge, or events.")],
     server: Servers = DEFAULT_SERVER,
     output: Annotated[QueryFormat, typer.Option("--output", "-o", help="table: for people; json: one line a row.")] = (
         QueryFormat.TABLE),
-    at: Annotated[int | None, typer.Option(help="Wait until the stable point is here.")] = None,
+    at: Annotated[int | None, typer.Option(help="Wait until the stable point has reached this time.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for a stable point.", min=0.0)] = 10.0,
     *,
     security: Any,
 ) -> None:
-    """Ask a merge in SQL: its events as of its stable point, with the columns of their schema, vs, ve and is_final.
+    """Query the events of a merge as of its stable point. Columns: those of the schema, vs, ve and is_final.
 
     Example: lmerge query flights "select carrier, count(*) from flights group by 1"
 

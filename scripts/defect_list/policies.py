@@ -74,7 +74,7 @@ DEFECTS = (
         "lmerge/cli/replay.py",
         "        if wrong:\n",
         "        if False:\n",
-        "tests/cli/test_replay.py::test_check_tells_an_output_that_is_wrong_from_inputs_that_contradict_each_other",
+        "tests/cli/test_replay.py::test_check_distinguishes_a_wrong_output_from_inputs_that_contradict_each_other",
     ),
     Defect(
         "a fraction of the inputs is rounded down",

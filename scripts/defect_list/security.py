@@ -157,7 +157,7 @@ DEFECTS = (
     Defect(
         "an option of security is not handed on to a replica",
         "lmerge/cli/replica.py",
-        "    return said + [option for option, is_said in flags.items() if is_said]",
+        "    return given + [option for option, is_set in flags.items() if is_set]",
         "    return []",
         "tests/client/test_security.py::test_a_replica_that_comes_with_lmerge_takes_it_too[options]",
     ),

@@ -188,7 +188,7 @@ def linked() -> Iterator[tuple[Connection, socket.socket, int]]:
     """A process of links, a listening server, and the port of a link to it."""
     server = socket.create_server(("127.0.0.1", 0))
     mine, its = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").RigProcess(target=links.run, args=("127.0.0.1", its), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(target=links.run, args=("127.0.0.1", its), daemon=True)
     process.start()
     its.close()
     try:

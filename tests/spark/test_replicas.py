@@ -207,7 +207,7 @@ def test_the_command_says_which_replicas_there_are() -> None:
 
 @pytest.mark.parametrize(("arguments", "words"), [
     (["spark"], "there is no replica 'spark'; there are aggressive, "),
-    (["aggressive", "--checkpoint", "x"], "aggressive keeps nothing: --checkpoint is for the replicas in Spark"),
+    (["aggressive", "--checkpoint", "x"], "aggressive has no checkpoint: --checkpoint is for the replicas in Spark"),
     (["aggressive", "--first", "yesterday"], "'yesterday' is no day such as 2013-02-08"),
 ])
 def test_what_cannot_be_run_is_named(arguments: list[str], words: str) -> None:
