@@ -53,7 +53,7 @@ def tdb(
 
 
 def elements_of(source: Iterable[bytes], input_name: str | None) -> Iterator[tuple[int, ElementLine]]:
-    """Yield the element lines of a stream or of one input of a session. Raises MalformedLine if the input is unclear."""
+    """Yield the element lines of a stream or of one input of a session. Raises MalformedLine if that is ambiguous."""
     only: str | None = input_name
     plain = False
     for line, item in read_lines(source):

@@ -1,4 +1,4 @@
-"""The demo's judge, ledger, verdict and view: a good run is called good, every seeded fault is called by its name."""
+"""The demo's judge, ledger, verdict and view: a good run is judged good, and every seeded fault is found."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def judge() -> Iterator[FlightsJudge]:
 
 @pytest.fixture(scope="module")
 def batches() -> list[Batch]:
-    """The day as one replica tells it, here in the role of the merged stream."""
+    """The day as one replica publishes it, here in the role of the merged stream."""
     return [step.batch for step in FlightStream(read_flights(DAY), STYLES["aggressive"]).steps()]
 
 
@@ -79,7 +79,7 @@ def test_a_lost_event_is_called_lost(judge: FlightsJudge, batches: list[Batch]) 
     assert verdict.as_json()["ok"] is False
 
 
-def test_an_event_told_twice_is_called_a_duplicate(judge: FlightsJudge, batches: list[Batch]) -> None:
+def test_an_event_published_twice_is_called_a_duplicate(judge: FlightsJudge, batches: list[Batch]) -> None:
     again = Insert(*[(e.payload, e.vs, e.ve) for e in judge.events()][100])
     seeded = [Batch.of([*batch.elements(), again] if i == 0 else batch.elements()) for i, batch in enumerate(batches)]
     verdict = verdict_of(judge, ledger_of(seeded))
@@ -137,10 +137,10 @@ def test_a_wrong_table_and_a_late_redundancy_are_never_confused(
     assert bool(verdict.wrong()) == is_wrong
     assert bool(verdict.not_in_time()) == is_late
     assert verdict.exit_code == (WRONG if is_wrong else NOT_IN_TIME if is_late else RIGHT)
-    first = verdict.words.partition(":")[0]
+    first = verdict.summary.partition(":")[0]
     assert first == ("WRONG" if is_wrong else "NOT IN TIME" if is_late else "right")
     assert verdict.as_json()["ok"] == (verdict.exit_code == RIGHT)
-    assert verdict_lines(verdict)[-1] == verdict.words
+    assert verdict_lines(verdict)[-1] == verdict.summary
 
 
 def test_gaps_in_which_the_replay_stood_still_are_no_stalls() -> None:
@@ -187,7 +187,7 @@ def test_stalls_are_gaps_between_output_batches() -> None:
     assert Ledger().stall() == Stall(0.0, 0.0, 0.0)
 
 
-def test_the_ledger_knows_the_end() -> None:
+def test_the_ledger_is_complete_at_the_end() -> None:
     ledger = Ledger()
     ledger.take(Batch.of([Insert(b"p", 1, INF), Stable(INF)]), 0.0)
     assert ledger.is_complete
@@ -229,7 +229,7 @@ def test_without_a_terminal_the_view_is_plain_lines_and_news_come_once() -> None
     assert "output 900/s" in lines[1]
 
 
-HOSTILE = "Kafka said \x1b[31mno\x9b2J, [red]and [/] :smile: \u202e\x07"
+HOSTILE = "Kafka: \x1b[31mno\x9b2J, [red]and [/] :smile: \u202e\x07"
 
 
 @pytest.mark.parametrize("is_live", [False, True])
@@ -251,7 +251,7 @@ def test_what_a_replica_reports_is_only_text(
     assert not any(c in path.read_text() for c in "\x1b\x9b\x07\u202e")
 
 
-def test_the_verdict_says_what_is_wrong_in_panel_and_lines(judge: FlightsJudge, batches: list[Batch]) -> None:
+def test_the_verdict_shows_what_is_wrong_in_panel_and_lines(judge: FlightsJudge, batches: list[Batch]) -> None:
     bad = verdict_of(judge, ledger_of(batches[:20]))
     assert "WRONG" in rendered(draw_verdict(bad))
     assert "WRONG" in verdict_lines(bad)[-1]

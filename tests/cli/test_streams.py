@@ -247,8 +247,8 @@ def test_no_command_dials_an_address_that_is_none(name: str, folder: Path) -> No
     read, write = os.pipe()  # after an error main closes standard output, so the code writes to a pipe
     code = DIAL_ALL.replace("OUT", str(write))
     process = subprocess.run(
-        [sys.executable, "-c", code, "|".join(arguments), *ADDRESSES], pass_fds=(write,), capture_output=True, text=True,
-        timeout=100, check=False,
+        [sys.executable, "-c", code, "|".join(arguments), *ADDRESSES], pass_fds=(write,), capture_output=True,
+        text=True, timeout=100, check=False,
     )
     os.close(write)
     assert process.returncode == 0, process.stderr

@@ -238,7 +238,7 @@ def test_without_pyspark_or_java_it_says_what_to_install(monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match=re.escape("pip install 'lmerge[spark]'")):
         without_spark(Spark.YES)
     assert "pip install 'lmerge[spark]'" in without_spark(Spark.AUTO)
-    assert without_spark(Spark.NO) == "no replica in Spark, as told by --spark no"
+    assert without_spark(Spark.NO) == "no replica in Spark: --spark no"
     monkeypatch.setattr(session, "version", lambda name: "4.3.0")
     monkeypatch.setattr(session, "use_java", no_java)
     assert "pip install 'lmerge[java]'" in without_spark(Spark.AUTO)
