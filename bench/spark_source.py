@@ -1,16 +1,15 @@
 """How many rows a second does Spark read from a merge, in each envelope?
 
 One session of ``local[2]`` and one ``lmerge serve`` on one machine of 2 cores. The merge holds 2,000,000 events with
-four small columns, all of them decided; a query with ``availableNow`` reads them from the beginning, 250,000 rows a
-batch, columns decoded, into ``noop``. Counted: all batches but the first two, in which workers start and the driver
-reads ahead, by Spark's own clock. Beside it, in turns in the same run: the same rows from Parquet, and from a source in
-Python whose Arrow batches are ready, which is what Spark asks for any source in Python. Target: final, >= 200,000
+four small columns, all of them decided. A query with ``availableNow`` reads them from the beginning into ``noop``,
+250,000 rows a batch, with decoded columns. Counted: all batches but the first two, in which workers start and the
+driver reads ahead, by Spark's own clock. Beside it, in turns in the same run: the same rows from Parquet, and from a
+source in Python with prepared Arrow batches, which is the cost of any source in Python. Target: final, >= 200,000
 rows/s.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -21,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 
-from bench.harness import BenchReport, Panel, begin, plot
+from bench.harness import BenchReport, Panel, begin, bench_parser, plot
 from bench.load import server
 from bench.rig.spark import SMALL, by_turns, rows_per_s, run_to_end, scratch_session, small_columns
 from lmerge.client import Publisher
@@ -39,7 +38,7 @@ PARQUET, READY = "Parquet", "a source in Python, batches ready"
 
 
 class SourceBenchSize(NamedTuple):
-    """``events`` in the merge; ``rows_max`` a batch."""
+    """The size of a run: ``events`` in the merge; ``rows_max`` a batch."""
 
     events: int
     rows_max: int
@@ -51,7 +50,7 @@ QUICK = SourceBenchSize(events=200_000, rows_max=50_000, repeats=1)
 
 
 def pieces(events: int) -> Any:
-    """The events in tables, in order."""
+    """Yield the events in tables, in order."""
     for first in range(0, events, PIECE):
         numbers = range(first, min(events, first + PIECE))
         vs = pa.array([at * STEP_US for at in numbers], pa.int64()).cast(pa.timestamp("us", "UTC"))
@@ -60,7 +59,7 @@ def pieces(events: int) -> Any:
 
 
 def fill(target: str, events: int) -> None:
-    """A replica says them and leaves."""
+    """Publish the events as one replica, which then leaves."""
     schema = parse_schema(SMALL)
     codec = RowCodec(schema)
     with Publisher(target, MERGE, "a", properties=("insert-only", "ordered", "key"), schema=schema) as publisher:
@@ -71,7 +70,7 @@ def fill(target: str, events: int) -> None:
 
 
 def write_files(folder: Path, size: SourceBenchSize) -> None:
-    """The same rows in Parquet, one file a batch."""
+    """Write the same rows to Parquet, one file a batch."""
     folder.mkdir()
     table = pa.concat_tables(pieces(size.events))
     for number, first in enumerate(range(0, size.events, size.rows_max)):
@@ -79,25 +78,25 @@ def write_files(folder: Path, size: SourceBenchSize) -> None:
 
 
 def from_merge(spark: Any, target: str, envelope: str, size: SourceBenchSize) -> Any:
-    """What the query reads in an envelope."""
+    """Return the stream of a merge in an envelope."""
     options = {"servers": target, "merge": MERGE, "startingOffsets": f"{MERGE}@-inf", "envelope": envelope,
                "maxRowsPerBatch": size.rows_max}
     return spark.readStream.format("lmerge").options(**options).load()
 
 
 def from_parquet(spark: Any, folder: Path) -> Any:
-    """The same rows from files."""
+    """Return the stream of the same rows from files."""
     columns = "carrier string, flight bigint, delay double, minutes bigint, vs timestamp, ve timestamp"
     return spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
 def from_ready(spark: Any, size: SourceBenchSize) -> Any:
-    """As many rows from a source that has nothing to do."""
+    """Return a stream of as many rows from a source with prepared batches."""
     return spark.readStream.format("bench_ready").options(rows=size.events, rows_max=size.rows_max).load()
 
 
 def measure(report: BenchReport, spark: Any, folder: Path, size: SourceBenchSize) -> Panel:
-    """Every source in every repeat."""
+    """Measure every source in every repeat."""
     checkpoints = count()
 
     def rate(rows: Any) -> float:
@@ -121,7 +120,7 @@ def measure(report: BenchReport, spark: Any, folder: Path, size: SourceBenchSize
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.spark_source")
+    parser = bench_parser(__doc__, "spark_source")
     parser.add_argument("--quick", action="store_true", help="small; nothing is written")
     options = parser.parse_args()
     size = QUICK if options.quick else FULL

@@ -1,7 +1,7 @@
-"""The job in Bytewax: one stateful step that remembers what it has seen until the watermark passes it.
+"""The job in Bytewax: one stateful step that keeps each key until the watermark passes it.
 
-The state is kept per shard rather than per event, and the step takes rows a batch at a time: the form that Bytewax runs
-fastest. The watermark is the slowest input's. The variant is the number of workers (threads of one process).
+The state is kept per shard and not per event, and the step takes a batch of rows at a time: Bytewax runs this form
+fastest. The watermark is that of the slowest input. The variant is the number of workers (threads of one process).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RecordedFiles(FixedPartitionedSource[Row, int]):
 
 
 class Deduplicate(StatefulBatchLogic[Row, Row, Any]):
-    """Keys seen, in buckets of event time, so that the watermark drops a bucket at once."""
+    """Keeps the keys in buckets of event time, so that the watermark drops a bucket at once."""
 
     def __init__(self) -> None:
         self.seen: dict[int, set[tuple[int, str]]] = {}

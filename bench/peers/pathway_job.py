@@ -1,8 +1,8 @@
 """The job in Pathway: group the inputs by (vs, payload).
 
-Variants: ``streaming`` feeds rows through a Python connector, the inputs in turns, and commits as it goes, with
-temporal forgetting to clear state; ``one commit`` reads CSV files with the connector in Rust in static mode, which
-ingests all in one commit and so keeps all state: the most that this engine can do, not a stream. Two threads.
+Variants: ``streaming`` feeds rows of the inputs in turns through a Python connector, with regular commits and temporal
+forgetting to clear state. ``one commit`` reads CSV files with the connector in Rust in static mode, which ingests
+everything in one commit and so keeps all state: the most that this engine can do, not a stream. Two threads.
 """
 
 from __future__ import annotations

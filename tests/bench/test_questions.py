@@ -1,7 +1,9 @@
-"""What benchmarks decide by: slopes of memory, the two plans' query, the shape of bursts and congestion."""
+"""The decisions of benchmarks: slopes of memory, the query of the two plans, bursts and congestion; and their help."""
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from pathlib import Path
 from random import Random
 
@@ -12,6 +14,7 @@ from bench.congestion import CONGESTED, congested
 from bench.feedback import Query, query
 from bench.rig import wan
 from bench.soak import Slope, slope
+from bench.stale import MEASURES
 
 
 def memory(rise_mb_per_h: float, noise_mb: float, minutes: int = 48) -> list[tuple[float, float]]:
@@ -93,10 +96,32 @@ def test_two_streams_are_congested_at_once_and_one_never_is() -> None:
 # The network.
 
 
-def test_a_line_with_delay_and_loss_says_why_it_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_with_delay_and_loss_reports_why_it_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert wan.problem() is not None
     monkeypatch.undo()
     why = wan.problem()
     assert why is None or "root" in why or "tun" in why or "Linux" in why or "ip" in why
     assert Path("/dev/net/tun").exists() or why is not None
+
+
+# The help.
+
+
+@pytest.mark.parametrize("name", [*MEASURES, "against", "stale"])
+def test_help_shows_the_question_and_the_options_and_measures_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name.startswith("spark_"):
+        pytest.importorskip("pyspark")
+    if name.startswith("core_"):
+        pytest.importorskip("lmerge._native")
+    module = import_module("bench.peers.__main__" if name == "peers" else f"bench.{name}")
+    monkeypatch.setattr(sys, "argv", [f"bench/{name}.py", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"usage: python -m bench.{name} ")
+    assert str(module.__doc__).splitlines()[0] in printed
+    assert "--help" in printed
