@@ -55,7 +55,7 @@ def test_the_exit_code_is_the_commands(tmp_path: Path, code: int) -> None:
 def test_without_a_command_it_prints_its_purpose(tmp_path: Path) -> None:
     done = bare(tmp_path)
     assert done.returncode == 2
-    assert "runs COMMAND in the surrounding that README asks for" in done.stderr
+    assert "runs COMMAND in the environment that README requires" in done.stderr
 
 
 SET_UP = """
