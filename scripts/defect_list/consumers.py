@@ -21,7 +21,7 @@ DEFECTS = (
         TEST_ENVELOPES + "test_nothing_comes_before_the_token_is_reached_and_then_only_what_ends_there_or_later",
     ),
     Defect(
-        "an envelope says what was before its token",
+        "an envelope delivers events from before its token",
         ENVELOPES,
         "if stable is None or stable < self._since:",
         "if stable is None:",
@@ -42,7 +42,7 @@ DEFECTS = (
         TEST_ENVELOPES + "test_every_final_event_comes_once_and_in_the_same_order_from_any_server",
     ),
     Defect(
-        "a gap is told before the stable point passes into it",
+        "a gap is reported before the stable point reaches it",
         ENVELOPES,
         "if self._gaps_told_to <= gap.start < self.stable_point)",
         "if self._gaps_told_to <= gap.start)",

@@ -12,7 +12,7 @@ TEST = "tests/service/test_certify.py::"
 
 DEFECTS = (
     Defect(
-        "what is agreed on and not frozen is not asked of those who come",
+        "events that are agreed on and not frozen are not required of inputs that join",
         GATE,
         "                self.agreed_until = min(self.agreed_until, frozen_until)\n",
         "",
@@ -20,7 +20,7 @@ DEFECTS = (
         "test_one_that_comes_late_changes_nothing_that_was_agreed_on_and_waits[python-majority-lost]",
     ),
     Defect(
-        "the digest is an exclusive or, which forgets what is there twice",
+        "the digest is an exclusive or, which cancels an event that is there twice",
         DIGESTS,
         "            total += from_bytes(",
         "            total ^= from_bytes(",
@@ -48,7 +48,7 @@ DEFECTS = (
         CORE_TEST + "test_streams_that_mean_the_same_raise_no_alarm_however_they_are_said[python]",
     ),
     Defect(
-        "what was completed before a reconnect is not compared any more",
+        "intervals that were complete before a reconnect are not compared any more",
         MONITOR,
         "            self.spans.append((self.first, self.completed, self.life))\n",
         "            pass\n",
@@ -62,7 +62,7 @@ DEFECTS = (
         CORE_TEST + "test_evidence_is_that_of_the_life_that_completed_the_interval[python]",
     ),
     Defect(
-        "a majority is seen before more than half have spoken",
+        "a majority is found before more than half of the inputs have delivered",
         MONITOR,
         "if 2 * spoken.count(digest) > len(able)), None)",
         "if 2 * spoken.count(digest) > len(spoken)), None)",
@@ -83,21 +83,21 @@ DEFECTS = (
         CORE_TEST + "test_an_interval_is_compared_only_when_both_stables_have_reached_its_end[python]",
     ),
     Defect(
-        "the first input of a fresh merge is taken to know everything",
+        "the first input of a new merge is taken to have everything",
         "lmerge/service/merge/hub.py",
         "self.certifier.attached(name, status.incarnation, request.role, request.join_at)",
         "self.certifier.attached(name, status.incarnation, request.role, None)",
         TEST + "test_the_first_input_of_a_fresh_merge_is_not_compared_before_its_join_at",
     ),
     Defect(
-        "majority gives stables back before anybody agrees",
+        "majority releases stables before inputs agree",
         GATE,
         "time_of(min(self._monitor.completed(name), self.agreed_until), self._monitor.interval)",
         "time_of(self._monitor.completed(name), self._monitor.interval)",
         TEST + "test_majority_prevents_it_and_puts_the_minority_out",
     ),
     Defect(
-        "majority compares ends only, and lets what ends far ahead be erased now",
+        "majority compares ends only, so an event that ends far ahead can be removed now",
         CERTIFY,
         "starts=gated, evidence_bytes",
         "starts=False, evidence_bytes",
@@ -125,7 +125,7 @@ DEFECTS = (
         "tests/service/test_cutover.py::test_a_promotion_that_does_not_end_in_time_is_taken_back",
     ),
     Defect(
-        "a cutover counts what an earlier life of the new one has said",
+        "a cutover counts events of an earlier incarnation of the new input",
         MONITOR,
         "for index in sorted(index for index in self._indices if mine.first <= index < mine.completed):",
         "for index in sorted(index for index in self._indices if mine.covers(index)):",

@@ -32,24 +32,24 @@ DEFECTS = (
         EDGES + "test_rows_without_duplicates_come_out_above_the_watermark",
     ),
     Defect(
-        "a publisher that begins anew has said the batch already",
+        "a publisher that begins anew skips the batch as already published",
         COMMITTER, "live = spool.live_before(commit.batch)", "live = spool.live_before(commit.batch + 1)",
         FAILED_BATCH,
     ),
     Defect(
-        "a batch says the watermark of the next one",
+        "a batch publishes the watermark of the next one",
         COMMITTER, "batch_watermark_us(options.checkpoint, commit.batch)",
         "batch_watermark_us(options.checkpoint, commit.batch + 1)",
         EDGES + "test_rows_without_state_are_let_in_from_the_watermark_on_and_dropped_below_it",
     ),
     Defect(
-        "a restart believes the clock",
+        "a restart uses the clock",
         COMMITTER, "return max(clock.wall_us(), *(number + _INCARNATIONS_PER_LIFE for number in before), 0)",
         "return max(clock.wall_us(), *(number - number for number in before), 0)",
         TEST_SINK + "test_a_clock_that_went_back_does_not_keep_a_restart_out",
     ),
     Defect(
-        "a replica joins where it was itself",
+        "a replica joins at its own stable point",
         COMMITTER, "    complete_from = min(complete_from, max((row[1] for row in stables), default=NEG_INF))\n",
         "    complete_from = max((row[1] for row in stables), default=NEG_INF)\n",
         TEST_SINK + "test_a_replica_that_was_ahead_of_the_merge_joins_where_the_merge_is",
@@ -81,18 +81,18 @@ DEFECTS = (
         TEST_READ + "test_an_event_that_begins_at_the_end_of_a_range_has_not_begun",
     ),
     Defect(
-        "an end that can change is told",
+        "an end that can change is published",
         ENVELOPES, "        if not asked.as_said:\n", "        if not asked.as_said and asked.fresh:\n",
         ALL_RANGES,
     ),
     Defect(
-        "a driver that holds enough tells nobody",
+        "a driver that holds enough does not report it",
         FEED, "self._tally.stable_point > before or self._is_full():", "self._tally.stable_point > before:",
         "tests/spark/test_source.py::"
         "test_who_waits_hears_that_the_driver_holds_enough_though_nothing_new_is_stable",
     ),
     Defect(
-        "a shard goes on from an attempt that failed",
+        "a shard continues from a failed attempt",
         SHARD, " and held.token == head.token", "", "tests/spark/test_merging.py::"
         "test_after_every_batch_it_means_what_the_core_means",
     ),

@@ -43,7 +43,7 @@ DEFECTS = (
         SEEDS_0,
     ),
     Defect(
-        "simulated: acks and progress do not hear of the released stable point",
+        "simulated: acks and progress lack the released stable point",
         "lmerge/service/output/release_queue.py",
         "        self._fanout.stable_point = group.stable_point\n",
         "",
@@ -57,7 +57,7 @@ DEFECTS = (
         SEEDS_20,
     ),
     Defect(
-        "simulated: a new connection does not say the live events again",
+        "simulated: a new connection does not publish the live events again",
         "lmerge/client/publish/outbox.py",
         "            return Taken([prelude], outbox.said)\n",
         "            return Taken([], outbox.said)\n",
@@ -85,14 +85,14 @@ DEFECTS = (
         SEEDS_0,
     ),
     Defect(
-        "simulated: a fresh merge does not say from where on it is right",
+        "simulated: a new merge does not report from where on it is right",
         "lmerge/service/merge/new_beginnings.py",
         "        self._output.begin_from(first.join_at)\n",
         "",
         SEEDS_0,
     ),
     Defect(
-        "simulated: those who rely on earlier times are not told of a gap",
+        "simulated: subscribers that rely on earlier times get no notice of a gap",
         "lmerge/service/output/pipeline.py",
         "        self.then(lambda: self.fanout.finish(error, complete_from))\n",
         "",
@@ -106,7 +106,7 @@ DEFECTS = (
         DOUBT,
     ),
     Defect(
-        "simulated: a doubt covers what nobody has decided",
+        "simulated: a doubt covers events that are not decided",
         "lmerge/testing/sim/verdict.py",
         "            self.ends_at = max(self.ends_at, stable_point)\n",
         "            self.ends_at = max(self.ends_at, stable_point + 1)\n",

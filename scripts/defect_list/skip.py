@@ -1,4 +1,4 @@
-"""Defects of leaving out what nobody wants any more: ``lmerge/spark/skipping.py`` and those who act on it."""
+"""Defects of leaving out events that are not needed any more: ``lmerge/spark/skipping.py`` and the code that uses it."""
 
 from seeded import Defect
 
@@ -14,12 +14,12 @@ QUERIES = "tests/spark/test_skip_queries.py::"
 
 DEFECTS = (
     Defect(
-        "events are left out that servers were not told of",
+        "events are left out that the servers got no notice of",
         COMMITTER, "        publisher.skip_now(until)\n        if not was_skipping:", "        if not was_skipping:",
         TEST + "test_servers_are_told_before_the_first_event_is_left_out",
     ),
     Defect(
-        "a replica that skips says a stable that it has not come to when it starts again",
+        "a replica that skips publishes a stable that it has not reached at a restart",
         COMMITTER, "    complete_from = min(complete_from, max((row[1] for row in stables), default=NEG_INF))\n", "",
         TEST + "test_a_replica_that_skips_may_still_say_what_begins_before_the_point",
     ),
@@ -34,7 +34,7 @@ DEFECTS = (
         TEST + "test_one_that_is_no_longer_behind_does_not_skip",
     ),
     Defect(
-        "a query skips that was not asked to",
+        "a query without skip_to skips",
         COMMITTER, "self._wanted_from if self._options.skips else NEG_INF", "self._wanted_from",
         TEST + "test_a_query_that_does_not_skip_leaves_nothing_out",
     ),
@@ -47,7 +47,7 @@ DEFECTS = (
         TEST + "test_a_batch_that_runs_again_leaves_out_the_same",
     ),
     Defect(
-        "what was left out is said again by and by",
+        "events that were left out are published again one by one",
         SPOOL, "max(skipped, before.skipped if before else NEG_INF)", "skipped",
         TEST + "test_what_was_left_out_once_is_left_out_for_good",
     ),
@@ -57,17 +57,17 @@ DEFECTS = (
         TEST + "test_a_batch_leaves_out_what_the_one_before_has_told_the_servers",
     ),
     Defect(
-        "an event that was begun never hears of its end",
+        "an event that was begun never gets its end",
         ELEMENTS, "(ve if kind == INSERT else max(ve, vold))", "ve",
         TEST + "test_an_event_that_was_begun_hears_of_its_end_even_if_that_is_of_no_interest",
     ),
     Defect(
-        "what nobody wants is remembered for ever",
+        "skipped events are kept for ever",
         ELEMENTS, "value[1] >= max(self._said_stable, self._skipped)", "value[1] >= self._said_stable",
         TEST + "test_keys_that_nobody_wants_are_forgotten_at_once",
     ),
     Defect(
-        "a state that skips is looked through as rarely as ever",
+        "a state that skips is swept as rarely as before",
         SAID, "1 if skips else _LOOK_BATCHES", "_LOOK_BATCHES",
         TEST + "test_keys_that_nobody_wants_are_forgotten_at_once",
     ),
@@ -87,12 +87,12 @@ DEFECTS = (
         QUERIES + "test_a_query_that_reads_a_merge_does_not_read_what_nobody_wants",
     ),
     Defect(
-        "a skip that a server has asked for breaks the connection to it",
+        "a skip that a server has requested breaks the connection to it",
         "lmerge/client/publish/link.py", "self.lane.heard(max(self.lane.needs, self.wants_from))", "pass",
         "tests/client/test_feedback.py::test_a_skip_that_a_server_has_asked_for_needs_no_other_connection",
     ),
     Defect(
-        "an input that comes behind a merge which stands still is not told",
+        "an input that attaches behind a stalled merge gets no feedback",
         "lmerge/service/merge/acks.py",
         "        if self._settings.feedback_lag is not None and self._feedback_timer is None:\n",
         "        if self._settings.feedback_lag is not None and self._feedback_timer is None and any(\n"
@@ -100,7 +100,7 @@ DEFECTS = (
         "tests/service/test_lifecycle.py::test_an_input_that_comes_behind_a_merge_which_stands_still_is_told",
     ),
     Defect(
-        "a server that is still being called has nothing to say",
+        "a server that is still being called counts as one without feedback",
         "lmerge/client/publish/publisher.py",
         "if not all(link.was_tried for link in self.links):", "if not self.links:",
         "tests/client/test_feedback.py::test_a_server_that_is_still_being_called_may_want_more",

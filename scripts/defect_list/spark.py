@@ -54,11 +54,11 @@ DEFECTS = (
         STABLE_RULE,
     ),
     Defect(
-        "of united streams the first tells the bound",
+        "the bound of united streams is that of the first",
         LATENESS, "bounds[column.expr_id] = weakest(parts)", "bounds[column.expr_id] = parts[0]", STABLE_RULE,
     ),
     Defect(
-        "nothing is said to drop late rows",
+        "no plan is reported to drop late rows",
         LATENESS, "return column, Bound(lag_us, True, True,", "return column, Bound(lag_us, True, False,", STABLE_RULE,
     ),
     Defect(
@@ -67,7 +67,7 @@ DEFECTS = (
         TEST_PLAN + "test_a_join_of_two_streams_bounds_a_time_by_its_condition",
     ),
     Defect(
-        "behind a join over a range of time the watermark is believed",
+        "the watermark is used behind a join over a range of time",
         LATENESS, "watermark_us if conditions.equal else beyond", "watermark_us",
         TEST_PLAN + "test_behind_a_join_over_a_range_of_time_the_watermark_is_unknown",
     ),
@@ -99,7 +99,7 @@ DEFECTS = (
         TEST_MERGING + "test_what_is_written_follows_the_changes_not_the_live_events",
     ),
     Defect(
-        "a state that other settings have made is gone on with",
+        "a state of other settings is continued",
         SHARD, "        if changed:\n", "        if len(changed) > 9:\n",
         TEST_MERGING + "test_a_state_of_other_settings_is_refused",
     ),
@@ -109,7 +109,7 @@ DEFECTS = (
         TEST_MERGING + "test_an_order_that_goes_back_ends_the_input",
     ),
     Defect(
-        "the first shard sleeps when there is nothing for it",
+        "the first shard does not run when it has no rows",
         PACKS, "if piece.num_rows or at == 0:", "if piece.num_rows:",
         TEST_MERGING + "test_every_batch_wakes_the_first_shard",
     ),
@@ -120,7 +120,7 @@ DEFECTS = (
         TEST_MERGING + "test_a_row_that_is_no_element_ends_its_input_in_all_shards",
     ),
     Defect(
-        "what tells of an input's end is a stable for the next merge",
+        "the mark of an input's end is a stable for the next merge",
         PACKS, "pc.equal(rows.column(\"vs\"), NEG_INF)", "pc.equal(rows.column(\"vs\"), INF)",
         TEST_MERGING + "test_what_tells_of_an_end_says_nothing_to_the_next_merge",
     ),
@@ -139,7 +139,7 @@ DEFECTS = (
         TALLY, "for n in range(1, bounds[\"max\"] + 1)])", "for n in range(1, 2)])", ALL_ROWS,
     ),
     Defect(
-        "a query waits for an input that has left before anything was stable",
+        "a query waits for an input that has left before its first stable",
         SHARD, "    return outcomes + _admit_if_stuck(merge)\n", "    return outcomes\n",
         TEST_MERGING + "test_an_input_that_leaves_before_anything_is_stable_leaves_the_merge_to_the_others",
     ),
@@ -178,20 +178,20 @@ DEFECTS = (
         PLAN_TREE, "bool(marks.get(FILE_KEY))", "False", FOUND,
     ),
     Defect(
-        "a function that is a name for others is not looked into",
+        "a function that is an alias of others is not checked",
         LINT, "    if e.meaning is not None:\n", "    if e.meaning is not None and e.kind == e.meaning.kind:\n", FOUND,
     ),
     Defect(
-        "what is used twice of a WITH keeps its names",
+        "a part of a WITH that is used twice keeps its names",
         PLAN_TREE, "            if old.expr_id != new.expr_id\n", "            if old.name != new.name\n", WITH,
     ),
     Defect(
-        "what Spark refuses is found out in the first batch",
+        "a plan that Spark refuses is found in the first batch",
         PUBLISHING, "    if why is not None:\n", "    if why == output_mode:\n",
         TEST_REFUSALS + "test_what_publish_accepts_runs",
     ),
     Defect(
-        "options are looked at in the first batch",
+        "options are checked in the first batch",
         UPDATE_SINK, "            sink_options(self.given)  # what is wrong with them is told at once\n", "",
         TEST_REFUSALS + "test_options_are_refused_before_there_is_a_query",
     ),
@@ -206,7 +206,7 @@ DEFECTS = (
         TEST_TERMINAL + "test_a_program_runs_by_a_python_whose_environment_is_not_activated",
     ),
     Defect(
-        "a mistake ends with a traceback",
+        "a usage error ends with a traceback",
         TERMINAL, "if words and isinstance(error, UsageError):", "if not words:",
         TEST_TERMINAL + "test_a_mistake_is_one_sentence_and_the_line_that_it_is_about",
     ),
@@ -228,7 +228,7 @@ DEFECTS = (
         ONE_EPOCH,
     ),
     Defect(
-        "what is available is that of the newest epoch",
+        "the available offsets are those of the newest epoch",
         SOURCE, "self._there.going_on(epoch, self._options).stable_point\n        if start",
         "self._there.of_epoch(None).stable_point\n        if start", ONE_EPOCH,
     ),

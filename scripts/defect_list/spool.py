@@ -16,12 +16,12 @@ DEATH = TEST_SPOOL + "test_whoever_opens_it_after_a_death_finds_it_as_before_or_
 
 DEFECTS = (
     Defect(
-        "the spool lets go of the last batch but one",
+        "the spool deletes the last batch but one",
         RETENTION, "KEPT_BATCHES: Final = 2\n", "KEPT_BATCHES: Final = 1\n",
         TEST_SPOOL + "test_the_two_last_batches_always_stay",
     ),
     Defect(
-        "a batch goes while a later one adjusts what it said",
+        "a batch is deleted while a later one adjusts its events",
         RETENTION, " and largest[count] < smallest_vold:", ":",
         TEST_SPOOL + "test_a_batch_does_not_go_while_a_later_one_adjusts_what_it_said",
     ),
@@ -36,17 +36,17 @@ DEFECTS = (
         TEST_SPOOL + "test_a_replica_that_is_behind_the_merge_keeps_what_it_may_adjust",
     ),
     Defect(
-        "a spool folds again and again what is alive",
+        "a spool folds live events again and again",
         RETENTION, "dead >= DEAD_ELEMENTS_MIN and 2 * dead >= kept", "kept >= DEAD_ELEMENTS_MIN",
         TEST_SPOOL + "test_nobody_reads_again_what_is_mostly_alive",
     ),
     Defect(
-        "a batch that is run again leaves those after it",
+        "a batch that is run again keeps the batches after it",
         SPOOL, "if number > batch), reverse=True)", "if number < 0), reverse=True)",
         TEST_SPOOL + "test_a_batch_that_is_run_again_replaces_itself_and_what_came_after",
     ),
     Defect(
-        "parts are said in the order in which they came",
+        "parts are published in the order in which they came",
         SPOOL, "for partition in sorted(by_partition))", "for partition in by_partition)",
         TEST_SPOOL + "test_parts_are_said_in_order_of_partition",
     ),
@@ -56,7 +56,7 @@ DEFECTS = (
         TEST_SPOOL + "test_another_stream_is_refused_by_name",
     ),
     Defect(
-        "an abort removes what counts",
+        "an abort removes files that are committed",
         SPOOL, "                if name not in counts:\n", "                if name:\n",
         TEST_SPOOL + "test_what_was_aborted_is_removed_and_what_counts_is_not",
     ),
@@ -104,7 +104,7 @@ DEFECTS = (
         TEST_SAID + "test_a_batch_that_is_run_again_begins_with_the_version_before",
     ),
     Defect(
-        "a worker takes the state that it has for the one that counts",
+        "a worker uses its own state in place of the committed one",
         SAID, "while cached is None or name not in (cached.name, cached.next_name):", "while cached is None:",
         TEST_SAID + "test_a_version_is_the_state_after_its_batch",
     ),
@@ -125,7 +125,7 @@ DEFECTS = (
         TEST_ELEMENTS + "test_a_row_with_vs_at_the_stable_point_is_on_time[python]",
     ),
     Defect(
-        "half of a late change is said",
+        "half of a late change is published",
         ELEMENTS, "            elif old_vs < stable:\n", "            elif old_vs < stable - 9:\n",
         TEST_ELEMENTS + "test_a_change_is_late_if_either_half_is",
     ),
@@ -140,7 +140,7 @@ DEFECTS = (
         TEST_MARKS + "test_what_is_frozen_is_forgotten",
     ),
     Defect(
-        "an interval that has begun is taken back",
+        "an interval that has begun is retracted",
         MARKS, "_begun(marks, stable) != _begun(both, stable)", "both == marks",
         TEST_MARKS + "test_what_cannot_be_said_any_more_is_late",
     ),

@@ -12,7 +12,7 @@ DROPS = PARTS_TESTS + "test_a_commit_drops_other_attempts_and_what_came_before_a
 
 DEFECTS = (
     Defect(
-        "a commit merges the parts that are there",
+        "a commit merges only the parts that have arrived",
         PARTS,
         "for partition, attempt in parts]\n        missing",
         "for partition, attempt in parts if kept and PartKey(query, batch, partition, attempt) in kept.parts]\n"
@@ -62,7 +62,7 @@ DEFECTS = (
         SERVICE_TESTS + "test_a_commit_has_its_place_among_the_batches_and_its_parts_the_order_of_the_commit",
     ),
     Defect(
-        "a broken promise in a commit is told by its index in a batch",
+        "a broken promise in a commit is reported by its index in a batch",
         PUBLISH,
         "            base += batch.count\n",
         "            base += 0\n",
@@ -83,28 +83,28 @@ DEFECTS = (
         SERVICE_TESTS + "test_a_worker_stages_for_the_replica_that_its_token_names_and_for_no_other",
     ),
     Defect(
-        "a server is told to commit what another one holds",
+        "a server gets a commit of parts that another one holds",
         LINK,
         "self.target in item.staged.holders",
         "bool(item.staged.holders)",
         CLIENT_TESTS + "test_servers_that_do_not_hold_all_of_it_are_told_the_elements",
     ),
     Defect(
-        "a server that loses what was staged is believed every time",
+        "a server that loses staged parts is trusted every time",
         LINK,
         "            self._trust.broken()\n",
         "            self._trust.kept()\n",
         CLIENT_TESTS + "test_a_server_that_loses_what_was_staged_again_and_again_is_told_more_and_more",
     ),
     Defect(
-        "a lane that is told elements is dropped when another commits them",
+        "a lane that gets elements is dropped when another commits them",
         "lmerge/client/publish/outbox.py",
         "            if isinstance(item, StagedBatches):\n",
         "            if isinstance(item, Skip):\n",
         CLIENT_TESTS + "test_a_lane_that_must_send_what_others_commit_is_dropped_only_when_it_is_behind_by_more",
     ),
     Defect(
-        "the stable of a staged batch is not said to servers that do not hold it",
+        "the stable of a staged batch is not sent to servers that do not hold it",
         "lmerge/client/publish/outbox.py",
         "return self.batches if self.stable is None else (*self.batches, self.stable)",
         "return self.batches",
