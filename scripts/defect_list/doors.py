@@ -1,4 +1,4 @@
-"""Defects of what enters, of what is written, and of the way back from a spoiled merge."""
+"""Defects of the entry of connections and data, of written output, and of the reset of a spoiled merge."""
 
 from seeded import Defect
 

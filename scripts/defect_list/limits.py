@@ -1,4 +1,4 @@
-"""Defects of what keeps one client from harming the others: the lead, disputes, bytes, full disks, redundancy."""
+"""Defects of the limits that keep clients apart: the lead, disputes, bytes, full disks, redundancy."""
 
 from seeded import Defect
 

@@ -1,4 +1,4 @@
-"""Defects of the connector for PySpark: what a sink commits, where its stable point stands, what a source gives."""
+"""Defects of the connector for PySpark: the commits of a sink, its stable point, the rows of a source."""
 
 from seeded import Defect
 

@@ -1,4 +1,4 @@
-"""Defects of rows: ``native/rows/src``, whose tests are those of ``native/rows/tests/suite``, and what binds it."""
+"""Defects of rows: ``native/rows/src``, whose tests are those of ``native/rows/tests/suite``, and of their callers."""
 
 from seeded import Defect
 

@@ -1,4 +1,4 @@
-"""Defects of who may do what, and how much."""
+"""Defects of rights, tokens, certificates and quotas."""
 
 from seeded import Defect
 

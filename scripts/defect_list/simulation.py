@@ -1,4 +1,4 @@
-"""Defects that whole simulated systems find: each names the twenty seeds among which one turns red."""
+"""Defects that simulations of whole systems find: each names twenty seeds, of which one must fail."""
 
 from seeded import Defect
 

@@ -1,4 +1,4 @@
-"""Defects of leaving out events that are not needed any more: ``lmerge/spark/skipping.py`` and the code that uses it."""
+"""Defects of leaving out events that are not needed: ``lmerge/spark/skipping.py`` and the code that uses it."""
 
 from seeded import Defect
 

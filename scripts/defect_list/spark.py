@@ -1,4 +1,4 @@
-"""Defects of the connector for PySpark: what plans promise, the merge as a query, and a merge as a DataFrame."""
+"""Defects of the connector for PySpark: the promises of plans, the merge as a query, a merge as a DataFrame."""
 
 from seeded import Defect
 

@@ -1,4 +1,4 @@
-"""Defects of the spool, the keyed state and the way from rows to elements: ``lmerge/spark``."""
+"""Defects of the spool, of the keyed state and of the conversion of rows to elements: ``lmerge/spark``."""
 
 from seeded import Defect
 
