@@ -103,13 +103,13 @@ def query(count: int, batch: tuple[int, int]) -> Query:
         random, turns = Random(seed), [0]
         while turns[-1] < count:
             turns.append(turns[-1] + random.randint(*batch))
-        asked = Query(count, tuple(turns[1:]), round(CHEAP_US / one_us), round(EXPENSIVE_US / one_us))
-        if abs(2 * sum(asked.x(at) < 1000 for at in range(count)) - count) <= UNEVEN_MAX * count:
-            return asked
+        spec = Query(count, tuple(turns[1:]), round(CHEAP_US / one_us), round(EXPENSIVE_US / one_us))
+        if abs(2 * sum(spec.x(at) < 1000 for at in range(count)) - count) <= UNEVEN_MAX * count:
+            return spec
     raise AssertionError
 
 
-def plan(target: str, which: int, asked: Query, pipe: Connection) -> None:
+def plan(target: str, which: int, spec: Query, pipe: Connection) -> None:
     """Run the process of one plan. It waits for a message, works, and sends the number of elements it left out."""
     from lmerge import FastForward, Publisher
 
@@ -120,11 +120,11 @@ def plan(target: str, which: int, asked: Query, pipe: Connection) -> None:
         pipe.send("ready")
         pipe.recv()
         builder = BatchBuilder()
-        for at in range(asked.count):
+        for at in range(spec.count):
             vs = at * STEP
             if forward.wants(vs + LIFE):
-                x = asked.x(at)
-                if asked.selects(at, x, which):
+                x = spec.x(at)
+                if spec.selects(at, x, which):
                     builder.insert(b"%d" % x, vs, vs + LIFE)
             if at % STABLE_EVERY == STABLE_EVERY - 1:
                 builder.stable(vs)
@@ -167,7 +167,7 @@ class FeedbackRun:
     left_out: list[int]
 
 
-def run(name: str, asked: Query, expected: list[Event]) -> FeedbackRun:
+def run(name: str, spec: Query, expected: list[Event]) -> FeedbackRun:
     """Run the plans with one server and one reader, each a process."""
     closing = ("--closing", "any")  # the end of the faster plan is the end
     options = (*closing, "--feedback", str(LAG)) if "feedback" in name else closing
@@ -177,7 +177,7 @@ def run(name: str, asked: Query, expected: list[Event]) -> FeedbackRun:
         target = f"127.0.0.1:{port}"
         processes = [server]
         try:
-            plans = [forked(f"plan {which}", folder, plan, target, which, asked) for which in RUNS[name]]
+            plans = [forked(f"plan {which}", folder, plan, target, which, spec) for which in RUNS[name]]
             processes += plans
             for process in plans:
                 assert process.receive() == "ready"
@@ -215,16 +215,16 @@ def main() -> None:
     import_all()
     report = begin((__doc__ or "").splitlines()[0])
     part = 10 if options.quick else 1
-    asked = query(COUNT // part, (BATCH[0] // part, BATCH[1] // part))
-    expected = asked.expected()
+    spec = query(COUNT // part, (BATCH[0] // part, BATCH[1] // part))
+    expected = spec.expected()
     report.note(
-        f"{asked.count:,} events, {sum(turn < asked.count for turn in asked.turns)} turns; a cheap element "
+        f"{spec.count:,} events, {sum(turn < spec.count for turn in spec.turns)} turns; a cheap element "
         f"{CHEAP_US:g} us of hashing, an expensive one {EXPENSIVE_US:g} us"
     )
     panel = Panel("elements of the merged output", "s", "thousands of events", is_plain=True)
     rows = {}
     for name in RUNS:
-        runs = [run(name, asked, expected) for _ in range(1 if options.quick else REPEATS.get(name, MERGED_REPEATS))]
+        runs = [run(name, spec, expected) for _ in range(1 if options.quick else REPEATS.get(name, MERGED_REPEATS))]
         rows[name] = report.add(name, [found.seconds for found in runs], "s")
         right = all(found.is_right for found in runs)
         report.note(

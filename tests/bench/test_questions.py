@@ -49,27 +49,27 @@ def test_a_step_in_the_warm_part_is_no_steady_rise() -> None:
 
 
 @pytest.fixture(scope="module")
-def asked() -> Query:
+def spec() -> Query:
     return query(20_000, (1_000, 3_000))
 
 
-def test_small_and_large_values_come_by_turns(asked: Query) -> None:
-    starts = (0, *(turn for turn in asked.turns if turn < asked.count))
+def test_small_and_large_values_come_by_turns(spec: Query) -> None:
+    starts = (0, *(turn for turn in spec.turns if turn < spec.count))
     assert 6 <= len(starts) <= 21
     for number, start in enumerate(starts):
-        assert (asked.x(start) < 1000) == (number % 2 == 0)
-    sizes = [b - a for a, b in zip(starts, asked.turns, strict=False)]
+        assert (spec.x(start) < 1000) == (number % 2 == 0)
+    sizes = [b - a for a, b in zip(starts, spec.turns, strict=False)]
     assert all(1_000 <= size <= 3_000 for size in sizes)
 
 
-def test_the_plans_are_expensive_where_the_other_is_cheap_and_agree(asked: Query) -> None:
-    for at in range(0, asked.count, 997):
-        x = asked.x(at)
-        assert asked.is_expensive(0, x) != asked.is_expensive(1, x)
-        cheap = Query(asked.count, asked.turns, 1, 1)
+def test_the_plans_are_expensive_where_the_other_is_cheap_and_agree(spec: Query) -> None:
+    for at in range(0, spec.count, 997):
+        x = spec.x(at)
+        assert spec.is_expensive(0, x) != spec.is_expensive(1, x)
+        cheap = Query(spec.count, spec.turns, 1, 1)
         assert cheap.selects(at, x, 0) == cheap.selects(at, x, 1)
-    assert asked.expensive_rounds == pytest.approx(9 * asked.cheap_rounds, rel=0.1)
-    assert len(asked.expected()) == pytest.approx(0.8 * asked.count, rel=0.05)
+    assert spec.expensive_rounds == pytest.approx(9 * spec.cheap_rounds, rel=0.1)
+    assert len(spec.expected()) == pytest.approx(0.8 * spec.count, rel=0.05)
 
 
 # Bursts and congestion.
