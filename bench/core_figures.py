@@ -144,7 +144,7 @@ def lag(report: BenchReport, quick: bool) -> list[Panel]:
 
 def main() -> None:
     parser = bench_parser(__doc__, "core_figures")
-    parser.add_argument("--quick", action="store_true", help="small, to see that it runs; writes the results as well")
+    parser.add_argument("--quick", action="store_true", help="small; writes the results as well")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     panels = stable_freq(report, quick) + disorder(report, quick) + lag(report, quick)

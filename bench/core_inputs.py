@@ -44,7 +44,7 @@ def measure(
 
 def main() -> None:
     parser = bench_parser(__doc__, "core_inputs")
-    parser.add_argument("--quick", action="store_true", help="1 and 10 inputs, once, to see that it runs; writes the results as well")
+    parser.add_argument("--quick", action="store_true", help="1 and 10 inputs, once; writes the results as well")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     panels = []

@@ -121,7 +121,7 @@ def main() -> None:
         child(int(sys.argv[-1]))
         return
     parser = bench_parser(__doc__, "core_memory")
-    parser.add_argument("--quick", action="store_true", help="smaller, to see that it runs; writes the results as well")
+    parser.add_argument("--quick", action="store_true", help="smaller; writes the results as well")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     found, panels = measure(report, quick)

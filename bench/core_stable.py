@@ -75,7 +75,7 @@ def measured(engine: str, stables: int) -> Iterator[dict[int, list[float]]]:
 
 def main() -> None:
     parser = bench_parser(__doc__, "core_stable")
-    parser.add_argument("--quick", action="store_true", help="50 stables per repeat, to see that it runs; writes the results as well")
+    parser.add_argument("--quick", action="store_true", help="50 stables a repeat; writes the results as well")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     panel = Panel("100 events begin, 100 end", "live events", "us a stable", log="xy")

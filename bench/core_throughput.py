@@ -91,7 +91,7 @@ def judge(report: BenchReport, found: dict[tuple[str, str, int, bool], Measured]
 
 def main() -> None:
     parser = bench_parser(__doc__, "core_throughput")
-    parser.add_argument("--quick", action="store_true", help="small, to see that it runs; writes the results as well")
+    parser.add_argument("--quick", action="store_true", help="small; writes the results as well")
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     found = measure(report, quick)
