@@ -1,10 +1,11 @@
-"""What every benchmark shares: repeats, median and spread, the machine, raw JSON and a plot beside the table.
+"""Shared by all benchmarks: options, repeats, median and spread, the machine, raw JSON and plots.
 
-A figure and what it is compared with come from one run: ``Report`` prints ratios only between its own rows.
+A figure and those that it is compared with come from one run: ``BenchReport`` prints ratios only of its own rows.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
 import os
@@ -23,7 +24,7 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass
 class Measured:
-    """Repeats of one figure. ``unit`` comes last in its name."""
+    """Repeats of one figure."""
 
     name: str
     values: list[float]
@@ -35,19 +36,20 @@ class Measured:
 
     @property
     def spread(self) -> float:
-        """(max - min) / median."""
+        """The range of the values: (max - min) / median."""
         return (max(self.values) - min(self.values)) / self.median if self.median else 0.0
 
 
 @dataclass
-class Report:
-    """One run of one benchmark."""
+class BenchReport:
+    """The results of one run of one benchmark."""
 
     question: str
     rows: list[Measured] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def add(self, name: str, values: list[float], unit: str) -> Measured:
+        """Add a row and print it."""
         measured = Measured(name, values, unit)
         self.rows.append(measured)
         spread = f"spread {measured.spread:.0%} of {len(values)}"
@@ -55,12 +57,12 @@ class Report:
         return measured
 
     def note(self, text: str) -> None:
-        """A ratio or a verdict against a target."""
+        """Add a note, such as a ratio or a verdict against a target, and print it."""
         self.notes.append(text)
         print(f"  {text}", flush=True)
 
     def save(self, name: str) -> None:
-        """Raw JSON to bench/results."""
+        """Write the results as JSON to bench/results."""
         RESULTS.mkdir(exist_ok=True)
         document: dict[str, Any] = {
             "question": self.question, "command": f"python -m bench.{name}", "machine": machine(),
@@ -72,7 +74,7 @@ class Report:
 
 @dataclass
 class Panel:
-    """One diagram of a plot. A line has measured values at each x; it is drawn through the medians, spreads as bars."""
+    """One diagram of a plot. A line has measured values at each x. It is drawn through the medians, with error bars."""
 
     title: str
     x: str
@@ -85,13 +87,13 @@ class Panel:
         self.lines.setdefault(line, {})[x] = measured
 
     def add_repeats(self, line: str, measured: Measured) -> None:
-        """Every repeat by itself, one after another."""
+        """Add each repeat as a point, one after another."""
         for at, value in enumerate(measured.values, 1):
             self.add(line, at, Measured(measured.name, [value], measured.unit))
 
 
 def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
-    """A PNG in bench/results, beside the JSON of that name."""
+    """Write a PNG to bench/results, beside the JSON of that name."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -130,14 +132,31 @@ def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
     pyplot.close(figure)
 
 
-def begin(question: str) -> Report:
-    """Print the question and the machine."""
+def bench_parser(document: str | None, name: str) -> argparse.ArgumentParser:
+    """Return a parser for ``python -m bench.NAME``.
+
+    Its ``--help`` prints ``document``, the module's docstring, which begins with its question, and the options.
+    """
+    return argparse.ArgumentParser(
+        prog=f"python -m bench.{name}", description=document, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def exit_on_help(document: str | None) -> None:
+    """Print ``document`` and exit if the first argument asks for help: for modules that run as helper processes."""
+    if sys.argv[1:2] in (["-h"], ["--help"]):
+        print((document or "").strip())
+        sys.exit(0)
+
+
+def begin(question: str) -> BenchReport:
+    """Print the question and the machine, and return a report."""
     print(f"{question}\n  {', '.join(f'{key} {value}' for key, value in machine().items())}", flush=True)
-    return Report(question)
+    return BenchReport(question)
 
 
 def machine() -> dict[str, str]:
-    """What the figures depend on."""
+    """Return the properties of the machine and the commit that the figures depend on."""
     cpu = next(
         (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
          if line.startswith("model name")), platform.processor(),
@@ -150,7 +169,7 @@ def machine() -> dict[str, str]:
 
 
 def timed(work: Callable[[], Any]) -> float:
-    """Seconds that ``work`` takes, garbage collected before."""
+    """Return the seconds that ``work`` takes, after a garbage collection."""
     gc.collect()
     began = time.perf_counter()
     work()
@@ -158,7 +177,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def cpu_timed(work: Callable[[], Any]) -> float:
-    """Seconds of a core that ``work`` takes: work of one thread, on a machine that others use as well."""
+    """Return the CPU seconds of one thread that ``work`` takes, which other load on the machine changes less."""
     gc.collect()
     began = time.process_time()
     work()

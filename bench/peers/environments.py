@@ -1,4 +1,4 @@
-"""A virtual environment per peer, under build/peers, so that lmerge's own stays as it is."""
+"""A virtual environment for each peer, under build/peers, so that lmerge's own does not change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INSTALLED = "installed.txt"
 
 @dataclass(frozen=True)
 class Environment:
-    """What a peer's programs need: packages of PyPI, and jars of Maven as group:artifact:version."""
+    """The dependencies of a peer's programs: packages of PyPI, and jars of Maven as group:artifact:version."""
 
     name: str
     packages: tuple[str, ...]
@@ -43,10 +43,10 @@ ENVIRONMENTS = {
 
 
 def install(environment: Environment) -> str:
-    """Make the environment, once for these versions; ``""`` or the reason why it does not install here."""
-    wanted = "\n".join(environment.packages + environment.jars)
+    """Install the environment, once for these versions. Return ``""``, or why it does not install here."""
+    required = "\n".join(environment.packages + environment.jars)
     note = environment.folder / INSTALLED
-    if note.exists() and note.read_text() == wanted:
+    if note.exists() and note.read_text() == required:
         return ""
     if environment.jars and not (shutil.which("mvn") and shutil.which("java")):
         return "it needs java and mvn"
@@ -63,5 +63,5 @@ def install(environment: Environment) -> str:
         if done.returncode:
             lines = (done.stderr + done.stdout).strip().splitlines()
             return next((line for line in lines if "ERROR" in line), lines[-1] if lines else f"exit {done.returncode}")
-    note.write_text(wanted)
+    note.write_text(required)
     return ""

@@ -1,4 +1,4 @@
-"""``lmerge certify``: do the replicas of a merge say the same, and where not?"""
+"""``lmerge certify``: whether the replicas of a merge publish the same events, and where they differ."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def certify(
     *,
     security: Any,
 ) -> None:
-    """Show over how many intervals each replica has been equal to the others, and the events that differ.
+    """Show over how many intervals each replica has equalled the others, and the events that differ.
 
     Example: lmerge certify flights
 
-    Exit code 1: they differ in an interval that is still remembered.
+    Exit code 1: they differ in an interval whose digests are still kept.
     """
     from google.protobuf.json_format import MessageToDict
 
@@ -50,8 +50,8 @@ def certify(
         raise typer.Exit(1)
 
 
-def show(merge: str, found: Any, words_of: Callable[[bytes], str]) -> None:
-    """For people. ``words_of``: a payload in words."""
+def show(merge: str, found: Any, text_of: Callable[[bytes], str]) -> None:
+    """Print the comparison for people. ``text_of`` returns the text of a payload."""
     console = terminal.console(soft_wrap=True)
     if not found.interval:
         terminal.line(f"{merge} compares nothing (divergence policy {found.policy})")
@@ -60,7 +60,7 @@ def show(merge: str, found: Any, words_of: Callable[[bytes], str]) -> None:
     for item in found.inputs:
         terminal.line(f"  {item.words}")
     for interval in list(found.divergent)[:DIVERGENT_SHOWN]:
-        terminal.table(console, _interval(interval, words_of))
+        terminal.table(console, _interval(interval, text_of))
         if interval.missing:
             terminal.line(f"  {interval.missing}")
     more = len(found.divergent) - DIVERGENT_SHOWN
@@ -70,16 +70,16 @@ def show(merge: str, found: Any, words_of: Callable[[bytes], str]) -> None:
         terminal.line("no differences")
 
 
-def _interval(interval: Any, words_of: Callable[[bytes], str]) -> Table:
-    """The digests, and the events that not all have."""
-    says = ", ".join(f"{item.replica} {item.events:,} events" for item in interval.digests)
-    title = f"they differ in [{show_time(interval.start)}, {show_time(interval.end)}): {says}"
+def _interval(interval: Any, text_of: Callable[[bytes], str]) -> Table:
+    """Return a table of the events of an interval that not all replicas have; its title gives the digests."""
+    counts = ", ".join(f"{item.replica} {item.events:,} events" for item in interval.digests)
+    title = f"they differ in [{show_time(interval.start)}, {show_time(interval.end)}): {counts}"
     table = Table(title=title, title_justify="left")
-    for name in ("event", "vs", "ve", "said by", "not by"):
+    for name in ("event", "vs", "ve", "published by", "not by"):
         table.add_column(name)
     for item in interval.differences:
         table.add_row(
-            words_of(item.payload), show_time(item.vs), show_time(item.ve), ", ".join(item.present),
+            text_of(item.payload), show_time(item.vs), show_time(item.ve), ", ".join(item.present),
             ", ".join(item.absent),
         )
     return table

@@ -25,11 +25,11 @@ def checkpoint(
     *,
     security: Any,
 ) -> None:
-    """Write the live events of a merge as inserts, and then the stable point at which they are live.
+    """Write the live events of a merge as inserts, then the stable point at which they are live.
 
     Example: lmerge checkpoint flights -o flights.jsonl
 
-    A new replica starts from it with lmerge jumpstart. Waits for the first stable point of a merge that has none.
+    A new replica starts from the file with lmerge jumpstart. If the merge has no stable point yet, waits for the first.
     """
     from lmerge.client import Subscriber
 

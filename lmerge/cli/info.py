@@ -1,4 +1,4 @@
-"""``lmerge info``: which lmerge this is, on which machine."""
+"""``lmerge info``: the version of lmerge and what it runs on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIBRARIES: Final = (
 
 
 def info(as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False) -> None:
-    """Show the version, the engine that auto means and why, and the libraries that are installed."""
+    """Show the version, the engine that auto selects and why, and the installed libraries."""
     facts = gathered()
     if as_json:
         terminal.json_lines(json.dumps(facts) + "\n")
@@ -32,13 +32,13 @@ def info(as_json: Annotated[bool, typer.Option("--json", help="As one JSON objec
     facts["engine"] = f"auto means {facts['engine']}"
     for name, value in facts.items():
         terminal.line(f"{name:<12} {value}")
-    terminal.line(f"native core: {in_words(native)}")
+    terminal.line(f"native core: {native_line(native)}")
     for name, found in libraries.items():
         terminal.line(f"{name:<18} {found or 'not installed'}")
 
 
 def gathered() -> dict[str, Any]:
-    """What ``info`` shows."""
+    """Return what ``info`` shows."""
     return {
         "lmerge": __version__,
         "engine": selection.best(),
@@ -51,7 +51,7 @@ def gathered() -> dict[str, Any]:
 
 
 def native_facts() -> dict[str, Any]:
-    """The native core: its version, or the problem with it, and what it was built with."""
+    """Return the version of the native core, or the problem with it, and what it was built with."""
     import_problem, build = selection.native_problem(), native_build()
     return (build or NativeBuild())._asdict() | {
         "version": None if import_problem else _native_version(),
@@ -59,8 +59,8 @@ def native_facts() -> dict[str, Any]:
     }
 
 
-def in_words(native: dict[str, Any]) -> str:
-    """``native_facts()`` in one line."""
+def native_line(native: dict[str, Any]) -> str:
+    """Return ``native_facts()`` in one line."""
     if native["problem"] is not None:
         return str(native["problem"])
     built_with = [f"Rust {native['rust']}"] if native["rust"] else []

@@ -16,8 +16,8 @@ from lmerge.cli.connection import secured
 from lmerge.core.elements import NEG_INF, show_time
 
 
-class Output(str, Enum):
-    """How rows are printed."""
+class QueryFormat(str, Enum):
+    """Values of ``--output``."""
 
     TABLE = "table"
     JSON = "json"
@@ -27,16 +27,16 @@ class Output(str, Enum):
 @secured
 def query(
     merge: Merge,
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="The table is named as the merge, and events.")],
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="Its table is named as the merge, or events.")],
     server: Servers = DEFAULT_SERVER,
-    output: Annotated[Output, typer.Option("--output", "-o", help="table: for people; json: one line a row.")] = (
-        Output.TABLE),
-    at: Annotated[int | None, typer.Option(help="Wait until the stable point is here.")] = None,
+    output: Annotated[QueryFormat, typer.Option("--output", "-o", help="table: for people; json: one line a row.")] = (
+        QueryFormat.TABLE),
+    at: Annotated[int | None, typer.Option(help="Wait until the stable point has reached this time.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for a stable point.", min=0.0)] = 10.0,
     *,
     security: Any,
 ) -> None:
-    """Ask a merge in SQL: its events as of its stable point, with the columns of their schema, vs, ve and is_final.
+    """Query the events of a merge as of its stable point. Columns: those of the schema, vs, ve and is_final.
 
     Example: lmerge query flights "select carrier, count(*) from flights group by 1"
 
@@ -55,15 +55,15 @@ def query(
         write(answer, output, f"{answer.num_rows} rows as of {show_time(point)}")
 
 
-def write(answer: Any, output: Output, title: str) -> None:
+def write(answer: Any, output: QueryFormat, title: str) -> None:
     """Print an Arrow table."""
     rows = answer.to_pylist()
-    if output is Output.JSON:
+    if output is QueryFormat.JSON:
         from lmerge.cli.enveloped import plain
 
         for row in rows:
             terminal.json_lines(json.dumps(row, default=plain, ensure_ascii=False, separators=(",", ":")) + "\n")
-    elif output is Output.CSV:
+    elif output is QueryFormat.CSV:
         writer = csv.writer(terminal.DataOut(), lineterminator="\n")
         writer.writerow(answer.column_names)
         writer.writerows(row.values() for row in rows)

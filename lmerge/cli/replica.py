@@ -1,7 +1,7 @@
-"""``lmerge replica``: one of the replicas that come with lmerge, in this process.
+"""``lmerge replica``: run one of the replicas that come with lmerge, in this process.
 
-The flights of 2013 by five replicas: three in plain Python, two as queries of PySpark. Each is a package of its own,
-with a ``__main__`` that runs without the command line as well; here they are found by name.
+Five replicas publish the flights of 2013: three in plain Python, two as queries of PySpark. Each is in a package with a
+``__main__`` that also runs without this command. This command finds them by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ app = typer.Typer(no_args_is_help=True, help="Run a replica that comes with lmer
 
 
 class Kind(NamedTuple):
-    """A replica that there is. ``module``: whose ``__main__`` runs it; ``style``: its name there."""
+    """One of the replicas. ``module``: the package whose ``__main__`` runs it; ``style``: its name in that package."""
 
     module: str
     style: str
@@ -30,8 +30,8 @@ class Kind(NamedTuple):
 
 # By name, in the order of the help.
 KINDS: Final = {
-    "aggressive": Kind("replicas.flights", "aggressive", "tells all at once, revises"),
-    "conservative": Kind("replicas.flights", "conservative", "tells only final events"),
+    "aggressive": Kind("replicas.flights", "aggressive", "publishes at once, revises"),
+    "conservative": Kind("replicas.flights", "conservative", "publishes only final events"),
     "open-ended": Kind("replicas.flights", "open-ended", "Ve = inf first, out of order"),
     "spark-append": Kind("replicas.spark", "append", "a query of PySpark, each flight once"),
     "spark-update": Kind("replicas.spark", "update", "a query of PySpark, with revisions"),
@@ -43,7 +43,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(KI
 
 @app.command("list")
 def list_replicas() -> None:
-    """The replicas that there are, each with what it is."""
+    """List the replicas, each with a summary."""
     for name, kind in KINDS.items():
         terminal.line(f"{name:<14} {kind.summary}")
 
@@ -54,15 +54,15 @@ def run(
     name: Name,
     server: Servers = DEFAULT_SERVER,
     merge: Annotated[str, typer.Option("--merge", "-m", help="Name of the merge.")] = "flights",
-    replica: Annotated[str | None, typer.Option("--replica", "-r", help="Its name in the merge; or else NAME.")] = None,
+    replica: Annotated[str | None, typer.Option("--replica", "-r", help="Name in the merge; default: NAME.")] = None,
     speed: Annotated[float, typer.Option(help="Days a second.", min=0.001)] = 5.0,
     start: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="When the replay began, since the epoch; by default now.")
+        float | None, typer.Option(metavar="SECONDS", help="Start of the replay, in s since 1970; default: now.")
     ] = None,
     first: Annotated[str, typer.Option(metavar="DAY", help="First day of departure, in 2013.")] = "2013-01-01",
     last: Annotated[str, typer.Option(metavar="DAY", help="Last day of departure, in 2013.")] = "2013-12-31",
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Spark: where it keeps its place; without it, it begins anew.",
+        Path | None, typer.Option(metavar="DIR", help="Spark: the query's checkpoint; without it, it starts anew.",
                                   file_okay=False)
     ] = None,
     *,
@@ -72,19 +72,19 @@ def run(
 
     Example: lmerge replica run spark-append --server h1:7171,h2:7171 --checkpoint /var/lib/flights/a
 
-    Ctrl-C and SIGTERM stop it in good order; one in Spark goes on from its checkpoint when it is started again. Exit
-    code 0: everything was said.
+    Ctrl-C and SIGTERM stop it after its present step; one in Spark resumes from its checkpoint when it is started
+    again. Exit code 0: everything was published.
     """
     from lmerge.client.connection.streams import parse_targets
 
-    parse_targets(server)  # before anything is loaded that takes long
+    parse_targets(server)  # an error in it is reported before the slow imports
     kind = kind_of(name, checkpoint)
     arguments = [
         kind.style, "--server", server, "--merge", merge, "--replica", replica or name, "--speed", repr(speed),
         "--first", day_of(first), "--last", day_of(last),
         *([] if start is None else ["--start", repr(start)]),
         *([] if checkpoint is None else ["--checkpoint", str(checkpoint)]),
-        *_shown(security),
+        *_security_arguments(security),
     ]
     from importlib import import_module
 
@@ -94,28 +94,28 @@ def run(
     leave(code)
 
 
-def _shown(security: Any) -> list[str]:
-    """The options again, for the replica's own process; a token itself stays in the environment."""
+def _security_arguments(security: Any) -> list[str]:
+    """Return the options again, for the replica's own parser. A token itself stays in the environment."""
     if security is None:
         return []
     files = {"--ca": security.ca, "--cert": security.cert, "--key": security.key, "--token-file": security.token_file}
     flags = {"--tls": security.tls, "--insecure": security.insecure}
-    said = [word for option, path in files.items() if path is not None for word in (option, path)]
-    return said + [option for option, is_said in flags.items() if is_said]
+    given = [text for option, path in files.items() if path is not None for text in (option, path)]
+    return given + [option for option, is_set in flags.items() if is_set]
 
 
 def kind_of(name: str, checkpoint: Path | None) -> Kind:
-    """The replica of that name. Raises UsageError if there is none, or if it keeps no checkpoint."""
+    """Return the replica ``name``. Raises UsageError if there is none, or if it has no checkpoint."""
     if name not in KINDS:
         raise UsageError(f"there is no replica {name!r:.40}; there are {', '.join(KINDS)}")
     kind = KINDS[name]
     if checkpoint is not None and kind.module != SPARK:
-        raise UsageError(f"{name} keeps nothing: --checkpoint is for the replicas in Spark")
+        raise UsageError(f"{name} has no checkpoint: --checkpoint is for the replicas in Spark")
     return kind
 
 
 def day_of(text: str) -> str:
-    """A day as it was given. Raises UsageError if it is none."""
+    """Return a day as text. Raises UsageError if it is none."""
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:

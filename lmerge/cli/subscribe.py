@@ -1,4 +1,4 @@
-"""``lmerge subscribe`` (also ``tail``): the merged stream on standard output."""
+"""``lmerge subscribe`` (also ``tail``): print the merged stream."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lmerge.cli import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, GiveUpOrWait, Merge, Servers, SubscriberName
+from lmerge.cli.arguments import DEFAULT_SERVER, GiveUpOrWait, IfTooOld, Merge, Servers, SubscriberName
 from lmerge.cli.connection import secured
 from lmerge.cli.enveloped import EnvelopeName, as_columns, as_json, delivered, lines_of
 from lmerge.core.batch import element_of
@@ -16,18 +16,11 @@ from lmerge.core.session import format_row
 
 
 class Format(str, Enum):
-    """How elements are printed."""
+    """Values of ``--format``."""
 
     JSON = "json"
     TEXT = "text"
     TABLE = "table"
-
-
-class TooOld(str, Enum):
-    """What to do when a token is too old."""
-
-    ERROR = "error"
-    SNAPSHOT = "snapshot"
 
 
 @secured
@@ -39,54 +32,54 @@ def subscribe(
     ] = Format.JSON,
     envelope: Annotated[
         EnvelopeName,
-        typer.Option(help="elements as they come; final: events once they are; upsert: rows by key; retract: + and -."),
+        typer.Option(help="elements as merged; final: only final events; upsert: rows by key; retract: + and -."),
     ] = EnvelopeName.ELEMENTS,
     count: Annotated[int | None, typer.Option("--count", "-n", help="Stop after so many elements.", min=1)] = None,
     name: SubscriberName = "cli",
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Fail if there is no such merge yet.")] = False,
     give_up_after: GiveUpOrWait = None,
     resume: Annotated[
-        str | None, typer.Option(metavar="MERGE@T", help="Go on where a reader stopped; T: its last stable.")
+        str | None, typer.Option(metavar="MERGE@T", help="Resume where a reader stopped; T: its last stable.")
     ] = None,
     if_too_old: Annotated[
-        TooOld, typer.Option(help="No server has what came since: error, or a snapshot and a gap.")
-    ] = TooOld.ERROR,
+        IfTooOld, typer.Option(help="When no server has the output since T: error, or a snapshot and a gap.")
+    ] = IfTooOld.ERROR,
     *,
     security: Any,
 ) -> None:
-    """Print the merged stream: its live events first, then everything new. Ends at stable(inf).
+    """Print the merged stream: the live events first, then every new element. Ends at stable(inf).
 
     Example: lmerge subscribe flights --format text
 
-    Goes on by itself when the server is restarted; a stretch that may be missing is named on standard error.
+    Resumes by itself when the server is restarted. A gap is reported on standard error.
     """
     from lmerge.client import Subscriber, SubscriptionGap
     from lmerge.core.elements import show_time
 
-    def tell(gap: SubscriptionGap) -> None:
+    def print_gap(gap: SubscriptionGap) -> None:
         terminal.error(f"gap: events frozen from {show_time(gap.start)} to {show_time(gap.end)} may be missing")
 
     terminal.utf8()
     left = count
     show = terminal.json_lines if output_format is Format.JSON else terminal.lines
     with terminal.until_closed(), Subscriber(
-        server, merge, name=name, wait_for_merge=not no_wait, give_up_after_s=give_up_after, on_gap=tell,
+        server, merge, name=name, wait_for_merge=not no_wait, give_up_after_s=give_up_after, on_gap=print_gap,
         security=security, resume=resume, if_too_old=if_too_old.value,
     ) as subscriber:
         if envelope is not EnvelopeName.ELEMENTS:
             write = as_json if output_format is Format.JSON else as_columns
             for delivery in delivered(subscriber, envelope):
-                said = list(lines_of(delivery))[:left]
-                show(write(said))
+                lines = list(lines_of(delivery))[:left]
+                show(write(lines))
                 terminal.flush()
-                left = None if left is None else left - len(said)
+                left = None if left is None else left - len(lines)
                 if left == 0:
                     return
             return
         for batch in subscriber.batches():
             rows = list(batch.rows())[:left]
-            lines = [format_row(row) if output_format is Format.JSON else str(element_of(row)) for row in rows]
-            show("\n".join(lines) + "\n")
+            texts = [format_row(row) if output_format is Format.JSON else str(element_of(row)) for row in rows]
+            show("\n".join(texts) + "\n")
             terminal.flush()
             if left is not None:
                 left -= len(rows)

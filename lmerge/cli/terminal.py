@@ -1,16 +1,16 @@
-"""The one place from which commands write: everything from outside is escaped, whatever it is printed as.
+"""The output of all commands. Text from outside is escaped, in whatever form it is printed.
 
 Names, reasons and payloads come from other machines, and a terminal obeys control characters. Commands therefore print
-through this module alone (``tests/cli/test_terminal.py`` checks that no other writes):
+through this module alone. ``tests/cli/test_terminal.py`` checks that no other module writes.
 
-- ``line``, ``lines`` and ``error``: text for people, on standard output and standard error;
-- ``json_lines``: JSON for programs; characters are escaped as JSON does, so the values are the same;
-- ``table``, ``svg`` and, for what moves, ``Escaped``: what rich lays out, without its markup, so that ``[red]`` in a
-  name is only text;
-- ``data``: text that belongs to others, such as CSV for a file; escaped only where a terminal would show it.
+- ``line``, ``lines`` and ``error``: text for people, on standard output and standard error.
+- ``json_lines``: JSON for programs. Characters are escaped as JSON does, so the values are the same.
+- ``table``, ``svg`` and, for live views, ``Escaped``: what rich lays out, without its markup, so that ``[red]`` in a
+  name is only text.
+- ``data``: data for programs, such as CSV for a file. It is escaped only for a terminal.
 
-Where standard output cannot be written (a full disk), a command ends with one line and exit code 1; where its reader
-has gone (``| head -1``), without a word, also while nothing is to be written: see ``until_closed``.
+If standard output cannot be written (a full disk), a command ends with one line and exit code 1. If its reader has gone
+(``| head -1``), it ends without a message, also while there is nothing to write: see ``until_closed``.
 """
 
 from __future__ import annotations
@@ -33,21 +33,23 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-# Only standard error is left to say it, and nobody may be there either.
+# Goes to standard error, which may be closed as well.
 _CANNOT_WRITE: Final = "cannot write to standard output"
-# The thread that waits for standard output to be closed looks so often whether the command has ended.
+# The thread that waits for standard output to be closed checks so often whether the command has ended.
 _LOOK_MS: Final = 500
-# By then a signal has been noticed by a main thread that runs.
+# A main thread that runs has handled a signal by then. Otherwise the signal is sent again.
 _AGAIN_S: Final = 1.0
 
 
 class CannotWrite(Unavailable):
-    """Standard output does not take what a command prints."""
+    """Standard output cannot be written."""
 
 
 def prepare() -> None:
-    """At the start of the program: standard streams that were closed are replaced by such as take nothing, so that no
-    file or socket gets their numbers; what an encoding cannot show is escaped.
+    """Prepare the standard streams, at the start of the program.
+
+    A stream that was closed is replaced by one that cannot be written, so that no file or socket gets its number.
+    Characters that the encoding cannot show are escaped.
     """
     for number in range(3):
         try:
@@ -69,7 +71,7 @@ def line(text: str = "") -> None:
 
 
 def line_at_once(text: str) -> None:
-    """Print ``text`` and a newline, for whoever follows what goes on. Raises CannotWrite, BrokenPipeError."""
+    """Print ``text`` and a newline, and flush. Raises CannotWrite, BrokenPipeError."""
     line(text)
     flush()
 
@@ -80,43 +82,43 @@ def lines(text: str) -> None:
 
 
 def error(text: str) -> None:
-    """Print ``text`` and a newline on standard error; if nobody takes it, that is that."""
+    """Print ``text`` and a newline on standard error. A failure to write is ignored."""
     with suppress(OSError, ValueError):
         sys.stderr.write(escaped(text) + "\n")
         sys.stderr.flush()
 
 
 def json_lines(text: str) -> None:
-    """Print JSON, a value a line, which ends with a newline. Raises CannotWrite, BrokenPipeError."""
+    """Print JSON, one value a line, that ends with a newline. Raises CannotWrite, BrokenPipeError."""
     _write(escaped_json(text))
 
 
 def data(text: str) -> None:
-    """Print what others made, as it is, but for a terminal. Raises CannotWrite, BrokenPipeError."""
+    """Print data: unchanged, or escaped on a terminal. Raises CannotWrite, BrokenPipeError."""
     _write(escaped(text) if sys.stdout.isatty() else text)
 
 
 def flush() -> None:
-    """Hand on what was printed. Raises CannotWrite, BrokenPipeError."""
+    """Flush standard output. Raises CannotWrite, BrokenPipeError."""
     with _writing():
         sys.stdout.flush()
 
 
 def utf8() -> None:
-    """What follows is for programs: UTF-8, and newlines as they are."""
+    """Set standard output to UTF-8 without translation of newlines, for programs."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")
 
 
 def console(*, soft_wrap: bool = False, stderr: bool = False) -> Console:
-    """rich's console without markup, emoji and highlighting: for ``table`` and rich's ``Live``."""
+    """Return a console of rich without markup, emoji and highlighting, for ``table`` and rich's ``Live``."""
     from rich.console import Console
 
     return Console(markup=False, emoji=False, highlight=False, soft_wrap=soft_wrap, stderr=stderr)
 
 
 def svg(renderables: Iterable[RenderableType], *, columns: int, title: str) -> str:
-    """A picture of what a terminal of so many columns would show."""
+    """Return a picture of what a terminal of ``columns`` columns would show."""
     from rich.console import Console
 
     canvas = Console(
@@ -129,14 +131,14 @@ def svg(renderables: Iterable[RenderableType], *, columns: int, title: str) -> s
 
 
 def table(console: Console, renderable: RenderableType) -> None:
-    """Print what rich lays out. Raises CannotWrite, BrokenPipeError."""
+    """Print a renderable of rich. Raises CannotWrite, BrokenPipeError."""
     with _writing():
         console.print(Escaped(renderable))
         sys.stdout.flush()
 
 
 class Escaped:
-    """A renderable of rich whose text is escaped when it is laid out; its styles are rich's own."""
+    """A renderable of rich. Its text is escaped when it is laid out; its styles are those of rich."""
 
     def __init__(self, renderable: RenderableType) -> None:
         self._renderable = renderable
@@ -153,9 +155,10 @@ class Escaped:
 
 @contextmanager
 def until_closed() -> Iterator[None]:
-    """While a command prints a stream: a reader that goes away (``| head -1``) ends it without a word.
+    """Run the block, in which a command prints a stream; end the command quietly if its reader goes (``| head -1``).
 
-    Writing notices it, and so does a thread for a stream that is quiet, which ends the command as Ctrl-C would.
+    A write to a closed pipe fails. For a stream with no output a thread watches the pipe and ends the command as Ctrl-C
+    would.
     """
     done, gone, noticed = threading.Event(), threading.Event(), threading.Event()
     handler = signal.getsignal(signal.SIGINT)
@@ -164,7 +167,7 @@ def until_closed() -> Iterator[None]:
         if gone.is_set():
             noticed.set()
             raise KeyboardInterrupt
-        if callable(handler):  # a shell's background job is to ignore Ctrl-C
+        if callable(handler):  # a background job of a shell ignores Ctrl-C
             handler(number, frame)
 
     signal.signal(signal.SIGINT, interrupt)
@@ -184,13 +187,13 @@ def until_closed() -> Iterator[None]:
 
 
 def _watch(done: threading.Event, gone: threading.Event, noticed: threading.Event) -> None:
-    """Until ``done``: interrupt the main thread once the other end of standard output is closed.
+    """Interrupt the main thread once the other end of standard output is closed. Runs until ``done``.
 
-    Again and again until that is ``noticed``: a signal that comes just before a wait begins does not end the wait.
+    The signal is repeated until it is ``noticed``: one that comes just before a wait begins does not end the wait.
     """
     try:
         poll = select.poll()
-        poll.register(sys.stdout.fileno(), 0)  # POLLERR and POLLHUP are always reported, and nothing else is asked for
+        poll.register(sys.stdout.fileno(), 0)  # POLLERR and POLLHUP are always reported; nothing else is needed
     except (OSError, ValueError):  # standard output is no file, or none at all
         return
     main = threading.main_thread().ident
@@ -202,7 +205,7 @@ def _watch(done: threading.Event, gone: threading.Event, noticed: threading.Even
         if any(event & (select.POLLERR | select.POLLHUP) for _, event in found):
             gone.set()
             while not done.is_set():
-                signal.pthread_kill(main, signal.SIGINT)  # to the thread that waits, or the wait goes on
+                signal.pthread_kill(main, signal.SIGINT)  # only a signal to the waiting thread ends its wait
                 if noticed.wait(_AGAIN_S):
                     return
             return
@@ -211,7 +214,7 @@ def _watch(done: threading.Event, gone: threading.Event, noticed: threading.Even
 
 
 def _give_up_stdout() -> None:
-    """Python flushes standard output once more at exit; give it something that takes it."""
+    """Redirect standard output to the null device: Python flushes it once more at exit."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -219,13 +222,13 @@ def _give_up_stdout() -> None:
 
 
 def settle() -> None:
-    """At the end of every command: what was printed must have gone out. Raises CannotWrite, BrokenPipeError."""
+    """Flush what a command has printed, at its end. Raises CannotWrite, BrokenPipeError."""
     if sys.stdout is not None and not sys.stdout.closed:
         flush()
 
 
 def give_up() -> None:
-    """After CannotWrite: nothing more is written, not even by Python at its end."""
+    """Stop writing after CannotWrite; Python writes nothing at exit either."""
     _give_up_stdout()
 
 
@@ -245,7 +248,7 @@ def _writing() -> Iterator[None]:
 
 
 class JsonOut:
-    """What takes JSON lines as a file would, and prints them."""
+    """A file that prints the JSON lines written to it."""
 
     def write(self, text: str) -> None:
         json_lines(text)
@@ -255,7 +258,7 @@ class JsonOut:
 
 
 class JsonError:
-    """The same on standard error."""
+    """A file that prints the JSON lines written to it on standard error."""
 
     def write(self, text: str) -> None:
         with suppress(OSError, ValueError):
@@ -267,7 +270,7 @@ class JsonError:
 
 
 class DataOut:
-    """What takes ``data`` as a file would, and prints it."""
+    """A file that prints the ``data`` written to it."""
 
     def write(self, text: str) -> None:
         data(text)

@@ -1,9 +1,9 @@
-"""What the machine can carry of `lmerge demo`: a measurement at the start, and the pace and the days that follow.
+"""How fast this machine can run `lmerge demo`: a measurement at the start, and the pace and the days that follow.
 
 Called by `demo`. The measurement merges three days of flights as one server of the demo does, from bytes to bytes, on
-one core, in about a second. Everything that the demo runs costs a multiple of that; the replay takes a part of what the
-cores can do, so that a process that starts again finds time. What is still too fast is slowed down by the clock
-(`demo_clock`).
+one core, in about a second. All processes of the demo together cost a multiple of that. The replay takes only a part of
+the cores, so that a process that starts again gets time. If the replay is still too fast, its clock slows it down
+(`clock`).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from replicas.flights.style import STYLES
 from replicas.flights.timetable import Timetable
 
 SAMPLE = Days(date(2013, 1, 1), date(2013, 1, 3))
-# Two servers merge, three replicas make what the sample makes, two streams are read and merged once more; each process
-# has its part of gRPC and of Python's start. Measured: all processes together took so much, in units of the sample.
+# Two servers merge, three replicas make the streams, the subscriber reads two streams and merges them once more. Each
+# process also starts Python and runs gRPC. Measured: the time of all processes together, in units of the sample.
 WHOLE_PER_SAMPLE = 2.0
-LOAD = 0.6  # the part of the cores that the replay may take
-SPARK_CORES = 0.6  # what the JVM takes of a machine with more than one
-DAYS_MIN = 28  # fewer show nothing of a year
+LOAD = 0.6  # the part of the cores that the replay may use
+SPARK_CORES = 0.6  # what the JVM uses on a machine with more than one core
+DAYS_MIN = 28  # fewer days do not show a year
 
 
 class Capacity(NamedTuple):
-    """``days_per_s``: what the machine carries beside what else the demo does."""
+    """What the machine can run. ``days_per_s``: the pace of a replay, beside the other processes of the demo."""
 
     days_per_s: float
     cores: float
@@ -45,15 +45,15 @@ class Capacity(NamedTuple):
         return f"this machine ({cores}, {self.engine} engine) carries {self.days_per_s:.1f} days a second"
 
 
-class Fit(NamedTuple):
-    """Which days are replayed, in how many seconds."""
+class FittedReplay(NamedTuple):
+    """The days that are replayed, and in how many seconds."""
 
     days: Days
     seconds: float
 
 
 def measure(*, has_spark: bool) -> Capacity:
-    """Merge some flights, and conclude from the time that it takes. Raises UsageError where there are no flights."""
+    """Measure a merge of some flights and return the capacity. Raises UsageError if there are no flights."""
     cores = usable_cores()
     engine = selection.best()
     timetable = Timetable(SAMPLE)
@@ -65,18 +65,21 @@ def measure(*, has_spark: bool) -> Capacity:
     return Capacity(free * LOAD * days / (sample_s * WHOLE_PER_SAMPLE), cores, engine)
 
 
-def fitted(wanted: Days, seconds: float, days_per_s: float, *, may_shorten: bool) -> Fit:
-    """``wanted`` in ``seconds`` where the machine carries it. Otherwise fewer days, if they may be fewer and as long as
-    there are DAYS_MIN; and then more seconds.
+def fitted(requested: Days, seconds: float, days_per_s: float, *, may_shorten: bool) -> FittedReplay:
+    """Return the days ``requested`` in ``seconds`` if the machine is fast enough.
+
+    Otherwise the days are fewer, if ``may_shorten``, but not fewer than DAYS_MIN. If that is not enough, the replay
+    takes more seconds.
     """
-    count = (wanted.last - wanted.first).days + 1
+    count = (requested.last - requested.first).days + 1
     if may_shorten and count > days_per_s * seconds:
         count = min(count, max(DAYS_MIN, int(days_per_s * seconds)))
-    return Fit(Days(wanted.first, wanted.first + timedelta(days=count - 1)), max(seconds, count / days_per_s))
+    last = requested.first + timedelta(days=count - 1)
+    return FittedReplay(Days(requested.first, last), max(seconds, count / days_per_s))
 
 
 def usable_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> float:
-    """The cores that this process may use: by its affinity, and by the quota of a container."""
+    """Return the cores that this process may use, by its affinity and by the quota of a container."""
     cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     try:
         limit, period = quota.read_text().split()
@@ -86,7 +89,7 @@ def usable_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> float:
 
 
 def _merge(timetable: Timetable, engine: str) -> None:
-    """Merge all flights of ``timetable`` in all styles, from messages to messages."""
+    """Merge all flights of ``timetable`` in all styles, from encoded messages to encoded messages."""
     frames = frames_of(engine)
     merge = Merge(engine=engine)
     streams = {name: FlightStream(timetable, style).steps() for name, style in STYLES.items()}

@@ -1,10 +1,10 @@
-"""The replicas of `lmerge demo`: who runs, who was killed, what each did in all of its lives.
+"""The replicas of `lmerge demo`: their processes, their states and their counts over all incarnations.
 
-Called by `demo_run`. `Fleet` starts and kills processes and reads what they and the server say of them; it decides
-nothing. When to kill, and whom, is `demo_run`'s business.
+Called by `run`. `DemoReplicas` starts and kills processes and reads their messages and the server's description of
+them. It does not decide when to kill and which replica: `run` does.
 
-Three replicas are plain Python. Where there is Spark, a query of PySpark is the fourth: it tells things by the batch,
-so rarely first, and the demo does not depend on it.
+Three replicas are plain Python. Where PySpark runs, a query of PySpark is the fourth. It publishes by the batch, so it
+is rarely the first, and the demo does not depend on it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from replicas.flights.source import Days
 from replicas.flights.style import STYLES
 
 MERGE = "flights"
-SPARK_PLAN = "update"  # the one that says things at once
-WINDOW_S = 2.0  # over which rates and "who is winning" are taken
+SPARK_PLAN = "update"  # the one that publishes at once and revises
+WINDOW_S = 2.0  # over which rates and the leading replica are measured
 
 
 class Replica:
-    """One replica and its lives. ``gone``: why it has ended by itself."""
+    """One replica over all incarnations. ``gone``: why it has ended by itself, or empty."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.gone = ""
         self.state = "starting"
-        self.has_attached = False  # in this life, by its own account
+        self.has_attached = False  # in this incarnation, as its process reports
         self.child: Child | None = None
         self.life = 0
-        self.seen: Seen | None = None  # of the present life
-        self._before = ReplicaTotals()  # of the lives that have ended
+        self.seen: Seen | None = None  # of the present incarnation
+        self._before = ReplicaTotals()  # of the incarnations that have ended
         self._window: deque[tuple[float, ReplicaTotals]] = deque()
 
     @property
@@ -50,20 +50,23 @@ class Replica:
 
     @property
     def totals(self) -> ReplicaTotals:
-        """Of all lives together."""
+        """Its counts over all incarnations."""
         present = self.seen.totals if self.seen else ReplicaTotals()
         return self._before.plus(present)._replace(incarnations=self.life)
 
     @property
     def recent(self) -> tuple[float, ReplicaTotals]:
-        """Seconds of the window, and what happened in it."""
+        """The length of the window in seconds, and the counts in it."""
         if len(self._window) < 2:
             return 1.0, ReplicaTotals()
         (start, first), (end, last) = self._window[0], self._window[-1]
         return end - start, ReplicaTotals(*(b - a for a, b in zip(first, last, strict=True)))
 
     def observe(self, seen: Seen | None, now: float) -> None:
-        """Note what the server says, at monotonic time ``now``. It has joined if it and the server say so."""
+        """Take the server's description at monotonic time ``now``.
+
+        The replica has joined if both its process and the server report it.
+        """
         if seen is not None and self.state in ("joining", "joined"):
             self.seen = seen
             self.state = seen.state if self.has_attached else "joining"
@@ -71,16 +74,18 @@ class Replica:
         while now - self._window[0][0] > WINDOW_S:
             self._window.popleft()
 
-    def bury(self, state: str = "killed") -> None:
-        """The present life is over."""
+    def end_incarnation(self, state: str = "killed") -> None:
+        """Add the counts of the present incarnation to the earlier ones."""
         if self.seen is not None:
             self._before = self._before.plus(self.seen.totals)
         self.seen, self.child, self.state = None, None, state
 
 
-class Fleet:
-    """The replicas, publishing ``days`` to the server at ``address``, at ``speed`` days a second by the clock in the
-    file ``clock``; ``spark``: with one in Spark.
+class DemoReplicas:
+    """The processes of the replicas.
+
+    They publish ``days`` to the servers at ``address``, at ``speed`` days a second, by the clock in the file ``clock``.
+    ``spark``: with one in Spark.
     """
 
     def __init__(
@@ -98,12 +103,12 @@ class Fleet:
 
     @property
     def essential(self) -> list[Replica]:
-        """Those that the demo depends on."""
+        """The replicas that the demo depends on."""
         return [replica for replica in self.replicas.values() if not replica.is_spark]
 
     @property
     def spark(self) -> Replica | None:
-        """The one in Spark, if there is one."""
+        """The replica in Spark, if there is one."""
         return self.replicas.get(SPARK)
 
     @property
@@ -112,7 +117,7 @@ class Fleet:
         return all(replica.state == "joined" for replica in self.essential)
 
     def launch(self, name: str) -> None:
-        """Start a process for ``name``: it loads the table, and waits for the start."""
+        """Start a process for ``name``. It loads the table and waits for the start of the replay."""
         replica = self.replicas[name]
         replica.life += 1
         replica.state, replica.has_attached = "loading", False
@@ -124,33 +129,32 @@ class Fleet:
         )
 
     def begin(self, start: float) -> None:
-        """The replay clock, which is set, starts at wall time ``start``, for those that wait or come later."""
+        """Start the replay at wall time ``start``, for replicas that are loaded and those that load later."""
         self._start = start
         for replica in self.replicas.values():
             if replica.state == "loaded":
-                self._let_go(replica)
+                self._send_start(replica)
 
-    def listen(self) -> None:
-        """Take in what the processes say. Raises Unavailable if one has gone by itself that the demo depends on."""
+    def read_messages(self) -> None:
+        """Read the messages of the processes. Raises Unavailable if one has ended that the demo depends on."""
         for replica in self.replicas.values():
             child = replica.child
             if child is None:
                 continue
             if child.exit_code is not None:
-                failure = child.failure("has gone, and nobody killed it")
+                failure = child.failure("has ended by itself")
                 if not replica.is_spark:
                     raise failure
                 replica.gone = str(failure)
-                child.kill()  # whatever it has left behind
-                replica.bury("gone")
+                child.kill()  # the processes that it has left behind
+                replica.end_incarnation("gone")
                 continue
             while not child.messages.empty():
-                self._hear(replica, child.messages.get())
+                self._read_message(replica, child.messages.get())
             if replica.state == "loaded" and self._start is not None:
-                self._let_go(replica)
+                self._send_start(replica)
 
-    def _hear(self, replica: Replica, message: Mapping[str, Any]) -> None:
-        """Take in a message."""
+    def _read_message(self, replica: Replica, message: Mapping[str, Any]) -> None:
         event = message["event"]
         if event in ("loaded", "done"):
             replica.state = event
@@ -158,30 +162,31 @@ class Fleet:
         self.flights = message.get("flights", self.flights)
 
     def observe(self, inputs: Mapping[str, Seen]) -> None:
-        """Take in what the server says of its inputs."""
+        """Take the server's description of its inputs."""
         now = time.monotonic()
         for replica in self.replicas.values():
             replica.observe(inputs.get(replica.name), now)
 
     def winner(self, spared: Collection[str]) -> tuple[str, float]:
-        """Who causes most of the output at present, but for the ``spared`` ones, and its share of the output. Never the
-        one in Spark, which takes longer to come back than this is to last.
+        """Return the replica that causes most of the output at present, and its share of the output.
+
+        Never one of ``spared``, and never the one in Spark, which takes too long to come back.
         """
         won = {name: replica.recent[1].won for name, replica in self.replicas.items()}
         best = max((name for name in won if name not in spared and name != SPARK), key=lambda name: won[name])
         return best, won[best] / max(sum(won.values()), 1)
 
     def kill(self, name: str) -> int:
-        """SIGKILL; the process id that it had."""
+        """Kill the process of a replica with SIGKILL. Return the process id that it had."""
         replica = self.replicas[name]
         assert replica.child is not None
         pid = replica.child.pid
         replica.child.kill()
-        replica.bury()
+        replica.end_incarnation()
         return pid
 
     def end(self, *, at_s: float) -> None:
-        """End all processes; those still there at monotonic time ``at_s`` are killed."""
+        """End all processes. Those that still run at monotonic time ``at_s`` are killed."""
         children = [replica.child for replica in self.replicas.values() if replica.child is not None]
         for child in children:
             child.ask_to_end()
@@ -189,7 +194,7 @@ class Fleet:
             child.end(at_s=at_s)
 
     def scenes(self, output_stable_point: int) -> tuple[ReplicaScene, ...]:
-        """The lines of the view."""
+        """Return the lines of the view."""
         won = max(sum(replica.totals.won for replica in self.replicas.values()), 1)
         scenes = []
         for replica in self.replicas.values():
@@ -204,9 +209,9 @@ class Fleet:
             ))
         return tuple(scenes)
 
-    def _let_go(self, replica: Replica) -> None:
+    def _send_start(self, replica: Replica) -> None:
         assert replica.child is not None
         replica.state = "joining"
-        # The one in Spark may be dying, of which its exit code will tell.
+        # The one in Spark may be ending at this moment. Its exit code will report it.
         with contextlib.suppress(*([Unavailable] if replica.is_spark else [])):
-            replica.child.tell(start=self._start)
+            replica.child.send(start=self._start)

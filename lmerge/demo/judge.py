@@ -1,9 +1,9 @@
-"""The judge of `lmerge demo`: what the merged table must be, by SQL over the raw table, and how the run compares.
+"""The judge of `lmerge demo`: computes the expected table by SQL over the raw table and compares the merged table.
 
-Called by `demo_run` after the last element, and by the tests. It shares no code with the replicas but the place of
-the files: DuckDB reads the CSV itself, takes departures from the table's own UTC column ``time_hour``, and does
-time zones with its own library. The arrivals that it computes are compared with a column that nobody else uses,
-the destination's clock reading ``arr_time``.
+Called by `run` after the last element, and by the tests. It shares no code with the replicas but the location of the
+files. DuckDB reads the CSV itself, takes departures from the table's UTC column ``time_hour``, and converts time zones
+with its own library. The arrivals that it computes are compared with a column that no replica uses, the destination's
+clock reading ``arr_time``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ from expected e full join merged_keys m using (payload, vs)
 
 
 class RawCounts(NamedTuple):
-    """The raw table in numbers. ``clocks``: arrivals with a clock reading; ``clocks_agree``: those it confirms."""
+    """Counts of the raw table. ``clocks``: arrivals with a clock reading; ``clocks_agree``: those that it confirms."""
 
     flights: int
     cancelled: int
@@ -83,7 +83,7 @@ class RawCounts(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Expected against merged events. ``duplicates``: further copies of a key; ``wrong_end``: right key, wrong Ve."""
+    """Counts of a comparison. ``duplicates``: further copies of a key; ``wrong_end``: right key, wrong Ve."""
 
     expected: int
     merged: int
@@ -98,8 +98,8 @@ class Comparison(NamedTuple):
         return self.expected == self.merged and not (self.lost or self.duplicates or self.unexpected or self.wrong_end)
 
 
-class Judge:
-    """The expected table of ``days`` in a DuckDB of its own. Close it, or use it in a ``with``."""
+class FlightsJudge:
+    """The expected table of ``days`` in an in-memory DuckDB. Use it in a ``with``."""
 
     def __init__(self, days: Days) -> None:
         folder = data_folder()
@@ -114,23 +114,23 @@ class Judge:
         self._db.execute(_FLIGHTS, {"inf": INF})
         self._db.execute(_EXPECTED)
 
-    def __enter__(self) -> Judge:
+    def __enter__(self) -> FlightsJudge:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._db.close()
 
     def counts(self) -> RawCounts:
-        """The raw table in numbers."""
+        """Return counts of the raw table."""
         return RawCounts(*self._row(_COUNTS))
 
     def events(self) -> list[Event]:
-        """The expected table, ordered as lmerge orders events."""
+        """Return the expected table in lmerge's order of events."""
         rows = self._db.execute("select vs, payload, ve from expected order by all").fetchall()
         return [Event(vs, payload.encode("ascii"), ve) for vs, payload, ve in rows]
 
     def compare(self, merged: Sequence[Event]) -> Comparison:
-        """The merged table against the expected one."""
+        """Compare the merged table with the expected one."""
         import pyarrow as pa
 
         table = pa.table({
@@ -150,7 +150,7 @@ class Judge:
 
 
 def require_packages() -> None:
-    """UsageError with the command to install them if the demo's packages are missing."""
+    """Raise UsageError, with the command that installs them, if packages of the demo are missing."""
     data_folder()
     _connect().close()
     try:

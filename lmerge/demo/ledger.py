@@ -1,8 +1,7 @@
-"""The subscriber's ledger: what the merged stream said, whether it kept its own promises, and how evenly it came.
+"""The subscriber's ledger: the merged table, the contradictions in the stream, and the times of its batches.
 
-Called by `demo_run` in the thread that reads the subscription, one batch at a time. The ledger believes nobody:
-every element is applied to a `Tdb`, which refuses one that contradicts what was said before, and each refusal is
-kept and counted.
+Called by `run` in the thread that reads the subscription, one batch at a time. Every element is applied to a `Tdb`,
+which refuses an element that contradicts earlier ones. Each refusal is counted.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Event
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
 
-CONTRADICTIONS_SHOWN_MAX = 5  # texts kept; all are counted
+CONTRADICTIONS_SHOWN_MAX = 5  # texts that are kept; all contradictions are counted
 
 
 class Stall(NamedTuple):
@@ -31,7 +30,7 @@ class Stall(NamedTuple):
 
 
 class Ledger:
-    """Applies output batches. Times are monotonic seconds of the caller's choice."""
+    """Applies output batches. Times are monotonic seconds, given by the caller."""
 
     def __init__(self) -> None:
         self.tdb = Tdb("output")
@@ -41,26 +40,26 @@ class Ledger:
         self.contradictions = 0
         self.first_contradictions: list[str] = []
         self.longest_gap_s = 0.0
-        # Frozen events, as columns: 300,000 objects of their own would make the collector pause the reader for
-        # 400 ms, and the pause would be taken for the stream's.
+        # Frozen events, as columns: with 300,000 objects the garbage collector would pause the reader for 400 ms, and
+        # the pause would be counted as one of the stream.
         self._vs, self._ve = array("q"), array("q")
         self._payloads: list[bytes] = []
         self._arrivals: list[float] = []
-        self._stops: list[tuple[float, float]] = []  # when the replay itself stood still
+        self._stops: list[tuple[float, float]] = []  # when the replay clock stood still
 
     @property
     def elements(self) -> int:
-        """All elements of the output so far."""
+        """The number of output elements so far."""
         return self.inserts + self.adjusts + self.stables
 
     @property
     def stable_point(self) -> int:
-        """How far the output has come."""
+        """The stable point of the output."""
         return self.tdb.stable_point
 
     @property
     def is_complete(self) -> bool:
-        """Whether the output has said ``stable(INF)``: nothing more will come."""
+        """Whether the output has ended with ``stable(INF)``."""
         return self.tdb.stable_point == INF
 
     def take(self, batch: AnyBatch, at_s: float) -> None:
@@ -87,28 +86,30 @@ class Ledger:
             self._payloads.append(event.payload)
 
     def replay_stops(self, at_s: float) -> None:
-        """Nothing is to come for a while: gaps from here on are not the stream's."""
+        """Note that the replay stops: gaps from here on are not counted."""
         self._stops.append((at_s, math.inf))
 
     def replay_goes_on(self, at_s: float) -> None:
-        """It has begun to come again."""
+        """Note that the replay continues."""
         self._stops[-1] = (self._stops[-1][0], at_s)
 
     def idle_s(self, now_s: float) -> float:
-        """Time since the last output batch, or the last stop of the replay; 0 before the first batch, in a stop, and
-        after the last batch.
+        """Return the seconds since the last output batch or the last stop of the replay.
+
+        0 before the first batch, in a stop, and after the last batch.
         """
         if not self._arrivals or self.is_complete:
             return 0.0
         return max(now_s - max(self._arrivals[-1], self._stops[-1][1] if self._stops else -math.inf), 0.0)
 
     def events(self) -> list[Event]:
-        """The merged table: all events, frozen and live."""
+        """Return the merged table: all events, frozen and live."""
         return sorted([*map(Event, self._vs, self._payloads, self._ve), *self.tdb.events()])
 
     def stall(self, since_s: float = float("-inf"), until_s: float = float("inf")) -> Stall:
-        """The gaps between consecutive output batches that touch ``[since_s, until_s]``, but for those in which the
-        replay stood still.
+        """Return the longest and the median gap between consecutive output batches that touch ``[since_s, until_s]``.
+
+        Gaps in which the replay stood still are left out.
         """
         arrivals = self._arrivals
         first = max(bisect_left(arrivals, since_s) - 1, 0)

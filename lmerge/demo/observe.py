@@ -1,6 +1,6 @@
-"""What the server says of the demo's merge, as the values that the rest of the demo uses.
+"""The server's description of the demo's merge, as the values that the rest of the demo uses.
 
-Called by `demo_run` four times a second.
+Called by `run` four times a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Seen(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """One look at the merge; the default is what there is before the first replica attaches."""
+    """One description of the merge. The defaults are those before the first replica attaches."""
 
     algorithm: str = ""
     algorithm_reason: str = ""
@@ -35,14 +35,15 @@ class Observation(NamedTuple):
 
 
 def observe(address: str, merge: str) -> Observation:
-    """Ask the server at ``address``. Raises ServerGone."""
+    """Read the description of ``merge`` from the server at ``address``. Raises ServerGone."""
     try:
-        said = describe_merge(address, merge)
+        described = describe_merge(address, merge)
     except UnknownMerge:
         return Observation()
     return Observation(
-        said.summary.algorithm, said.algorithm_reason, said.policy, said.engine, said.live_events, said.survives_losses,
-        {status.replica: Seen(status.state, status.stable_point, _totals(status)) for status in said.inputs},
+        described.summary.algorithm, described.algorithm_reason, described.policy, described.engine,
+        described.live_events, described.survives_losses,
+        {status.replica: Seen(status.state, status.stable_point, _totals(status)) for status in described.inputs},
     )
 
 

@@ -1,8 +1,8 @@
-"""The processes of `lmerge demo`: real servers, real replicas, started, killed, and never left behind.
+"""The child processes of `lmerge demo`: servers and replicas, which are never left behind.
 
-Called by `demo_servers` and `demo_fleet`. Children run in sessions of their own, so that Ctrl-C in the terminal
-reaches the demo alone, which then ends them in order. Should the demo itself be killed, replicas leave because their
-standard input ends, and servers because Linux tells them of their parent's death.
+Called by `servers` and `fleet`. Children run in sessions of their own, so that Ctrl-C in the terminal reaches only the
+demo, which then ends them in order. If the demo itself is killed, replicas end because their standard input ends, and
+servers end because Linux sends them a signal when their parent dies.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any
 
 from lmerge.errors import Unavailable
 
-READY_S_MAX = 30.0  # importing gRPC takes under a second; a loaded CI machine may need many times that
-END_S_MAX = 10.0  # a drain takes well under a second; then the process is killed
+READY_S_MAX = 30.0  # importing gRPC takes less than a second; a loaded CI machine may take many times as long
+END_S_MAX = 10.0  # a drain takes much less than a second; after that time the process is killed
 STDERR_LINES_SHOWN = 12
-# PR_SET_PDEATHSIG, SIGTERM: it outlives exec. Said by the child itself, because a hook between fork and exec would fork
-# the parent with gRPC's threads in it.
+# PR_SET_PDEATHSIG with SIGTERM survives exec. The child calls it itself: a hook between fork and exec would make
+# Python fork the parent with the threads of gRPC in it.
 _TIE = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); "
     "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
@@ -35,8 +35,10 @@ _BOUND = ("-c", _TIE) if sys.platform == "linux" else ()
 
 
 class Child:
-    """One child process. ``messages``: the JSON lines that it has written so far. ``bound``: it ends with its parent.
-    ``group``: it has children of its own, which are killed with it.
+    """One child process.
+
+    ``messages``: the JSON lines that it has written. ``bound``: it ends with its parent. ``group``: it has children of
+    its own, which are killed with it.
     """
 
     def __init__(
@@ -62,28 +64,28 @@ class Child:
         """None while it runs; negative: the signal that ended it."""
         return self._process.poll()
 
-    def tell(self, **message: object) -> None:
-        """Write a line of JSON to its standard input. Raises Unavailable if it has gone."""
+    def send(self, **message: object) -> None:
+        """Write a line of JSON to its standard input. Raises Unavailable if it has ended."""
         try:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
         except OSError as error:
-            raise self.failure("cannot be told anything") from error
+            raise self.failure("does not read its standard input") from error
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye, no flush, nothing saved."""
+        """Kill it with SIGKILL: it cannot flush or save anything."""
         self._kill()
         self._process.wait()
         self._close()
 
     def ask_to_end(self) -> None:
-        """SIGTERM, without waiting."""
+        """Send SIGTERM, without waiting."""
         if self.exit_code is None:
             self._process.terminate()
 
     def end(self, *, at_s: float) -> None:
-        """End it politely; kill it if it is still there at monotonic time ``at_s``."""
+        """Send SIGTERM and wait. Kill it if it still runs at monotonic time ``at_s``."""
         self.ask_to_end()
         if self.exit_code is None:
             try:
@@ -94,17 +96,17 @@ class Child:
         self._close()
 
     def failure(self, problem: str) -> Unavailable:
-        """An error that says what the child said last."""
+        """Return an error with the state of the process and the end of its log."""
         code = self.exit_code
         how = "is running" if code is None else _how_it_ended(code)
         self._stderr.seek(0)
         lines = self._stderr.read().decode("utf-8", "replace").splitlines()[-STDERR_LINES_SHOWN:]
-        said = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
-        return Unavailable(f"{self.name} {problem}; it {how}. The end of its log:\n{said}")
+        log = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
+        return Unavailable(f"{self.name} {problem}; it {how}. The end of its log:\n{log}")
 
     def _kill(self) -> None:
         if self._is_group:
-            os.killpg(self._process.pid, signal.SIGKILL)  # it began a session, so the group has its number
+            os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session, so its group has its process id
         else:
             self._process.kill()
 
@@ -114,12 +116,12 @@ class Child:
             try:
                 self.messages.put(json.loads(line))
             except ValueError:
-                continue  # something printed for people
+                continue  # a line that is no message
 
     def _close(self) -> None:
         for stream in (self._process.stdin, self._stderr):
             if stream is not None and not stream.closed:
-                with contextlib.suppress(OSError):  # an unsent line to a process that was killed
+                with contextlib.suppress(OSError):  # a line that was not written to a process that was killed
                     stream.close()
 
 

@@ -1,7 +1,7 @@
 """The two servers of `lmerge demo`: independent of each other, one of them killed and started again.
 
-Called by `demo_run`. Replicas publish to both and the subscriber reads both, so that neither is a single point of
-failure. The first is the one that is asked how the merge fares; the second is the one that dies.
+Called by `run`. Replicas publish to both and the subscriber reads both, so that neither is a single point of failure.
+The demo reads the state of the merge from the first server. The second one is killed.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ SERVERS = 2
 
 
 class Servers:
-    """``lmerge serve``, twice, on free ports. ``addresses``: all of them, as clients take them. ``closing``: which
-    inputs must have ended for the output to end.
+    """Two processes of ``lmerge serve`` on free ports.
+
+    ``addresses``: of both, in the form that clients take. ``closing``: which inputs must have ended for the output to
+    end.
     """
 
     def __init__(self, folder: Path, *, closing: str = "all") -> None:
-        """Raises Unavailable, with its log, if one does not start; none is left behind then."""
+        """Start both. Raises Unavailable, with its log, if one does not start; then none is left behind."""
         self._folder = folder
         self._closing = closing
         self._ports = [0] * SERVERS
@@ -43,16 +45,16 @@ class Servers:
 
     @property
     def first(self) -> str:
-        """The address of the one that lives through it all."""
+        """The address of the server that is not killed."""
         return f"127.0.0.1:{self._ports[0]}"
 
     @property
     def up(self) -> int:
-        """How many run."""
+        """The number of servers that run."""
         return sum(child is not None for child in self._children)
 
     def start(self, number: int) -> None:
-        """Start a process, on the port of its earlier life if there was one; without waiting."""
+        """Start a process without waiting, on the port of its earlier life if there was one."""
         self._lives[number] += 1
         self._ready(number).unlink(missing_ok=True)
         port = str(self._ports[number])
@@ -65,10 +67,10 @@ class Servers:
         """Raise Unavailable, with its log, if one has ended by itself."""
         for child in self._children:
             if child is not None and child.exit_code is not None:
-                raise child.failure("has gone, and nobody killed it")
+                raise child.failure("has ended by itself")
 
     def kill(self, number: int) -> int:
-        """SIGKILL; the process id that it had."""
+        """Kill a server with SIGKILL. Return the process id that it had."""
         child = self._children[number]
         assert child is not None
         child.kill()
@@ -76,7 +78,7 @@ class Servers:
         return child.pid
 
     def end(self, *, at_s: float) -> None:
-        """End all; those still there at monotonic time ``at_s`` are killed."""
+        """End all. Those that still run at monotonic time ``at_s`` are killed."""
         children = [child for child in self._children if child is not None]
         for child in children:
             child.ask_to_end()
@@ -102,7 +104,7 @@ class Servers:
 
 
 def _port(ready: Path) -> int | None:
-    """The port in a server's ready file; None while that is not there."""
+    """Return the port in a server's ready file, or None if there is no such file yet."""
     try:
         return int(json.loads(ready.read_text())["port"])
     except (OSError, ValueError):

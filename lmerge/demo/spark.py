@@ -1,7 +1,7 @@
-"""Whether `lmerge demo` has a replica in Spark, and why not.
+"""Whether `lmerge demo` has a replica in Spark, and if not, why.
 
-Called by `demo`. Spark is a large thing to ask for, so the demo goes on without it and says so, unless it is told that
-it must be there.
+Called by `demo`. Spark is a large dependency, so the demo runs without it and reports that, unless ``--spark yes``
+requires it.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from replicas.spark.session import require_spark
 
 
 class Spark(str, Enum):
-    """What the user wants."""
+    """Values of ``--spark``."""
 
     AUTO = "auto"
     YES = "yes"
     NO = "no"
 
 
-def without_spark(wanted: Spark) -> str:
-    """Why there is no replica in Spark, in words for the user; empty if there is one. Raises UsageError if there must
-    be one and cannot.
+def without_spark(choice: Spark) -> str:
+    """Return why there is no replica in Spark; empty if there is one.
+
+    Raises UsageError if one is required and cannot run.
     """
-    if wanted is Spark.NO:
-        return "no replica in Spark, as told by --spark no"
+    if choice is Spark.NO:
+        return "no replica in Spark: --spark no"
     try:
         require_spark()
     except UsageError as problem:
-        if wanted is Spark.YES:
+        if choice is Spark.YES:
             raise
         return f"no replica in Spark: {problem}"
     return ""

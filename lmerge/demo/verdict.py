@@ -1,7 +1,6 @@
-"""The verdict of `lmerge demo`: what happened, as one value, and whether all of it is right. Pure.
+"""The verdict of `lmerge demo`: the results of the run as one value, and whether all of them are right. Pure.
 
-Built by `demo_run`, shown by `demo_view`, printed as JSON by ``lmerge demo --json``: `Verdict.as_json` is the public
-form.
+Built by `run`, shown by `view`, and printed as JSON by ``lmerge demo --json`` (`DemoVerdict.as_json`).
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ NOT_IN_TIME = 3  # 2 is a usage error
 
 
 class ReplicaTotals(NamedTuple):
-    """What one replica did in all of its incarnations.
+    """Counts of one replica over all its incarnations.
 
     ``inserts``, ``adjusts``, ``stables``: received from it by the merge. ``late``: those that the output had passed by
-    then. ``won``: inserts and adjusts of the output that it caused. A killed incarnation counts as last asked,
-    up to a quarter of a second before its death.
+    then. ``won``: inserts and adjusts of the output that it caused. The counts of a killed incarnation are those of the
+    last description, up to a quarter of a second before the kill.
     """
 
     incarnations: int = 0
@@ -36,15 +35,15 @@ class ReplicaTotals(NamedTuple):
         return self.inserts + self.adjusts + self.stables
 
     def plus(self, other: ReplicaTotals) -> ReplicaTotals:
-        """Both together."""
+        """Return the sum of both."""
         return ReplicaTotals(*(mine + its for mine, its in zip(self, other, strict=True)))
 
 
 class Kill(NamedTuple):
     """One SIGKILL, of a replica or a server. Times in seconds since the replay began.
 
-    ``rejoined_s`` None: it never came back. ``share``: of the output at that time, how much the victim was causing; 0
-    for a server. ``stall_ms``: the longest pause of the output in the two seconds from the kill.
+    ``rejoined_s`` None: it never came back. ``share``: the part of the output that the victim was causing at that time;
+    0 for a server. ``stall_ms``: the longest pause of the output in the two seconds from the kill.
     """
 
     replica: str
@@ -55,8 +54,8 @@ class Kill(NamedTuple):
     rejoined_s: float | None = None
 
 
-class Output(NamedTuple):
-    """What the subscriber got."""
+class OutputSummary(NamedTuple):
+    """Counts of the output that the subscriber received, and its first contradictions."""
 
     inserts: int
     adjusts: int
@@ -65,8 +64,8 @@ class Output(NamedTuple):
     first_contradictions: tuple[str, ...]
 
     @classmethod
-    def of(cls, ledger: Ledger) -> Output:
-        """What ``ledger`` holds."""
+    def of(cls, ledger: Ledger) -> OutputSummary:
+        """Return the summary of ``ledger``."""
         return cls(
             ledger.inserts, ledger.adjusts, ledger.stables, ledger.contradictions, tuple(ledger.first_contradictions),
         )
@@ -76,15 +75,17 @@ class Output(NamedTuple):
         return self.inserts + self.adjusts + self.stables
 
 
-class Verdict(NamedTuple):
-    """Everything that the demo found out. ``spark``: what there is to say of the replica in Spark, if anything.
-    ``stood_s``: for so long the replay stood still until somebody was back.
+class DemoVerdict(NamedTuple):
+    """All results of the demo.
+
+    ``spark``: the problem of the replica in Spark, or empty. ``stood_s``: how long the replay stood still until all
+    processes were back.
     """
 
     days: tuple[str, str]
     raw: RawCounts
     comparison: Comparison
-    output: Output
+    output: OutputSummary
     stall: Stall
     kills: tuple[Kill, ...]
     kills_planned: int
@@ -101,7 +102,7 @@ class Verdict(NamedTuple):
     stood_s: float = 0.0
 
     def wrong(self) -> list[str]:
-        """What is wrong with the merged table or the stream that it came in; nothing if both are right."""
+        """Return what is wrong with the merged table or with its stream; empty if both are right."""
         c = self.comparison
         found = [
             (c.lost, "events lost"), (c.duplicates, "events twice"), (c.unexpected, "events that never were"),
@@ -121,21 +122,21 @@ class Verdict(NamedTuple):
         return [*away, *([f"only {done} of {planned} kills took place"] if done < planned else [])]
 
     def problems(self) -> list[str]:
-        """What is not as it should be; nothing if the verdict is good."""
+        """Return all problems; empty if the verdict is good."""
         return [*self.wrong(), *self.not_in_time()]
 
     @property
     def is_good(self) -> bool:
-        """Nothing is wrong and all came back in time."""
+        """Whether nothing is wrong and all processes came back in time."""
         return not self.problems()
 
     @property
     def exit_code(self) -> int:
-        """RIGHT, WRONG or NOT_IN_TIME; a wrong table counts for more."""
+        """RIGHT, WRONG or NOT_IN_TIME; WRONG if both apply."""
         return WRONG if self.wrong() else NOT_IN_TIME if self.not_in_time() else RIGHT
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The verdict in one line."""
         if self.wrong():
             return "WRONG: " + "; ".join(self.problems())
@@ -145,26 +146,26 @@ class Verdict(NamedTuple):
 
     @property
     def all_kills(self) -> tuple[Kill, ...]:
-        """Of replicas and servers, in the order of time."""
+        """The kills of replicas and servers, in order of time."""
         return tuple(sorted((*self.kills, *self.server_kills), key=lambda kill: kill.at_s))
 
     @property
     def elements_in(self) -> int:
-        """Elements that the merge received from all replicas."""
+        """The number of elements that the merge received from all replicas."""
         return sum(totals.elements for totals in self.replicas.values())
 
     @property
     def contradictions(self) -> int:
-        """Events of the output that never were, or end otherwise, and elements that break the output's own promises."""
+        """The number of unexpected events, of wrong ends, and of elements that contradict the output."""
         return self.comparison.unexpected + self.comparison.wrong_end + self.output.contradictions
 
     def share(self, replica: str) -> float:
-        """How much of the output (inserts and adjusts) this replica caused, 0 to 1."""
+        """Return the part of the output (inserts and adjusts) that a replica caused, 0 to 1."""
         won = sum(totals.won for totals in self.replicas.values())
         return self.replicas[replica].won / won if won else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """The verdict as ``--json`` prints it."""
+        """Return the verdict in the form that ``--json`` prints."""
         return {
             "ok": self.is_good,
             "problems": self.problems(),

@@ -1,7 +1,7 @@
-"""The live view and the verdict of `lmerge demo`, for people: a moving table in a terminal, plain lines elsewhere.
+"""The live view and the verdict of `lmerge demo`: a live table in a terminal, plain lines elsewhere.
 
-Called by `demo_run` with a `Scene` a few times a second. What to draw is a pure function of the scene, so a picture
-of it can be saved and tests can read it.
+Called by `run` with a `Scene` ten times a second. Drawing is a pure function of the scene, so a picture of it can be
+saved and tests can read it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.text import Text
 
 from lmerge.cli import terminal
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.demo.verdict import RIGHT, WRONG, Kill, Verdict
+from lmerge.demo.verdict import RIGHT, WRONG, DemoVerdict, Kill
 
 STATE_STYLES = {
     "starting": "yellow", "loading": "yellow", "loaded": "yellow", "joining": "yellow", "joined": "green",
@@ -32,11 +32,11 @@ SPARK = "spark"  # the name of the replica in PySpark
 REPLICA_STYLES = {"aggressive": "magenta", "conservative": "cyan", "open-ended": "yellow", SPARK: "green"}
 NUMBERS = {3: "three", 4: "four"}
 NEWS_SHOWN = 8
-LINE_EVERY_S = 2.0  # plain output: often enough to follow, rarely enough for a CI log
+LINE_EVERY_S = 2.0  # between plain lines: short enough to follow, long enough for a CI log
 
 
 class ReplicaScene(NamedTuple):
-    """One line of the view. ``behind_ms``: wall time that its stable point is behind the output's."""
+    """One replica in the view. ``behind_ms``: wall time by which its stable point is behind the output's."""
 
     name: str
     state: str
@@ -49,7 +49,7 @@ class ReplicaScene(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """One moment of the run."""
+    """The state of the run at one moment."""
 
     elapsed_s: float
     flights: int
@@ -68,11 +68,11 @@ class Scene(NamedTuple):
     servers: int = 1
 
 
-class View:
-    """Shows scenes; used in a ``with``: a table that moves on ``console``, or without one lines by ``show_line``."""
+class DemoView:
+    """Shows scenes, as a live table on ``console``, or without one as lines by ``show_line``. Use it in a ``with``."""
 
     def __init__(self, show_line: Callable[[str], None], console: Console | None = None) -> None:
-        self.after_kill: Scene | None = None  # the moment to save a picture of
+        self.after_kill: Scene | None = None  # the scene for the picture
         self._show_line = show_line
         self._live = Live(console=console, auto_refresh=False) if console is not None else None
         self._news_printed = 0
@@ -80,10 +80,10 @@ class View:
 
     @property
     def is_live(self) -> bool:
-        """Whether it moves."""
+        """Whether it is a live table."""
         return self._live is not None
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> DemoView:
         if self._live:
             self._live.start()
         return self
@@ -95,7 +95,7 @@ class View:
             self._live.stop()
 
     def show(self, scene: Scene) -> None:
-        """Show this moment."""
+        """Show a scene."""
         if self.after_kill is None and any(r.state == "killed" and r.rate == 0 for r in scene.replicas):
             self.after_kill = scene
         if self._live:
@@ -104,13 +104,13 @@ class View:
         for at_s, text in scene.news[self._news_printed:]:
             self._show_line(f"{at_s:6.1f} s  {text}")
         self._news_printed = len(scene.news)
-        if abs(scene.elapsed_s - self._line_s) >= LINE_EVERY_S:  # it begins again when the replay begins
+        if abs(scene.elapsed_s - self._line_s) >= LINE_EVERY_S:  # the time restarts at 0 when the replay begins
             self._line_s = scene.elapsed_s
             self._show_line(line(scene))
 
 
 def line(scene: Scene) -> str:
-    """A scene in one plain line."""
+    """Return a scene in one plain line."""
     replicas = ", ".join(
         f"{r.name} {r.state} {r.rate:,.0f}/s won {r.share:.0%}" if r.state == "joined" else f"{r.name} {r.state}"
         for r in scene.replicas
@@ -122,7 +122,7 @@ def line(scene: Scene) -> str:
 
 
 def draw(scene: Scene) -> RenderableType:
-    """A scene as a panel."""
+    """Return a scene as a panel."""
     head = Table.grid(padding=(0, 2), expand=True)
     head.add_column(no_wrap=True)
     head.add_column(ratio=1)
@@ -141,7 +141,7 @@ def draw(scene: Scene) -> RenderableType:
 
 
 def count_of(things: Sized) -> str:
-    """How many, in words."""
+    """Return the number of ``things`` as text."""
     return NUMBERS.get(len(things), str(len(things)))
 
 
@@ -183,8 +183,8 @@ def _output_lines(scene: Scene) -> Table:
     return lines
 
 
-def draw_verdict(verdict: Verdict) -> RenderableType:
-    """The verdict as a panel."""
+def draw_verdict(verdict: DemoVerdict) -> RenderableType:
+    """Return the verdict as a panel."""
     v, c = verdict, verdict.comparison
     facts = Table.grid(padding=(0, 2))
     facts.add_column(justify="right", style="bold", no_wrap=True)
@@ -202,7 +202,7 @@ def draw_verdict(verdict: Verdict) -> RenderableType:
     ):
         facts.add_row(number, text)
     color = {RIGHT: "green", WRONG: "red"}.get(v.exit_code, "yellow")
-    mark = Text(v.words, style=f"bold {color}")
+    mark = Text(v.summary, style=f"bold {color}")
     details = Text("\n").join(Text(text, style="red") for text in v.output.first_contradictions)
     return Panel(
         Group(facts, Text(), _totals_table(v), Text(), mark, *([details] if details else [])),
@@ -210,7 +210,7 @@ def draw_verdict(verdict: Verdict) -> RenderableType:
     )
 
 
-def _raw_text(verdict: Verdict) -> str:
+def _raw_text(verdict: DemoVerdict) -> str:
     raw = verdict.raw
     return f"{raw.flights:,} flights less {raw.cancelled:,} cancelled"
 
@@ -221,11 +221,11 @@ def _kill_text(kill: Kill) -> str:
     return f"around the kill of {kill.replica} at {kill.at_s:.1f} s{made}; {back}"
 
 
-def _stood_text(verdict: Verdict) -> str:
-    return f"; it stood still for {verdict.stood_s:.0f} s until somebody was back" if verdict.stood_s >= 1 else ""
+def _stood_text(verdict: DemoVerdict) -> str:
+    return f"; it stood still for {verdict.stood_s:.0f} s until all were back" if verdict.stood_s >= 1 else ""
 
 
-def _totals_table(verdict: Verdict) -> Table:
+def _totals_table(verdict: DemoVerdict) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
     table.add_column("replica")
     for name in ("lives", "inserts", "adjusts", "stables", "late", "won", "share"):
@@ -241,8 +241,8 @@ def _totals_table(verdict: Verdict) -> Table:
     return table
 
 
-def verdict_lines(verdict: Verdict) -> list[str]:
-    """The verdict in plain lines."""
+def verdict_lines(verdict: DemoVerdict) -> list[str]:
+    """Return the verdict in plain lines."""
     v, c = verdict, verdict.comparison
     lines = [
         f"expected by DuckDB: {c.expected:,} events; merged: {c.merged:,}",
@@ -255,11 +255,11 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         *([v.spark] if v.spark else []),
         *v.output.first_contradictions,
     ]
-    return [*lines, v.words]
+    return [*lines, v.summary]
 
 
 def day(t: int) -> str:
-    """An instant of the flights, for people."""
+    """Return an instant of the flights as text."""
     if t in (INF, NEG_INF):
         return "the end       " if t == INF else "not yet begun "
     return datetime.fromtimestamp(t / 1e6, timezone.utc).strftime("%d %b %Y %H:%M")

@@ -1,4 +1,4 @@
-"""Defects that real load found, and defects of what benchmarks decide by."""
+"""Defects that real load found, and defects of the decisions of benchmarks."""
 
 from seeded import Defect
 
@@ -22,13 +22,13 @@ DEFECTS = (
         "tests/service/test_turns.py::test_turns_are_apart_by_a_multiple_of_what_they_take_up_to_a_bound[0.002-8]",
     ),
     Defect(
-        "a hurry waits for the end of the pause", PACE,
+        "a request to hurry waits for the end of the pause", PACE,
         "            await self._hurry.wait()\n",
         "            await asyncio.sleep(pause_s)\n",
         "tests/service/test_turns.py::test_a_pause_ends_when_there_is_a_hurry",
     ),
     Defect(
-        "a publisher does not wait for company behind a message", LINK,
+        "a publisher sends a message without waiting for more elements", LINK,
         "            if self.lane.waiting_bytes < ENOUGH_BYTES and",
         "            if not self.lane.waiting_bytes and",
         f"{OF_PUBLISHERS}[0.003-13]",

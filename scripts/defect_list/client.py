@@ -21,14 +21,14 @@ DEFECTS = (
         LIVE_TESTS + "test_a_replica_behind_the_merge_keeps_what_it_may_still_adjust[python]",
     ),
     Defect(
-        "the prelude is in order of Vs",
+        "the prelude is in order of Vs and not of insertion",
         LIVE,
         "            (number, vs, ve, payload)\n",
         "            (vs, vs, ve, payload)\n",
         LIVE_TESTS + "test_the_prelude_keeps_the_order_of_insertion[python]",
     ),
     Defect(
-        "each ack indexes what waits",
+        "each ack indexes all waiting elements",
         "lmerge/client/publish/outbox.py",
         "            self._count_at = self.live.at_most + self.behind_events_max",
         "            self._count_at = len(self.live) + self.behind_events_max",

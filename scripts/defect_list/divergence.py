@@ -12,7 +12,7 @@ TEST = "tests/service/test_divergence_policy.py::"
 
 DEFECTS = (
     Defect(
-        "what is agreed on and not frozen is not asked of those who come",
+        "events that are agreed on and not frozen are not required of inputs that join",
         GATE,
         "                self.agreed_until = min(self.agreed_until, frozen_until)\n",
         "",
@@ -20,7 +20,7 @@ DEFECTS = (
         "test_one_that_comes_late_changes_nothing_that_was_agreed_on_and_waits[python-majority-lost]",
     ),
     Defect(
-        "the digest is an exclusive or, which forgets what is there twice",
+        "the digest is an exclusive or, which cancels an event that is there twice",
         DIGESTS,
         "            total += from_bytes(",
         "            total ^= from_bytes(",
@@ -48,7 +48,7 @@ DEFECTS = (
         CORE_TEST + "test_equivalent_streams_raise_no_alarm_whatever_their_elements[python]",
     ),
     Defect(
-        "what was completed before a reconnect is not compared any more",
+        "intervals that were complete before a reconnect are not compared any more",
         MONITOR,
         "            self.spans.append((self.first, self.completed, self.life))\n",
         "            pass\n",
@@ -62,7 +62,7 @@ DEFECTS = (
         CORE_TEST + "test_evidence_is_that_of_the_life_that_completed_the_interval[python]",
     ),
     Defect(
-        "a majority is seen before more than half have spoken",
+        "a majority is found before more than half of the inputs have delivered",
         MONITOR,
         "if 2 * delivered.count(digest) > len(able)), None)",
         "if 2 * delivered.count(digest) > len(delivered)), None)",
@@ -97,7 +97,7 @@ DEFECTS = (
         TEST + "test_majority_prevents_it_and_quarantines_the_minority",
     ),
     Defect(
-        "majority compares ends only, and lets what ends far ahead be erased now",
+        "majority compares ends only, so an event that ends far ahead can be removed now",
         CERTIFY,
         "starts=gated, evidence_bytes",
         "starts=False, evidence_bytes",

@@ -1,4 +1,4 @@
-"""Defects of what enters, of what is written, and of the way back from a spoiled merge."""
+"""Defects of the entry of connections and data, of written output, and of the reset of a spoiled merge."""
 
 from seeded import Defect
 
@@ -12,7 +12,7 @@ BARE = "tests/service/test_publish.py::test_what_subscribers_get_fits_the_column
 
 DEFECTS = (
     Defect(
-        "a schema that cannot be is kept",
+        "an invalid schema is kept",
         "lmerge/service/calls/publish.py",
         "            Schema.from_message(declared)\n",
         "            str(declared)\n",
@@ -26,7 +26,7 @@ DEFECTS = (
         "tests/service/test_publish.py::test_an_observer_declares_no_schema_for_others",
     ),
     Defect(
-        "a schema is declared for events that were delivered without",
+        "a schema is declared after events were delivered without one",
         "lmerge/service/merge/attachments.py",
         "(schema is None and not has_bare_events)",
         "schema is None",
@@ -54,14 +54,14 @@ DEFECTS = (
         "tests/service/test_publish.py::test_after_a_reset_columns_can_be_declared_again",
     ),
     Defect(
-        "a store with a schema that cannot be is opened",
+        "a store with an invalid schema is opened",
         "lmerge/service/output/durable_merges.py",
         "    if spoilt is not None:\n",
         "    if False:\n",
         f"{RESET}::test_a_store_with_an_invalid_schema_stops_no_other_merge_and_is_mended",
     ),
     Defect(
-        "a token of another epoch goes on",
+        "a token of another epoch is accepted",
         "lmerge/service/output/pipeline.py",
         "        if subscriber.epoch not in (None, self.epoch):\n",
         "        if False:\n",
@@ -75,7 +75,7 @@ DEFECTS = (
         f"{RESET}::test_a_reset_outlives_the_server_and_so_does_that_nothing_is_left",
     ),
     Defect(
-        "a forgotten fence is back after a restart",
+        "a fence that was forgotten exists again after a restart",
         "lmerge/service/output/store.py",
         "            run(\"DELETE FROM incarnation WHERE replica = ?\", (replica,))\n",
         "",
@@ -89,49 +89,49 @@ DEFECTS = (
         f"{RESET}::test_a_reader_takes_servers_of_one_epoch_only",
     ),
     Defect(
-        "bytes that are no message end in a traceback",
+        "bytes that are no message cause a traceback",
         "lmerge/service/security/guard.py",
         "        except DecodeError:\n            raise Undecodable(f\"{method}",
         "        except KeyError:\n            raise Undecodable(f\"{method}",
         f"{HOSTILE}::test_hostile_clients_harm_only_themselves[0]",
     ),
     Defect(
-        "the newcomer is closed, not who waits",
+        "a new connection is closed and not one that waits",
         "lmerge/service/admin/http_connections.py",
         "        waiting = next((one for one in candidates if one.is_waiting and one is not newcomer), newcomer)\n",
         "        waiting = newcomer\n",
         f"{HTTP}::test_probes_answer_while_others_are_silent",
     ),
     Defect(
-        "a connection at work is closed for a newcomer",
+        "a connection that works is closed for a new one",
         "lmerge/service/admin/http_connections.py",
         "        self.is_waiting = False\n",
         "        self.is_waiting = True\n",
         f"{HTTP}::test_a_connection_at_work_is_not_closed_for_a_newcomer",
     ),
     Defect(
-        "a header may take for ever",
+        "a header may take unlimited time",
         "lmerge/service/admin/http_connections.py",
         '        self._timer = loop.call_later(self._connections.header_timeout_s, self.close, "time")\n',
         '        self._timer = loop.call_later(3600.0, self.close, "time")\n',
         f"{HTTP}::test_a_header_that_does_not_come_ends_its_connection",
     ),
     Defect(
-        "a page of metrics is made in one go",
+        "a page of metrics is made without a pause",
         "lmerge/service/admin/metrics_page.py",
         "_STEP_MERGES: Final = 4\n",
         "_STEP_MERGES: Final = 4096\n",
         f"{HTTP}::test_a_page_of_many_merges_holds_the_loop_only_for_steps",
     ),
     Defect(
-        "a store is for all to read",
+        "a store is readable by all users",
         "lmerge/service/output/store.py",
         "                make_file(self.path)",
         "                self.path.touch()",
         f"{MODES}::test_what_a_server_writes",
     ),
     Defect(
-        "a mark that is gone is a new one",
+        "a missing mark counts as a new one",
         "lmerge/service/output/store.py",
         '            self.mark_problem = "it is gone"\n',
         "            return\n",
@@ -145,7 +145,7 @@ DEFECTS = (
         f"{NAMES}::test_the_rule_is_as_documented",
     ),
     Defect(
-        "a publisher of the library has a rule of its own",
+        "a publisher of the library does not check names",
         "lmerge/client/publish/publisher.py",
         '        check_name("replica", replica)\n',
         "",
@@ -166,7 +166,7 @@ DEFECTS = (
         "tests/cli/test_streams.py::test_a_reader_that_goes_away_is_noticed_whatever_becomes_of_a_signal[ignored]",
     ),
     Defect(
-        "what rich lays out is not escaped",
+        "text that rich lays out is not escaped",
         "lmerge/cli/terminal.py",
         "                yield Segment(escaped(segment.text), segment.style)\n",
         "                yield segment\n",
@@ -180,7 +180,7 @@ DEFECTS = (
         "tests/cli/test_streams.py::test_no_command_dials_an_address_that_is_none[status]",
     ),
     Defect(
-        "a quiet stream does not see that its reader has gone",
+        "a quiet stream does not notice that its reader has gone",
         "lmerge/cli/terminal.py",
         "name=\"stdout\", daemon=True).start()\n",
         "name=\"stdout\", daemon=True)\n",

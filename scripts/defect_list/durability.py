@@ -12,13 +12,13 @@ TOKENS = "tests/service/test_resume.py"
 
 DEFECTS = (
     Defect(
-        "a closed store is opened again by what comes late", STORE,
+        "a closed store is opened again by a late write", STORE,
         "        if self._is_closed:\n",
         "        if False:\n",
         "tests/service/test_store.py::test_a_closed_store_is_not_opened_again_by_what_comes_late",
     ),
     Defect(
-        "a server that could not start is stopped once more", "lmerge/service/server.py",
+        "a server that could not start is stopped twice", "lmerge/service/server.py",
         "            self._closed = None\n            raise\n",
         "            raise\n",
         "tests/service/test_store.py::test_a_server_that_could_not_start_has_nothing_to_stop",
@@ -48,7 +48,7 @@ DEFECTS = (
         "tests/service/test_journal.py::test_the_past_is_the_snapshot_and_every_message_since",
     ),
     Defect(
-        "a token older than what is retained gets what there is", JOURNAL,
+        "a token older than the journal gets the journal", JOURNAL,
         "            if segment.complete_from <= t:\n",
         "            if True:\n",
         TOKENS + "::test_a_token_that_is_too_old_is_refused_with_what_is_retained[native]",
@@ -72,7 +72,7 @@ DEFECTS = (
         TOKENS + "::test_a_stalled_merge_goes_on_behind_a_gap_and_reports_it[native]",
     ),
     Defect(
-        "the fence is forgotten behind a gap", "lmerge/service/merge/new_beginnings.py",
+        "the fence is lost at a gap", "lmerge/service/merge/new_beginnings.py",
         "        merge.keep_fence(self.merge)\n",
         "",
         TOKENS + "::test_behind_a_gap_no_event_keeps_an_end_that_it_had_before[native]",
@@ -84,7 +84,7 @@ DEFECTS = (
         "tests/service/test_store.py::test_a_disk_that_is_full_from_the_first_file_on_is_no_damage_over_restarts",
     ),
     Defect(
-        "the fence is forgotten over a restart", OUTPUT,
+        "the fence is lost at a restart", OUTPUT,
         "            self.release.changes.incarnations[replica] = incarnation\n",
         "            pass\n",
         SETTLED + "::test_the_fence_and_the_schema_and_what_was_kept_outlive_the_server[native]",
@@ -96,19 +96,19 @@ DEFECTS = (
         "tests/service/test_store.py::test_a_log_that_has_lost_its_end_is_refused_as_output_was_shown_from_it[truncated]",
     ),
     Defect(
-        "final-only says an event once more after a restart", RESUME,
+        "final-only emits an event again after a restart", RESUME,
         '        **({"said": plain} if is_final and plain else {}),\n',
         "",
         "tests/core/test_resume.py::test_a_resumed_merge_continues_as_if_it_had_never_ended[python-r3-final-only]",
     ),
     Defect(
-        "r1 goes on with another order than it has said", RESUME,
+        "r1 continues in another order than it has emitted", RESUME,
         "        builder.rows += slot\n",
         "        builder.rows += sorted(slot)\n",
         "tests/core/test_resume.py::test_a_resumed_merge_continues_as_if_it_had_never_ended[python-r1-lazy]",
     ),
     Defect(
-        "checksums are not looked at", STORE,
+        "checksums are not checked", STORE,
         "        if not isinstance(data, bytes) or crc != _crc(data, *values):\n",
         "        if not isinstance(data, bytes):\n",
         "tests/service/test_store.py::test_a_row_that_does_not_fit_its_checksum_is_refused",

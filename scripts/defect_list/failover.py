@@ -71,14 +71,14 @@ DEFECTS = (
         "tests/client/test_feedback.py::test_what_ends_before_the_point_is_not_needed_and_the_skip_is_sent_first",
     ),
     Defect(
-        "a blocking reader looks at the merge that another thread is at",
+        "a blocking reader reads the merge while another thread changes it",
         FOLLOWER,
         "        return self.reader.delivered_to == INF ",
         "        return (self.reader.delivered_to if self._merge is None else self._merge.stable_point) == INF ",
         BLOCKING_TESTS + "test_a_reader_of_two_servers_may_ask_anything_while_they_are_merged[native]",
     ),
     Defect(
-        "a blocking reader ends before what came with the end",
+        "a blocking reader ends before the elements that came with the end",
         SUBSCRIBER,
         "        if self.follower.reader.waiting:\n            return False",
         "        if False:\n            return False",
@@ -92,7 +92,7 @@ DEFECTS = (
         FOLLOWER_TESTS + "test_an_older_server_that_was_restarted_empty_joins_at_its_first_stable[python-8-gaps2]",
     ),
     Defect(
-        "a source is as far as it was before it was restarted",
+        "a restarted source keeps its earlier stable point",
         FOLLOWER,
         "source.complete_from, source.stable_point = complete_from, stable_point ",
         "source.complete_from = complete_from ",

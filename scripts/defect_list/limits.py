@@ -1,4 +1,4 @@
-"""Defects of what keeps one client from harming the others: the lead, disputes, bytes, full disks, redundancy."""
+"""Defects of the limits that keep clients apart: the lead, disputes, bytes, full disks, redundancy."""
 
 from seeded import Defect
 
@@ -17,14 +17,14 @@ DEFECTS = (
         LEAD_TEST + "test_one_that_runs_ahead_ruins_nothing_and_without_the_bound_it_does[python]",
     ),
     Defect(
-        "whose stable is held is found out after the quorum was counted",
+        "the input whose stable is held is found after the quorum was counted",
         "lmerge/core/algorithm.py",
         "        mark_held(self.inputs.values(), self.max_stable, self.policy)\n        self.reconsider(out)\n",
         "        self.reconsider(out)\n",
         LEAD_TEST + "test_a_quorum_is_of_those_that_count_when_one_has_left_or_joined",
     ),
     Defect(
-        "an input that was excused is awaited all the same",
+        "an input that was excused is still waited for",
         LEAD,
         "    return not inp.excused and inp",
         "    return inp",
@@ -39,7 +39,7 @@ DEFECTS = (
         LEAD_TEST + "test_an_input_far_behind_the_output_does_not_hold_it[python]",
     ),
     Defect(
-        "what is held is not released when all others are gone",
+        "a held stable is not released when all other inputs are gone",
         "lmerge/core/algorithm.py",
         "            self.follow_unheld(out)\n            return\n",
         "            return\n",
@@ -53,7 +53,7 @@ DEFECTS = (
         WRONG_TEST + "test_hold_never_passes_what_is_disputed_though_all_but_one_die[python-1-payload]",
     ),
     Defect(
-        "quarantine compares after the harm",
+        "quarantine compares after the output has been emitted",
         "lmerge/service/merge/divergence_policy.py",
         "        gated = self.policy in (MAJORITY, HOLD, QUARANTINE)\n",
         "        gated = self.policy in (MAJORITY, HOLD)\n",
@@ -88,21 +88,21 @@ DEFECTS = (
         DISK_TEST + "test_the_first_publisher_of_a_merge_and_probes_get_the_error_of_a_full_disk[python-0]",
     ),
     Defect(
-        "nobody has brought what the merge holds",
+        "the bytes of a merge are counted for no input",
         "lmerge/service/merge/payload_limit.py",
         "            self._shares[key] = self._shares.get(key, 0.0) + live_bytes - before\n",
         "            pass\n",
         WEIGHT_TEST + "test_the_heaviest_is_ended_once_and_the_next_only_for_growth_of_its_own",
     ),
     Defect(
-        "what waits for an input to join weighs nothing",
+        "bytes that wait for an input to join are not counted",
         "lmerge/core/merge.py",
         "            inp.waiting_bytes += payload_bytes(batch)\n",
         "            pass\n",
         WEIGHT_TEST + "test_what_waits_for_an_input_to_join_is_counted[python]",
     ),
     Defect(
-        "a line of JSON is read whole however long it is",
+        "a line of JSON of any length is read whole",
         "lmerge/cli/lines.py",
         "readline(LINE_BYTES_MAX + 1)",
         "readline()",

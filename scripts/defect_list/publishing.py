@@ -1,4 +1,4 @@
-"""Defects of the connector for PySpark: what a sink commits, where its stable point stands, what a source gives."""
+"""Defects of the connector for PySpark: the commits of a sink, its stable point, the rows of a source."""
 
 from seeded import Defect
 
@@ -43,13 +43,13 @@ DEFECTS = (
         EDGES + "test_rows_without_state_are_let_in_from_the_watermark_on_and_dropped_below_it",
     ),
     Defect(
-        "a restart believes the clock",
+        "a restart uses the clock",
         COMMITTER, "return max(clock.wall_us(), *(number + _INCARNATIONS_PER_LIFE for number in before), 0)",
         "return max(clock.wall_us(), *(number - number for number in before), 0)",
         TEST_SINK + "test_a_clock_that_went_back_does_not_keep_a_restart_out",
     ),
     Defect(
-        "a replica joins where it was itself",
+        "a replica joins at its own stable point",
         COMMITTER, "    complete_from = min(complete_from, max((row[1] for row in stables), default=NEG_INF))\n",
         "    complete_from = max((row[1] for row in stables), default=NEG_INF)\n",
         TEST_SINK + "test_a_replica_that_was_ahead_of_the_merge_joins_where_the_merge_is",
@@ -94,7 +94,7 @@ DEFECTS = (
         "test_a_full_driver_wakes_a_waiting_query_though_nothing_new_is_stable",
     ),
     Defect(
-        "a shard goes on from an attempt that failed",
+        "a shard continues from a failed attempt",
         SHARD, " and held.token == head.token", "", "tests/spark/test_merging.py::"
         "test_after_every_batch_it_means_what_the_core_means",
     ),

@@ -1,4 +1,4 @@
-"""Defects of rows: ``native/rows/src``, whose tests are those of ``native/rows/tests/suite``, and what binds it."""
+"""Defects of rows: ``native/rows/src``, whose tests are those of ``native/rows/tests/suite``, and of their callers."""
 
 from seeded import Defect
 
@@ -121,14 +121,14 @@ DEFECTS = (
         "encode::moments_are_microseconds_and_name_a_zone",
     ),
     Defect(
-        "a null that must not be is written",
+        "a null in a required column is written",
         SOURCE + "cells.rs",
         "return self.nullable.then_some(());",
         "return Some(());",
         "encode::null_goes_where_it_may",
     ),
     Defect(
-        "what a null slot holds must fit",
+        "the content of a null slot must fit",
         SOURCE + "cells.rs",
         "convert(value).or_else(|| of_null(at))",
         "convert(value).or_else(|| of_null(at).filter(|_| false))",
@@ -156,14 +156,14 @@ DEFECTS = (
         "encode::extension_types_are_left_to_python",
     ),
     Defect(
-        "a null among times is whatever its slot holds",
+        "a null among times is read as the content of its slot",
         SOURCE + "cells.rs",
         "    if array.null_count() > 0 {\n        return None;\n    }\n    micros",
         "    micros",
         "encode::times_are_whole_and_never_null",
     ),
     Defect(
-        "bytes behind a row are overlooked",
+        "bytes behind a row are not noticed",
         SOURCE + "decode.rs",
         "if !reader.is_at_end() {",
         "if false {",
@@ -191,14 +191,14 @@ DEFECTS = (
         "check::every_change_of_a_byte_is_judged_as_decoding_does",
     ),
     Defect(
-        "bytes behind a row are overlooked where rows are only checked",
+        "bytes behind a row are not noticed where rows are only checked",
         SOURCE + "check.rs",
         ".is_some() && reader.is_at_end()",
         ".is_some()",
         "check::a_row_that_is_cut_off_or_followed_by_something_is_refused",
     ),
     Defect(
-        "what the native core refuses has no payloads",
+        "a table that the native core refuses has no payloads",
         ARROW,
         "return _python_payloads(codec, rows) if payloads is None else payloads",
         "return payloads or []",

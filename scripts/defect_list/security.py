@@ -1,4 +1,4 @@
-"""Defects of who may do what, and how much."""
+"""Defects of rights, tokens, certificates and quotas."""
 
 from seeded import Defect
 
@@ -11,14 +11,14 @@ AUTH_TEST = "tests/service/test_auth.py"
 
 DEFECTS = (
     Defect(
-        "any role opens every door of its merge",
+        "any role permits every call on its merge",
         AUTH,
         "        if role not in self.roles or not _matches(self.merges, merge):\n",
         "        if not _matches(self.merges, merge):\n",
         f"{AUTH_TEST}::test_no_role_includes_another[publish]",
     ),
     Defect(
-        "a token for flights is good for flightsx",
+        "a token for flights is valid for flightsx",
         AUTH,
         "    return any(fnmatchcase(name, pattern) for pattern in patterns)\n",
         '    return any(name.startswith(pattern.rstrip("*")) for pattern in patterns)\n',
@@ -39,7 +39,7 @@ DEFECTS = (
         f"{AUTH_TEST}::test_only_uris_count_as_names_of_ours",
     ),
     Defect(
-        "a token is good for the moment at which it expires",
+        "a token is valid at the moment of its expiry",
         ACCESS,
         "now_us >= self.expires_us:\n",
         "now_us > self.expires_us:\n",
@@ -53,14 +53,14 @@ DEFECTS = (
         f"{AUTH_TEST}::test_the_file_holds_only_the_digest_of_a_token",
     ),
     Defect(
-        "a broken access file locks everybody out",
+        "a broken access file locks all callers out",
         ACCESS,
         "            self.problem = str(error)\n",
         "            self.problem = str(error)\n            self._take([])\n",
         f"{AUTH_TEST}::test_a_file_that_breaks_leaves_the_last_good_one_in_force",
     ),
     Defect(
-        "an entry that is switched off is still good",
+        "an entry that is disabled is still valid",
         ACCESS,
         "        if not self.enabled:\n",
         "        if False:\n",
@@ -75,7 +75,7 @@ DEFECTS = (
         f"{DOORS_TEST}::test_a_method_without_a_rule_is_closed_to_everyone",
     ),
     Defect(
-        "streams are never looked at again",
+        "the rights of open streams are never checked again",
         GUARD,
         "        for access in list(self._streams):\n",
         "        for access in ():\n",
@@ -91,7 +91,7 @@ DEFECTS = (
         f"{AUTH_TEST}::test_with_a_certificate_and_a_token_both_must_allow_it",
     ),
     Defect(
-        "who may not publish uses up the attaches of who may",
+        "a caller who may not publish uses up the attach quota of others",
         GUARD,
         "        self.require((PUBLISH,), f\"publish into",
         "        self._guard.count_attach(self._peer, merge, replica)\n"
@@ -106,7 +106,7 @@ DEFECTS = (
         f"{DOORS_TEST}::test_of_http_only_the_probes_are_open",
     ),
     Defect(
-        "the list of merges shows all of them to everybody",
+        "the list of merges shows all of them to every caller",
         GUARD,
         "    return access is None or access.sees(merge)\n",
         "    return True\n",
@@ -120,7 +120,7 @@ DEFECTS = (
         "tests/service/test_tls.py::test_settings_that_would_leave_access_open_are_refused",
     ),
     Defect(
-        "a token goes anywhere in clear",
+        "a token is sent to any host unencrypted",
         "lmerge/client/connection/security.py",
         "security.insecure or is_loopback(host_of(target)):\n",
         "True:\n",
@@ -134,30 +134,30 @@ DEFECTS = (
         "tests/service/test_tls.py::test_files_that_do_not_fit_together_leave_the_last_good_ones",
     ),
     Defect(
-        "the oldest input is ended for what a new one has brought",
+        "the oldest input is ended for the bytes of a new one",
         QUOTA,
         "        since = {key: count - self._at_ease.get(key, 0) for key, count in brought.items()}\n",
         "        since = dict(brought)\n",
         "tests/service/test_quota.py::test_the_input_that_brought_the_growth_is_ended_and_not_the_oldest",
     ),
     Defect(
-        "a bucket is full again at every look",
+        "a bucket is full again at every call",
         QUOTA,
         "left + (now_s - before_s) * self._rate_per_s)\n",
         "left + 1.0)\n",
         "tests/service/test_quota.py::test_a_bucket_gives_its_burst_at_once_and_then_its_rate",
     ),
     Defect(
-        "a replica that comes with lmerge shows nothing",
+        "a replica that comes with lmerge sends no token",
         "replicas/flights/__main__.py",
         "        security=security,\n    ) as publisher",
         "    ) as publisher",
         "tests/client/test_security.py::test_a_replica_that_comes_with_lmerge_takes_it_too",
     ),
     Defect(
-        "an option of security is not handed on to a replica",
+        "an option of security is not passed to a replica",
         "lmerge/cli/replica.py",
-        "    return said + [option for option, is_said in flags.items() if is_said]",
+        "    return given + [option for option, is_set in flags.items() if is_set]",
         "    return []",
         "tests/client/test_security.py::test_a_replica_that_comes_with_lmerge_takes_it_too[options]",
     ),

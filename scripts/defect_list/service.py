@@ -23,7 +23,7 @@ DEFECTS = (
         INBOX_TESTS + "test_an_empty_batch_counts_as_one_so_that_no_turn_is_endless",
     ),
     Defect(
-        "who finds no room does not wait again",
+        "a publisher that finds no room does not wait again",
         INBOX,
         "        while self._is_full:\n",
         "        if self._is_full:\n",
@@ -79,7 +79,7 @@ DEFECTS = (
         ASIDE_TESTS + "test_others_are_served_while_a_stable_that_was_agreed_on_visits_many_events",
     ),
     Defect(
-        "who left while its beginning was made takes a place",
+        "a subscriber that left while its snapshot was made takes a place",
         "lmerge/service/output/fanout.py",
         "        if subscriber.has_left:\n            return\n",
         "",
@@ -93,21 +93,21 @@ DEFECTS = (
         ASIDE_TESTS + "test_in_a_thread_or_on_the_loop_the_same_is_emitted_kept_and_resumed",
     ),
     Defect(
-        "an input that declares no schema delivers what it likes",
+        "the rows of an input that declares no schema are not checked",
         "lmerge/service/merge/row_check.py",
         "if inp.role == ACTIVE else None",
         "if inp.role == ACTIVE and inp.has_schema else None",
         ROW_TESTS + "test_bytes_that_are_no_row_end_their_input_alone_and_none_of_that_batch_is_merged",
     ),
     Defect(
-        "an input that declares the schema is trusted to keep it",
+        "the rows of an input that declares the schema are not checked",
         "lmerge/service/merge/row_check.py",
         "if inp.role == ACTIVE else None",
         "if inp.role == ACTIVE and not inp.has_schema else None",
         ROW_TESTS + "test_what_subscribers_get_fits_the_columns_that_were_declared_first",
     ),
     Defect(
-        "rows behind the first one in doubt are not looked at",
+        "rows behind the first doubtful one are not checked",
         "lmerge/wire/fitting.py",
         "            index = self._doubt(batch, index + 1)\n",
         "            index = None\n",

@@ -1,4 +1,4 @@
-"""Defects that whole simulated systems find: each names the twenty seeds among which one turns red."""
+"""Defects that simulations of whole systems find: each names twenty seeds, of which one must fail."""
 
 from seeded import Defect
 
@@ -43,7 +43,7 @@ DEFECTS = (
         SEEDS_0,
     ),
     Defect(
-        "simulated: acks and progress do not hear of the released stable point",
+        "simulated: acks and progress lack the released stable point",
         "lmerge/service/output/release_queue.py",
         "        self._fanout.stable_point = group.stable_point\n",
         "",
@@ -85,14 +85,14 @@ DEFECTS = (
         SEEDS_0,
     ),
     Defect(
-        "simulated: a fresh merge does not say from where on it is right",
+        "simulated: a new merge does not report from where on it is right",
         "lmerge/service/merge/new_beginnings.py",
         "        self._output.begin_from(first.join_at)\n",
         "",
         SEEDS_0,
     ),
     Defect(
-        "simulated: those who rely on earlier times are not told of a gap",
+        "simulated: subscribers that rely on earlier times get no notice of a gap",
         "lmerge/service/output/pipeline.py",
         "        self.then(lambda: self.fanout.finish(error, complete_from))\n",
         "",

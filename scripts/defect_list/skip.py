@@ -92,7 +92,7 @@ DEFECTS = (
         "tests/client/test_feedback.py::test_a_skip_that_a_server_has_asked_for_needs_no_other_connection",
     ),
     Defect(
-        "an input that comes behind a merge which stands still is not told",
+        "an input that attaches behind a stalled merge gets no feedback",
         "lmerge/service/merge/acks.py",
         "        if self._settings.feedback_lag is not None and self._feedback_timer is None:\n",
         "        if self._settings.feedback_lag is not None and self._feedback_timer is None and any(\n"

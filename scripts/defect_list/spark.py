@@ -1,4 +1,4 @@
-"""Defects of the connector for PySpark: what plans promise, the merge as a query, and a merge as a DataFrame."""
+"""Defects of the connector for PySpark: the promises of plans, the merge as a query, a merge as a DataFrame."""
 
 from seeded import Defect
 
@@ -67,7 +67,7 @@ DEFECTS = (
         TEST_PLAN + "test_a_join_of_two_streams_bounds_a_time_by_its_condition",
     ),
     Defect(
-        "behind a join over a range of time the watermark is believed",
+        "the watermark is used behind a join over a range of time",
         LATENESS, "watermark_us if conditions.equal else beyond", "watermark_us",
         TEST_PLAN + "test_behind_a_join_over_a_range_of_time_the_watermark_is_unknown",
     ),
@@ -100,7 +100,7 @@ DEFECTS = (
         TEST_MERGING + "test_what_is_written_follows_the_changes_not_the_live_events",
     ),
     Defect(
-        "a state that other settings have made is gone on with",
+        "a state of other settings is continued",
         SHARD, "        if changed:\n", "        if len(changed) > 9:\n",
         TEST_MERGING + "test_a_state_of_other_settings_is_refused",
     ),
@@ -110,7 +110,7 @@ DEFECTS = (
         TEST_MERGING + "test_an_order_that_goes_back_ends_the_input",
     ),
     Defect(
-        "the first shard sleeps when there is nothing for it",
+        "the first shard does not run when it has no rows",
         PACKS, "if piece.num_rows or at == 0:", "if piece.num_rows:",
         TEST_MERGING + "test_every_batch_wakes_the_first_shard",
     ),
@@ -140,7 +140,7 @@ DEFECTS = (
         TALLY, "for n in range(1, bounds[\"max\"] + 1)])", "for n in range(1, 2)])", ALL_ROWS,
     ),
     Defect(
-        "a query waits for an input that has left before anything was stable",
+        "a query waits for an input that has left before its first stable",
         SHARD, "    return outcomes + _admit_if_stuck(merge)\n", "    return outcomes\n",
         TEST_MERGING + "test_an_input_that_leaves_before_anything_is_stable_leaves_the_merge_to_the_others",
     ),
@@ -179,15 +179,15 @@ DEFECTS = (
         PLAN_TREE, "bool(marks.get(FILE_KEY))", "False", FOUND,
     ),
     Defect(
-        "a function that is a name for others is not looked into",
+        "a function that is an alias of others is not checked",
         LINT, "    if e.meaning is not None:\n", "    if e.meaning is not None and e.kind == e.meaning.kind:\n", FOUND,
     ),
     Defect(
-        "what is used twice of a WITH keeps its names",
+        "a part of a WITH that is used twice keeps its names",
         PLAN_TREE, "            if old.expr_id != new.expr_id\n", "            if old.name != new.name\n", WITH,
     ),
     Defect(
-        "what Spark refuses is found out in the first batch",
+        "a plan that Spark refuses is found in the first batch",
         PUBLISHING, "    if why is not None:\n", "    if why == output_mode:\n",
         TEST_REFUSALS + "test_what_publish_accepts_runs",
     ),
@@ -229,7 +229,7 @@ DEFECTS = (
         ONE_EPOCH,
     ),
     Defect(
-        "what is available is that of the newest epoch",
+        "the available offsets are those of the newest epoch",
         SOURCE, "self._there.going_on(epoch, self._options).stable_point\n        if start",
         "self._there.of_epoch(None).stable_point\n        if start", ONE_EPOCH,
     ),

@@ -1,4 +1,4 @@
-"""Defects of the spool, the keyed state and the way from rows to elements: ``lmerge/spark``."""
+"""Defects of the spool, of the keyed state and of the conversion of rows to elements: ``lmerge/spark``."""
 
 from seeded import Defect
 
@@ -16,7 +16,7 @@ DEATH = TEST_SPOOL + "test_whoever_opens_it_after_a_death_finds_it_as_before_or_
 
 DEFECTS = (
     Defect(
-        "the spool lets go of the last batch but one",
+        "the spool deletes the last batch but one",
         RETENTION, "KEPT_BATCHES: Final = 2\n", "KEPT_BATCHES: Final = 1\n",
         TEST_SPOOL + "test_the_two_last_batches_always_stay",
     ),
@@ -36,12 +36,12 @@ DEFECTS = (
         TEST_SPOOL + "test_a_replica_that_is_behind_the_merge_keeps_what_it_may_adjust",
     ),
     Defect(
-        "a spool folds again and again what is alive",
+        "a spool folds live events again and again",
         RETENTION, "dead >= DEAD_ELEMENTS_MIN and 2 * dead >= kept", "kept >= DEAD_ELEMENTS_MIN",
         TEST_SPOOL + "test_what_is_mostly_alive_is_not_read_again",
     ),
     Defect(
-        "a batch that is run again leaves those after it",
+        "a batch that is run again keeps the batches after it",
         SPOOL, "if number > batch), reverse=True)", "if number < 0), reverse=True)",
         TEST_SPOOL + "test_a_batch_that_is_run_again_replaces_itself_and_what_came_after",
     ),
@@ -56,7 +56,7 @@ DEFECTS = (
         TEST_SPOOL + "test_another_stream_is_refused_by_name",
     ),
     Defect(
-        "an abort removes what counts",
+        "an abort removes files that are committed",
         SPOOL, "                if name not in counts:\n", "                if name:\n",
         TEST_SPOOL + "test_what_was_aborted_is_removed_and_what_counts_is_not",
     ),
@@ -141,7 +141,7 @@ DEFECTS = (
         TEST_MARKS + "test_what_is_frozen_is_forgotten",
     ),
     Defect(
-        "an interval that has begun is taken back",
+        "an interval that has begun is retracted",
         MARKS, "_begun(marks, stable) != _begun(both, stable)", "both == marks",
         TEST_MARKS + "test_a_mark_that_cannot_be_published_any_more_is_late",
     ),

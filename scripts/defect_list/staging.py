@@ -12,7 +12,7 @@ DROPS = PARTS_TESTS + "test_a_commit_drops_other_attempts_and_what_came_before_a
 
 DEFECTS = (
     Defect(
-        "a commit merges the parts that are there",
+        "a commit merges only the parts that have arrived",
         PARTS,
         "for partition, attempt in parts]\n        missing",
         "for partition, attempt in parts if kept and PartKey(query, batch, partition, attempt) in kept.parts]\n"

@@ -1,4 +1,4 @@
-"""Words for the tests of the commands: a command, and a server, as real processes."""
+"""Helpers of the tests of the commands: a command and a server as real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's plot over simulated machines: slow joiners, starved processes, whoever never comes back."""
+"""The demo's schedule of kills on simulated machines: slow joins, starved processes, processes that never return."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.demo.capacity import DAYS_MIN, Capacity, fitted, measure, usable_cores
 from lmerge.demo.clock import BEHIND_S_MAX, not_ahead_of, reading, stopped_at
 from lmerge.demo.pace import (
-    ACTS,
     BACK_S_MAX,
     DOWN_S_MAX,
     KILL,
+    PLANNED_KILLS,
     REPLICA,
     SERVER,
     START,
     WHOLE_S_MIN,
-    Conductor,
-    Look,
-    acts_of,
+    KillSchedule,
+    Situation,
+    planned_kills,
 )
 from replicas.flights.flight import DAY, HOUR, SECOND
 from replicas.flights.replay import ReplayClock
@@ -37,8 +37,10 @@ LAST = 0.97
 
 @dataclass
 class Machine:
-    """A demo on a machine where the replay takes ``replay_s``, and the nth to come needs ``join_s[n]``, first of all at
-    the beginning. ``starved``: how much slower the replay is while somebody starts.
+    """A demo on a machine where the replay takes ``replay_s`` and the nth join takes ``join_s[n]``.
+
+    The first join is that of all processes at the beginning. ``starved``: how much slower the replay is while a process
+    starts.
     """
 
     replay_s: float
@@ -46,29 +48,29 @@ class Machine:
     starved: float = 1.0
     now_s: float = 0.0
     progress: float = 0.0
-    back_at_s: float | None = None  # when who is away joins
-    deeds: list[tuple[float, str, str, float]] = field(default_factory=list)
+    back_at_s: float | None = None  # when the process that is away joins
+    actions: list[tuple[float, str, str, float]] = field(default_factory=list)
     ended_at_s: float | None = None
 
-    def run(self, conductor: Conductor) -> None:
+    def run(self, schedule: KillSchedule) -> None:
         joins = iter(self.join_s)
         self.back_at_s = next(joins)
         is_down = False
         while self.ended_at_s is None and self.now_s < 5_000:
             is_whole = not is_down and (self.back_at_s is None or self.now_s >= self.back_at_s)
-            order = conductor.next(Look(self.now_s, self.progress, is_whole))
-            if order.deed:
-                self.deeds.append((self.now_s, order.deed, order.victim, self.progress))
-                assert order.deed != KILL or is_whole, "nothing is killed while anything is away"
-                is_down = order.deed == KILL
-                if order.deed == START:
+            step = schedule.next(Situation(self.now_s, self.progress, is_whole))
+            if step.action:
+                self.actions.append((self.now_s, step.action, step.victim, self.progress))
+                assert step.action != KILL or is_whole, "nothing is killed while a process is away"
+                is_down = step.action == KILL
+                if step.action == START:
                     self.back_at_s = self.now_s + next(joins)
             slow = 1.0 if is_whole else self.starved
-            limit = 1.0 if order.until is None else order.until
+            limit = 1.0 if step.until is None else step.until
             self.progress = max(self.progress, min(self.progress + TICK_S / self.replay_s / slow, limit))
             if self.progress >= 1.0:
                 self.ended_at_s = self.now_s
-                assert is_whole or conductor.has_given_up, "it ends when all are back, or nobody is waited for"
+                assert is_whole or schedule.has_given_up, "it ends when all are back, or none is waited for"
             self.now_s += TICK_S
 
 
@@ -79,30 +81,30 @@ plans = st.tuples(st.integers(0, 2), st.integers(0, 1))
 
 @machines
 @given(replay_s=st.floats(2.0, 120.0), join_s=joins, starved=st.floats(1.0, 8.0), plan=plans)
-def test_however_slow_the_machine_all_acts_take_place_and_all_are_back_at_the_end(
+def test_on_any_machine_all_kills_take_place_and_all_processes_are_back_at_the_end(
     replay_s: float, join_s: list[float], starved: float, plan: tuple[int, int],
 ) -> None:
-    acts = acts_of(*plan)
-    machine, conductor = Machine(replay_s, join_s, starved), Conductor(acts, LAST)
-    machine.run(conductor)
+    kills = planned_kills(*plan)
+    machine, schedule = Machine(replay_s, join_s, starved), KillSchedule(kills, LAST)
+    machine.run(schedule)
     assert machine.ended_at_s is not None
-    assert not conductor.has_given_up
-    assert [(deed, victim) for _, deed, victim, _ in machine.deeds] == [
-        (deed, act.victim) for act in acts for deed in (KILL, START)
+    assert not schedule.has_given_up
+    assert [(action, victim) for _, action, victim, _ in machine.actions] == [
+        (action, kill.victim) for kill in kills for action in (KILL, START)
     ]
 
 
 @machines
 @given(replay_s=st.floats(2.0, 120.0), join_s=joins, starved=st.floats(1.0, 8.0))
-def test_every_act_has_its_place(replay_s: float, join_s: list[float], starved: float) -> None:
+def test_every_kill_has_its_place(replay_s: float, join_s: list[float], starved: float) -> None:
     machine = Machine(replay_s, join_s, starved)
-    machine.run(Conductor(ACTS, LAST))
-    kills = [deed for deed in machine.deeds if deed[1] == KILL]
-    starts = [deed for deed in machine.deeds if deed[1] == START]
-    for act, after, (_, _, _, progress) in zip(ACTS, [*ACTS[1:], None], kills, strict=True):
-        assert act.at <= progress <= (after.at if after else LAST)
-    for (killed_s, *_), (started_s, _, _, progress), act in zip(kills, starts, ACTS, strict=True):
-        assert progress >= act.back_at or started_s - killed_s >= DOWN_S_MAX
+    machine.run(KillSchedule(PLANNED_KILLS, LAST))
+    kills = [action for action in machine.actions if action[1] == KILL]
+    starts = [action for action in machine.actions if action[1] == START]
+    for planned, after, (_, _, _, progress) in zip(PLANNED_KILLS, [*PLANNED_KILLS[1:], None], kills, strict=True):
+        assert planned.at <= progress <= (after.at if after else LAST)
+    for (killed_s, *_), (started_s, _, _, progress), planned in zip(kills, starts, PLANNED_KILLS, strict=True):
+        assert progress >= planned.back_at or started_s - killed_s >= DOWN_S_MAX
         assert started_s - killed_s < DOWN_S_MAX + 2 * TICK_S
     for (started_s, *_), (killed_s, *_), join in zip(starts, kills[1:], join_s[1:], strict=False):
         assert killed_s - started_s >= join + WHOLE_S_MIN - TICK_S
@@ -112,34 +114,34 @@ def test_every_act_has_its_place(replay_s: float, join_s: list[float], starved: 
 @given(
     replay_s=st.floats(2.0, 120.0), join_s=joins, never=st.integers(0, 3), starved=st.floats(1.0, 8.0), plan=plans,
 )
-def test_whoever_never_comes_back_is_not_waited_for_for_ever(
+def test_a_process_that_never_comes_back_is_not_waited_for_for_ever(
     replay_s: float, join_s: list[float], never: int, starved: float, plan: tuple[int, int],
 ) -> None:
-    acts = acts_of(*plan)
-    machine, conductor = Machine(replay_s, join_s, starved), Conductor(acts, LAST)
+    kills = planned_kills(*plan)
+    machine, schedule = Machine(replay_s, join_s, starved), KillSchedule(kills, LAST)
     machine.join_s[never] = float("inf")
-    machine.run(conductor)
-    if never > len(acts):
-        assert not conductor.has_given_up
+    machine.run(schedule)
+    if never > len(kills):
+        assert not schedule.has_given_up
         return
-    assert conductor.has_given_up
-    assert [deed for _, deed, _, _ in machine.deeds] == [KILL, START] * never
-    gone_since_s = machine.deeds[-1][0] if machine.deeds else 0.0
+    assert schedule.has_given_up
+    assert [action for _, action, _, _ in machine.actions] == [KILL, START] * never
+    gone_since_s = machine.actions[-1][0] if machine.actions else 0.0
     assert machine.ended_at_s is None or machine.ended_at_s >= gone_since_s + BACK_S_MAX - TICK_S
 
 
 def test_a_fast_machine_never_waits() -> None:
     machine = Machine(60.0, [0.5, 3.0, 3.0, 3.0])
-    machine.run(Conductor(ACTS, LAST))
+    machine.run(KillSchedule(PLANNED_KILLS, LAST))
     assert machine.ended_at_s == pytest.approx(60.0, abs=1.0)
 
 
-def test_acts_can_be_left_out() -> None:
-    assert [act.victim for act in acts_of(2, 1)] == [REPLICA, SERVER, REPLICA]
-    assert [act.victim for act in acts_of(1, 0)] == [REPLICA]
-    assert [act.victim for act in acts_of(0, 1)] == [SERVER]
-    assert acts_of(0, 0) == ()
-    assert all(a.at < a.back_at < b.at for a, b in pairwise(ACTS))
+def test_kills_can_be_left_out() -> None:
+    assert [kill.victim for kill in planned_kills(2, 1)] == [REPLICA, SERVER, REPLICA]
+    assert [kill.victim for kill in planned_kills(1, 0)] == [REPLICA]
+    assert [kill.victim for kill in planned_kills(0, 1)] == [SERVER]
+    assert planned_kills(0, 0) == ()
+    assert all(a.at < a.back_at < b.at for a, b in pairwise(PLANNED_KILLS))
 
 
 clocks = st.builds(
@@ -155,7 +157,7 @@ clocks = st.builds(
 def test_a_clock_that_has_stood_goes_on_from_there(
     clock: ReplayClock, after_s: float, left: int, more: int, later_s: float,
 ) -> None:
-    """``left``: to where it stops; one that is negative has passed, and the clock has stood since then."""
+    """``left``: the time to where the clock stops; if negative, the clock has stood still since then."""
     now_s = clock.start + after_s
     running = reading(clock._replace(until=INF), now_s)
     clock = clock._replace(until=max(clock.first, running + left))

@@ -1,4 +1,4 @@
-"""The demo's judge, ledger, verdict and view: a good run is called good, every seeded fault is called by its name."""
+"""The demo's judge, ledger, verdict and view: a good run is judged good, and every seeded fault is found."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lmerge.cli import terminal
 from lmerge.cli.demo import parse_days, save_picture
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
-from lmerge.demo.judge import Comparison, Judge
+from lmerge.demo.judge import Comparison, FlightsJudge
 from lmerge.demo.ledger import Ledger, Stall
-from lmerge.demo.verdict import NOT_IN_TIME, RIGHT, WRONG, Kill, Output, ReplicaTotals, Verdict
-from lmerge.demo.view import ReplicaScene, Scene, View, draw, draw_verdict, verdict_lines
+from lmerge.demo.verdict import NOT_IN_TIME, RIGHT, WRONG, DemoVerdict, Kill, OutputSummary, ReplicaTotals
+from lmerge.demo.view import DemoView, ReplicaScene, Scene, draw, draw_verdict, verdict_lines
 from lmerge.errors import UsageError
 from replicas.flights.flight import read_flights
 from replicas.flights.source import Days
@@ -29,14 +29,14 @@ DAY = Days(date(2013, 2, 8), date(2013, 2, 8))
 
 
 @pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge(DAY) as judge:
+def judge() -> Iterator[FlightsJudge]:
+    with FlightsJudge(DAY) as judge:
         yield judge
 
 
 @pytest.fixture(scope="module")
 def batches() -> list[Batch]:
-    """The day as one replica tells it, here in the role of the merged stream."""
+    """The day as one replica publishes it, here in the role of the merged stream."""
     return [step.batch for step in FlightStream(read_flights(DAY), STYLES["aggressive"]).steps()]
 
 
@@ -47,9 +47,11 @@ def ledger_of(batches: list[Batch]) -> Ledger:
     return ledger
 
 
-def verdict_of(judge: Judge, ledger: Ledger, kills: tuple[Kill, ...] = (), kills_planned: int = 0) -> Verdict:
-    return Verdict(
-        ("2013-02-08", "2013-02-08"), judge.counts(), judge.compare(ledger.events()), Output.of(ledger),
+def verdict_of(
+    judge: FlightsJudge, ledger: Ledger, kills: tuple[Kill, ...] = (), kills_planned: int = 0
+) -> DemoVerdict:
+    return DemoVerdict(
+        ("2013-02-08", "2013-02-08"), judge.counts(), judge.compare(ledger.events()), OutputSummary.of(ledger),
         ledger.stall(), kills, kills_planned, (), 0,
         {"aggressive": ReplicaTotals(1, 10, 5, 2, 0, 9), "open-ended": ReplicaTotals(1, 10, 5, 2, 0, 1)},
         "r3", "all inputs promise key", "lazy", "python", 1.0, 2.0,
@@ -60,7 +62,7 @@ def without(batches: list[Batch], is_dropped: Callable[[Any], bool]) -> list[Bat
     return [Batch.of(e for e in batch.elements() if not is_dropped(e)) for batch in batches]
 
 
-def test_a_faithful_output_is_called_right(judge: Judge, batches: list[Batch]) -> None:
+def test_a_faithful_output_is_called_right(judge: FlightsJudge, batches: list[Batch]) -> None:
     verdict = verdict_of(judge, ledger_of(batches))
     assert verdict.problems() == []
     assert verdict.as_json()["ok"] is True
@@ -68,7 +70,7 @@ def test_a_faithful_output_is_called_right(judge: Judge, batches: list[Batch]) -
     assert verdict_lines(verdict)[-1] == "right: nothing lost, nothing twice"
 
 
-def test_a_lost_event_is_called_lost(judge: Judge, batches: list[Batch]) -> None:
+def test_a_lost_event_is_called_lost(judge: FlightsJudge, batches: list[Batch]) -> None:
     victim = judge.events()[100].payload
     seeded = without(batches, lambda e: not isinstance(e, Stable) and e.payload == victim)
     verdict = verdict_of(judge, ledger_of(seeded))
@@ -77,7 +79,7 @@ def test_a_lost_event_is_called_lost(judge: Judge, batches: list[Batch]) -> None
     assert verdict.as_json()["ok"] is False
 
 
-def test_an_event_told_twice_is_called_a_duplicate(judge: Judge, batches: list[Batch]) -> None:
+def test_an_event_published_twice_is_called_a_duplicate(judge: FlightsJudge, batches: list[Batch]) -> None:
     again = Insert(*[(e.payload, e.vs, e.ve) for e in judge.events()][100])
     seeded = [Batch.of([*batch.elements(), again] if i == 0 else batch.elements()) for i, batch in enumerate(batches)]
     verdict = verdict_of(judge, ledger_of(seeded))
@@ -85,7 +87,7 @@ def test_an_event_told_twice_is_called_a_duplicate(judge: Judge, batches: list[B
     assert not verdict.is_good
 
 
-def test_a_lost_revision_is_called_a_wrong_end(judge: Judge, batches: list[Batch]) -> None:
+def test_a_lost_revision_is_called_a_wrong_end(judge: FlightsJudge, batches: list[Batch]) -> None:
     final = next(e for batch in batches for e in batch.elements() if isinstance(e, Adjust) and e.vold != e.ve > e.vs)
     seeded = without(batches, lambda e: isinstance(e, Adjust) and e.payload == final.payload)
     verdict = verdict_of(judge, ledger_of(seeded))
@@ -93,14 +95,14 @@ def test_a_lost_revision_is_called_a_wrong_end(judge: Judge, batches: list[Batch
     assert not verdict.is_good
 
 
-def test_a_lost_retraction_is_called_an_event_that_never_was(judge: Judge, batches: list[Batch]) -> None:
+def test_a_lost_retraction_is_called_an_event_that_never_was(judge: FlightsJudge, batches: list[Batch]) -> None:
     cancelled = next(e for batch in batches for e in batch.elements() if isinstance(e, Adjust) and e.ve == e.vs)
     verdict = verdict_of(judge, ledger_of(without(batches, lambda e: e == cancelled)))
     assert verdict.comparison.unexpected == 1
     assert not verdict.is_good
 
 
-def test_an_output_that_contradicts_itself_is_caught(judge: Judge, batches: list[Batch]) -> None:
+def test_an_output_that_contradicts_itself_is_caught(judge: FlightsJudge, batches: list[Batch]) -> None:
     below = Batch.of([Insert(b"too late", 5, 10)])
     verdict = verdict_of(judge, ledger_of([*batches[:20], below, *batches[20:]]))
     assert verdict.comparison.is_equal
@@ -109,14 +111,14 @@ def test_an_output_that_contradicts_itself_is_caught(judge: Judge, batches: list
     assert verdict.problems() == ["1 contradictions in the output"]
 
 
-def test_a_replica_that_never_came_back_is_not_right(judge: Judge, batches: list[Batch]) -> None:
+def test_a_replica_that_never_came_back_is_not_right(judge: FlightsJudge, batches: list[Batch]) -> None:
     kill = Kill("aggressive", 7, 3.0, 0.5)
     verdict = verdict_of(judge, ledger_of(batches), (kill,), kills_planned=1)
     assert verdict.problems() == ["aggressive did not join again"]
     assert verdict_of(judge, ledger_of(batches), (kill._replace(rejoined_s=4.0),), kills_planned=1).is_good
 
 
-def test_a_kill_that_did_not_take_place_is_not_right(judge: Judge, batches: list[Batch]) -> None:
+def test_a_kill_that_did_not_take_place_is_not_right(judge: FlightsJudge, batches: list[Batch]) -> None:
     assert verdict_of(judge, ledger_of(batches), kills_planned=2).problems() == ["only 0 of 2 kills took place"]
 
 
@@ -124,7 +126,7 @@ def test_a_kill_that_did_not_take_place_is_not_right(judge: Judge, batches: list
 @pytest.mark.parametrize("away", [0, 1, 2])
 @pytest.mark.parametrize("planned", [0, 2, 3])
 def test_a_wrong_table_and_a_late_redundancy_are_never_confused(
-    judge: Judge, batches: list[Batch], is_wrong: bool, away: int, planned: int,
+    judge: FlightsJudge, batches: list[Batch], is_wrong: bool, away: int, planned: int,
 ) -> None:
     kills = tuple(
         Kill(name, 7, 3.0, 0.5, rejoined_s=None if n < away else 9.0) for n, name in enumerate(("aggressive", "b"))
@@ -135,10 +137,10 @@ def test_a_wrong_table_and_a_late_redundancy_are_never_confused(
     assert bool(verdict.wrong()) == is_wrong
     assert bool(verdict.not_in_time()) == is_late
     assert verdict.exit_code == (WRONG if is_wrong else NOT_IN_TIME if is_late else RIGHT)
-    first = verdict.words.partition(":")[0]
+    first = verdict.summary.partition(":")[0]
     assert first == ("WRONG" if is_wrong else "NOT IN TIME" if is_late else "right")
     assert verdict.as_json()["ok"] == (verdict.exit_code == RIGHT)
-    assert verdict_lines(verdict)[-1] == verdict.words
+    assert verdict_lines(verdict)[-1] == verdict.summary
 
 
 def test_gaps_in_which_the_replay_stood_still_are_no_stalls() -> None:
@@ -154,18 +156,20 @@ def test_gaps_in_which_the_replay_stood_still_are_no_stalls() -> None:
     assert ledger.longest_gap_s == pytest.approx(0.3)
 
 
-def test_how_the_replica_in_spark_fared_is_told_and_changes_no_verdict(judge: Judge, batches: list[Batch]) -> None:
-    words = "no replica in Spark: it needs PySpark, which is not installed"
-    verdict = verdict_of(judge, ledger_of(batches))._replace(spark=words)
+def test_the_state_of_the_replica_in_spark_is_reported_and_changes_no_verdict(
+    judge: FlightsJudge, batches: list[Batch],
+) -> None:
+    text = "no replica in Spark: it needs PySpark, which is not installed"
+    verdict = verdict_of(judge, ledger_of(batches))._replace(spark=text)
     assert verdict.is_good
-    assert verdict.as_json()["spark"] == words
-    assert words in verdict_lines(verdict)
+    assert verdict.as_json()["spark"] == text
+    assert text in verdict_lines(verdict)
     assert "no replica in Spark" in rendered(draw_verdict(verdict))
 
 
 def test_no_flights_is_no_success() -> None:
     assert Comparison(0, 0, 0, 0, 0, 0).is_equal
-    with Judge(DAY) as judge:
+    with FlightsJudge(DAY) as judge:
         verdict = verdict_of(judge, Ledger())
     assert not verdict.is_good
     assert "no flights" in verdict._replace(comparison=Comparison(0, 0, 0, 0, 0, 0)).problems()[0]
@@ -183,7 +187,7 @@ def test_stalls_are_gaps_between_output_batches() -> None:
     assert Ledger().stall() == Stall(0.0, 0.0, 0.0)
 
 
-def test_the_ledger_knows_the_end() -> None:
+def test_the_ledger_is_complete_at_the_end() -> None:
     ledger = Ledger()
     ledger.take(Batch.of([Insert(b"p", 1, INF), Stable(INF)]), 0.0)
     assert ledger.is_complete
@@ -217,7 +221,7 @@ def test_the_view_shows_rates_lag_share_and_state() -> None:
 
 def test_without_a_terminal_the_view_is_plain_lines_and_news_come_once() -> None:
     lines: list[str] = []
-    with View(lines.append) as view:
+    with DemoView(lines.append) as view:
         view.show(SCENE)
         view.show(SCENE._replace(elapsed_s=12.1))
     assert len(lines) == 2
@@ -225,19 +229,19 @@ def test_without_a_terminal_the_view_is_plain_lines_and_news_come_once() -> None
     assert "output 900/s" in lines[1]
 
 
-HOSTILE = "Kafka said \x1b[31mno\x9b2J, [red]and [/] :smile: \u202e\x07"
+HOSTILE = "Kafka: \x1b[31mno\x9b2J, [red]and [/] :smile: \u202e\x07"
 
 
 @pytest.mark.parametrize("is_live", [False, True])
 def test_what_a_replica_reports_is_only_text(
-    is_live: bool, judge: Judge, batches: list[Batch], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    is_live: bool, judge: FlightsJudge, batches: list[Batch], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     out = io.StringIO()
     monkeypatch.setattr("sys.stdout", out)
     console = Console(file=out, width=200, markup=False, emoji=False, highlight=False, color_system=None)
     scene = SCENE._replace(news=((11.0, HOSTILE),), algorithm=HOSTILE)
     scene = scene._replace(replicas=(scene.replicas[0]._replace(name=HOSTILE), *scene.replicas[1:]))
-    with View(terminal.line_at_once, console if is_live else None) as view:
+    with DemoView(terminal.line_at_once, console if is_live else None) as view:
         view.show(scene)
     assert view.is_live is is_live
     assert "[red]and [/] :smile:" in out.getvalue()
@@ -247,7 +251,7 @@ def test_what_a_replica_reports_is_only_text(
     assert not any(c in path.read_text() for c in "\x1b\x9b\x07\u202e")
 
 
-def test_the_verdict_says_what_is_wrong_in_panel_and_lines(judge: Judge, batches: list[Batch]) -> None:
+def test_the_verdict_shows_what_is_wrong_in_panel_and_lines(judge: FlightsJudge, batches: list[Batch]) -> None:
     bad = verdict_of(judge, ledger_of(batches[:20]))
     assert "WRONG" in rendered(draw_verdict(bad))
     assert "WRONG" in verdict_lines(bad)[-1]

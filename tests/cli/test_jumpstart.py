@@ -84,25 +84,25 @@ def test_a_replica_jumpstarts_from_a_checkpoint_and_a_relay_and_a_token_carry_on
     old.communicate(rest)
     resumed = run("subscribe", "m", "--server", both, "--resume", "m@20")
     assert resumed.returncode == 0, resumed.stderr
-    told = [json.loads(line) for line in resumed.stdout.splitlines()]
-    assert sorted(row["payload"] for row in told if row["op"] == "insert") == ["later", "live"]
+    rows = [json.loads(line) for line in resumed.stdout.splitlines()]
+    assert sorted(row["payload"] for row in rows if row["op"] == "insert") == ["later", "live"]
     relayed = run("relay", "--from", both, "--merge", "m", "--to", other, "--as", "east", "--to-merge", "top")
     assert relayed.returncode == 0, relayed.stderr
 
 
-@pytest.mark.parametrize(("text", "words"), [
+@pytest.mark.parametrize(("text", "message"), [
     ("", "cut short"),
     (LIVE + "\n", "cut short"),
     ('{"op":"stable","vc":1}\n{"op":"stable","vc":2}\n', "line 2: a checkpoint ends with its stable"),
     ('{"op":"adjust","payload":"x","vs":1,"vold":2,"ve":3}\n', "line 1: a checkpoint has only inserts"),
     ("nonsense\n", "line 1: not JSON"),
 ])
-def test_what_is_no_checkpoint_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+def test_what_is_no_checkpoint_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "checkpoint.jsonl"
     file.write_text(text)
     done = run("jumpstart", "m", "--checkpoint", str(file))
     assert done.returncode == 2
-    assert words in done.stderr
+    assert message in done.stderr
 
 
 def test_a_token_of_another_merge_is_refused() -> None:

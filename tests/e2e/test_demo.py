@@ -53,7 +53,7 @@ def descendants(pid: int) -> set[int]:
     return children
 
 
-def test_a_killed_winner_costs_nothing_and_the_verdict_says_so() -> None:
+def test_a_killed_winner_costs_nothing_and_the_verdict_is_right() -> None:
     with demo("--seconds", "24", "--kills", "1", "--server-kills", "1", "--json") as process:
         stdout, stderr = process.communicate(timeout=200)
     assert process.returncode == 0, stderr

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from lmerge.core.elements import Event
-from lmerge.demo.judge import Judge
+from lmerge.demo.judge import FlightsJudge
 from replicas.flights.flight import Flight, read_flights
 from replicas.flights.source import Days
 
@@ -23,5 +23,5 @@ def blizzard() -> list[Flight]:
 @pytest.fixture(scope="session")
 def blizzard_events() -> list[Event]:
     """The judge's events of those days."""
-    with Judge(BLIZZARD) as judge:
+    with FlightsJudge(BLIZZARD) as judge:
         return judge.events()

@@ -8,7 +8,7 @@ from datetime import date, datetime, timezone
 import pytest
 
 from lmerge.core.elements import INF, Event
-from lmerge.demo.judge import Judge, RawCounts, require_packages
+from lmerge.demo.judge import FlightsJudge, RawCounts, require_packages
 from lmerge.errors import UsageError
 from replicas.flights import source
 from replicas.flights.flight import MINUTE, NEW_YORK, SECOND, Clock, Flight, read_flights, to_flight
@@ -21,8 +21,8 @@ def year() -> list[Flight]:
 
 
 @pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with Judge(Days()) as judge:
+def judge() -> Iterator[FlightsJudge]:
+    with FlightsJudge(Days()) as judge:
         yield judge
 
 
@@ -39,11 +39,11 @@ def flight(month: int, day: int, sched_dep: int, sched_arr: int, dest: str, **ch
     return to_flight(row(month, day, sched_dep, sched_arr, dest, **changes), airport_zones()[dest], Clock())
 
 
-def test_every_lifetime_of_the_year_is_what_duckdb_computes(year: list[Flight], judge: Judge) -> None:
+def test_every_lifetime_of_the_year_is_what_duckdb_computes(year: list[Flight], judge: FlightsJudge) -> None:
     assert [Event(f.vs, f.payload, f.ve) for f in year if not f.is_cancelled] == judge.events()
 
 
-def test_the_table_is_as_documented(year: list[Flight], judge: Judge) -> None:
+def test_the_table_is_as_documented(year: list[Flight], judge: FlightsJudge) -> None:
     counts = RawCounts(336_776, cancelled=8_255, diverted=1_175, clamped=0, clocks=327_346, clocks_agree=327_345)
     assert judge.counts() == counts
     assert sum(f.is_cancelled for f in year) == 8_255

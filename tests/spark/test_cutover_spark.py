@@ -25,7 +25,7 @@ from spark_world import PLANS as FEEDS
 from lmerge.client import describe_merge
 from lmerge.client.admin import detach_input
 from lmerge.core.elements import Insert
-from lmerge.demo.judge import Judge
+from lmerge.demo.judge import FlightsJudge
 from lmerge.spark.sink import agent
 from replicas.flights.flight import DAY, HOUR
 from replicas.flights.replay import ReplayClock, first_instant, write_clock
@@ -153,7 +153,7 @@ def test_the_subscriber_sees_neither_gap_nor_duplicate(
     assert v1.awaitTermination(CUTOVER_S), "it is stopped, and does not fail"
     assert v1.exception() is None
     assert "v2 has taken its place" in capsys.readouterr().err
-    with Judge(DAYS) as judge:
+    with FlightsJudge(DAYS) as judge:
         assert table(elements) == judge.events()
     inserted = [(element.payload, element.vs) for element in elements if isinstance(element, Insert)]
     assert len(set(inserted)) == len(inserted), "an event was published twice"

@@ -24,7 +24,7 @@ from secure_world import SecureWorld
 from spark_world import MERGE, recorded, table
 
 from lmerge.core.elements import INF, NEG_INF, Adjust, Event, Insert
-from lmerge.demo.judge import Judge
+from lmerge.demo.judge import FlightsJudge
 from lmerge.demo.spark import Spark, without_spark
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.spark.options import APPEND, RAW
@@ -53,7 +53,7 @@ def flights() -> list[Flight]:
 @pytest.fixture(scope="module")
 def expected() -> list[Event]:
     """Return the table that DuckDB computes from the raw data, as for the replicas in plain Python."""
-    with Judge(BLIZZARD) as judge:
+    with FlightsJudge(BLIZZARD) as judge:
         return judge.events()
 
 
@@ -207,7 +207,7 @@ def test_the_command_lists_the_replicas() -> None:
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["spark"], "there is no replica 'spark'; there are aggressive, "),
-    (["aggressive", "--checkpoint", "x"], "aggressive keeps nothing: --checkpoint is for the replicas in Spark"),
+    (["aggressive", "--checkpoint", "x"], "aggressive has no checkpoint: --checkpoint is for the replicas in Spark"),
     (["aggressive", "--first", "yesterday"], "'yesterday' is no day such as 2013-02-08"),
 ])
 def test_what_cannot_be_run_is_named(arguments: list[str], message: str) -> None:
@@ -240,7 +240,7 @@ def test_without_pyspark_or_java_the_error_names_what_to_install(
     with pytest.raises(UsageError, match=re.escape("pip install 'lmerge[spark]'")):
         without_spark(Spark.YES)
     assert "pip install 'lmerge[spark]'" in without_spark(Spark.AUTO)
-    assert without_spark(Spark.NO) == "no replica in Spark, as told by --spark no"
+    assert without_spark(Spark.NO) == "no replica in Spark: --spark no"
     monkeypatch.setattr(session, "version", lambda name: "4.3.0")
     monkeypatch.setattr(session, "use_java", no_java)
     assert "pip install 'lmerge[java]'" in without_spark(Spark.AUTO)
