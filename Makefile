@@ -30,7 +30,7 @@ quietly = { log=$$(mktemp) && { $(1) >"$$log" 2>&1 || { status=$$?; cat "$$log" 
 	rm -f "$$log"; }; }
 pip_install = $(call quietly,$(BIN)/python -m pip install $(1))
 
-.PHONY: bench-against bench-stale demo test demo-bare test-bare spark-test test-long lint types wire defects bench soak native native-check missing clean help
+.PHONY: bench-against bench-stale demo docs test demo-bare test-bare spark-test test-long lint types wire defects bench soak native native-check missing clean help
 
 help:
 	@echo "make demo       replicas of a year of flights, one in Spark; kills the leading one; a verdict"; \
@@ -41,6 +41,7 @@ help:
 	echo "make bench-against BASE=<commit>  measures both commits in turns: is this tree slower?"; \
 	echo "make bench-stale  results that are older than the code that they measure"; \
 	echo "make soak       an hour under load, with kills: is memory flat, is anything lost"; \
+	echo "make docs       the documentation site, in build/site"; \
 	echo "make wire       generate the code of proto/ again"; \
 	echo "make native     build the native core again, in place"; \
 	echo "make clean      remove the virtual environment and caches"
@@ -168,6 +169,16 @@ bench-stale: | $(VENV)/.dev
 # An hour; MINUTES=5 for less.
 soak: $(VENV)/.native
 	@$(BIN)/python -m bench.soak --minutes $${MINUTES:-60}
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	@echo "==> installing lmerge and what the documentation site needs"
+	@$(call pip_install,--editable '.[docs]')
+	@touch $@
+
+# The site of docs/ in build/site. A warning is an error, so links and anchors are checked.
+docs: $(VENV)/.docs
+	@echo "==> documentation site in build/site"
+	@$(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info native/target lmerge/_native*.so lmerge/_native_build.json
