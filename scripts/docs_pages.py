@@ -215,7 +215,7 @@ def errors_page() -> str:
     """Every error, in the order of the tree."""
     import lmerge.errors
     from lmerge.errors import LmergeError, UsageError
-    from lmerge.service.calls.status_codes import code_of
+    from lmerge.service.status_codes import code_of
 
     kinds = [kind for kind in vars(lmerge.errors).values() if isinstance(kind, type)]
     rows = []

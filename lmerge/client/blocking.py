@@ -7,14 +7,12 @@ raise UsageError. At the end of the process whatever was not closed is dropped, 
 
 from __future__ import annotations
 
-import asyncio
-import atexit
-import os
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
+from lmerge.client.connection.background import background_loop, check_loop, is_current, run_blocking
 from lmerge.client.publish.outbox import Staged
 from lmerge.client.publish.publisher import AsyncPublisher, batches_of
 from lmerge.client.subscribe.envelope_methods import Envelopes
@@ -29,73 +27,6 @@ T = TypeVar("T")
 
 # Batches that wait for a slow reader in its own process. Beyond, the server's queue fills, and at last cuts it off.
 READ_AHEAD_BATCHES: Final = 64
-
-_lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
-_thread: threading.Thread | None = None
-
-# How long the end of a process waits for the background thread, which only has to cancel its tasks.
-EXIT_S: Final = 2.0
-
-
-def background_loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop of this process's background thread, which is started if need be."""
-    global _loop, _thread
-    with _lock:
-        if _loop is None:
-            _loop = asyncio.new_event_loop()
-            _thread = threading.Thread(target=_run, args=(_loop,), name="lmerge client", daemon=True)
-            _thread.start()
-        return _loop
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the background thread's loop until ``_stop``, then cancel all tasks, so that none complains at exit."""
-    asyncio.set_event_loop(loop)
-    loop.run_forever()
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-    loop.run_until_complete(loop.shutdown_asyncgens())
-
-
-def _stop() -> None:
-    """End the background thread at exit, while the interpreter can still do so."""
-    if _loop is not None and _thread is not None and _thread.is_alive():
-        _loop.call_soon_threadsafe(_loop.stop)
-        _thread.join(EXIT_S)
-
-
-def _forget() -> None:
-    """Forget the thread after a fork: it runs in the parent only."""
-    global _loop, _thread, _lock
-    _loop = _thread = None
-    _lock = threading.Lock()
-
-
-atexit.register(_stop)
-os.register_at_fork(after_in_child=_forget)
-
-
-def run_blocking(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Run the coroutine from a thread without a loop; return its result. Ctrl-C cancels it. UsageError after a fork."""
-    future = None
-    try:
-        _check_loop(loop)
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-        return future.result()
-    except BaseException:
-        if future is None:
-            coroutine.close()
-        else:
-            future.cancel()
-        raise
-
-
-def _check_loop(loop: asyncio.AbstractEventLoop) -> None:
-    if loop is not _loop:
-        raise UsageError("this publisher or subscriber was opened before this process forked: open another")
 
 
 class Publisher:
@@ -209,7 +140,7 @@ class Publisher:
         self._nudge()
 
     def _ready(self) -> None:
-        if self._outbox.is_full or not self._async.is_open or self._loop is not _loop:
+        if self._outbox.is_full or not self._async.is_open or not is_current(self._loop):
             run_blocking(self._async.ready(), self._loop)
 
     def _nudge(self) -> None:
@@ -266,7 +197,7 @@ class Subscriber(Envelopes):
     @property
     def tdb(self) -> Tdb:
         """A copy of the live table as far as the stream was read."""
-        _check_loop(self._loop)
+        check_loop(self._loop)
         return self._async.follower.reader.copied()
 
     @property

@@ -59,7 +59,7 @@ DEFECTS = (
     ),
     Defect(
         "all live events are listed on the loop",
-        "lmerge/service/merge/offload.py",
+        "lmerge/service/offload.py",
         "return await self.run(merge, work) if self.is_large(merge) else work()",
         "return work()",
         ASIDE_TESTS + "test_others_are_served_while_a_snapshot_is_taken_and_it_is_of_one_moment",

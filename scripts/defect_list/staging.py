@@ -2,7 +2,7 @@
 
 from seeded import Defect
 
-PARTS = "lmerge/service/calls/staged_parts.py"
+PARTS = "lmerge/service/merge/staged_parts.py"
 PUBLISH = "lmerge/service/calls/publish.py"
 LINK = "lmerge/client/publish/link.py"
 SERVICE_TESTS = "tests/service/test_staging.py::"

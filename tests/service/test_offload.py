@@ -17,7 +17,8 @@ from service_world import MERGE, Gate, Publisher, Reader, World, ins, stable
 
 from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.engines.selection import NATIVE
-from lmerge.service.merge import offload, row_check
+from lmerge.service import offload
+from lmerge.service.merge import row_check
 from lmerge.service.merge.hub import Hub
 from lmerge.service.output.fanout import SubscriberQueue
 from lmerge.service.output.journal import Journal

@@ -10,7 +10,7 @@ from service_world import MERGE, ins
 
 from lmerge.core.batch import Batch
 from lmerge.errors import LimitExceeded, Unavailable
-from lmerge.service.calls.staged_parts import PART_BYTES, ROOM, SUPERSEDED, TIME, PartKey, PartOwner, PartSizes, Staging
+from lmerge.service.merge.staged_parts import PART_BYTES, ROOM, SUPERSEDED, TIME, PartKey, PartOwner, PartSizes, Staging
 from lmerge.service.settings import Settings
 
 QUERY = "counts"

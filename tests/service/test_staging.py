@@ -17,7 +17,7 @@ from service_world import MERGE, Publisher, World, adj, batch_message, ins, repl
 
 from lmerge.core.elements import INF, Element, Event, Insert
 from lmerge.service.calls.publish import PublishSession
-from lmerge.service.calls.staged_parts import PART_BYTES, REPLACED, ROOM, SUPERSEDED, TIME, PartOwner, Staging
+from lmerge.service.merge.staged_parts import PART_BYTES, REPLACED, ROOM, SUPERSEDED, TIME, PartOwner, Staging
 from lmerge.service.server import SERVICE
 from lmerge.service.settings import Settings
 from lmerge.testing.generate import present, reference

@@ -26,7 +26,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from lmerge.client.blocking import background_loop, run_blocking
+from lmerge.client.connection.background import background_loop, run_blocking
 from lmerge.client.connection.faults import error_of, naming
 from lmerge.client.connection.streams import Connector, connector_of, parse_targets
 from lmerge.client.publish.outbox import Staged

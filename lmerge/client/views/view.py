@@ -17,7 +17,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final
 
-from lmerge.client.blocking import background_loop, run_blocking
+from lmerge.client.connection.background import background_loop, run_blocking
 from lmerge.client.extras import extra
 from lmerge.client.subscribe.envelopes import AnySubscriber
 from lmerge.client.subscribe.follower import SubscriptionGap

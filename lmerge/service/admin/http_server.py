@@ -16,11 +16,11 @@ from aiohttp import web
 from lmerge.errors import LmergeError, Unauthenticated
 from lmerge.service.admin.http_connections import HttpConnection, OpenConnections
 from lmerge.service.admin.metrics_page import Pages
-from lmerge.service.calls.status_codes import code_of
 from lmerge.service.ports import cannot_listen
 from lmerge.service.security.auth import Certificate
 from lmerge.service.security.guard import Guard
 from lmerge.service.settings import Settings
+from lmerge.service.status_codes import code_of
 
 # A probe or a scrape comes at least this often on the connection that it keeps.
 _KEEPALIVE_S: Final = 75.0

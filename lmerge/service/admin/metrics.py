@@ -16,9 +16,9 @@ from prometheus_client.registry import Collector
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.merge import Counts
 from lmerge.service.admin.status import lmerge_version
-from lmerge.service.calls.staged_parts import REASONS, Staging
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
+from lmerge.service.merge.staged_parts import REASONS, Staging
 from lmerge.service.output.session_recorder import RECORDING
 from lmerge.service.security.guard import REFUSALS, Guard
 

@@ -19,9 +19,9 @@ from lmerge.core.elements import Stable
 from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, OBSERVE
 from lmerge.core.properties import parse_properties
 from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, Unavailable, Undecodable, UsageError
-from lmerge.service.calls.staged_parts import PartOwner, PartSizes
 from lmerge.service.merge.hub import Accepted, AttachRequest, Hub
 from lmerge.service.merge.registry import Registry
+from lmerge.service.merge.staged_parts import PartOwner, PartSizes
 from lmerge.service.security.guard import attaching
 from lmerge.service.settings import Settings
 from lmerge.wire.frames import Received

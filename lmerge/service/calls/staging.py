@@ -16,8 +16,8 @@ from grpc.aio import EOF
 
 from lmerge.core.batch import AnyBatch
 from lmerge.errors import InvalidBatch, LimitExceeded, Unavailable, Undecodable, UsageError
-from lmerge.service.calls.staged_parts import ArrivingPart, PartKey, PartOwner
 from lmerge.service.merge.registry import Registry
+from lmerge.service.merge.staged_parts import ArrivingPart, PartKey, PartOwner
 from lmerge.service.security.guard import staging
 from lmerge.service.settings import Settings
 from lmerge.wire.frames import Received, frames_of

@@ -45,12 +45,12 @@ from lmerge.service.merge.divergence_policy import Certifier
 from lmerge.service.merge.inbox import Inbox, PublisherSession, Step, Work
 from lmerge.service.merge.lead_alarm import LeadAlarm, behind, without_stable
 from lmerge.service.merge.new_beginnings import NewBeginnings
-from lmerge.service.merge.offload import Offload
 from lmerge.service.merge.payload_limit import PayloadLimit
 from lmerge.service.merge.redundancy import Redundancy
 from lmerge.service.merge.row_check import RowCheck, SiftedWork
 from lmerge.service.merge.stalled_merge import StandstillTimer
 from lmerge.service.merge.turn_pace import TurnPace
+from lmerge.service.offload import Offload
 from lmerge.service.output.durable_merges import DurableOutput, RecoveredMerge
 from lmerge.service.output.fanout import Message, SubscriberQueue
 from lmerge.service.output.journal import History

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Mapping
 
 from lmerge.core.merge import InputStatus, Merge
-from lmerge.service.admin.merge_view import Observed, observe
 from lmerge.service.merge.attachments import Attached
 from lmerge.service.merge.inbox import Inbox
 from lmerge.service.merge.lifecycle import InputLifecycle
-from lmerge.service.merge.offload import Offload
 from lmerge.service.merge.redundancy import Redundancy
+from lmerge.service.merge_view import Observed, observe
+from lmerge.service.offload import Offload
 from lmerge.service.output.fanout import SubscriberQueue
 from lmerge.service.output.pipeline import MergeOutput
 from lmerge.service.output.session_recorder import Recorder

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from lmerge.errors import Draining, LimitExceeded, UnknownMerge, UsageError
 from lmerge.service import log
-from lmerge.service.admin.reset import begin_epoch
-from lmerge.service.calls.staged_parts import Staging
 from lmerge.service.merge.hub import Hub
+from lmerge.service.merge.reset import begin_epoch
+from lmerge.service.merge.staged_parts import Staging
 from lmerge.service.output.durable_merges import DurableOutput, RecoveredMerge, StoreFolder
 from lmerge.service.output.session_recorder import Recorder, record_file
 from lmerge.service.settings import Settings

@@ -19,7 +19,7 @@ from lmerge.core.merge import Merge
 from lmerge.core.resume import emitted_events
 from lmerge.errors import MergeReset, OutOfRange, OutputGap, StoreFull
 from lmerge.service import log
-from lmerge.service.merge.offload import Offload
+from lmerge.service.offload import Offload
 from lmerge.service.output.durable_merges import MEMORY, DurableOutput
 from lmerge.service.output.fanout import Fanout, Message, SubscriberQueue, encoded, marks
 from lmerge.service.output.journal import History, Journal, Segment

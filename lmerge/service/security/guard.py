@@ -27,12 +27,12 @@ from google.protobuf.message import DecodeError
 
 from lmerge.errors import LimitExceeded, LmergeError, PermissionDenied, TooOften, Unauthenticated, Undecodable
 from lmerge.service import log
-from lmerge.service.calls.status_codes import code_of, trailing_metadata
 from lmerge.service.security.access_file import AccessFile
 from lmerge.service.security.auth import ADMIN, PUBLISH, STATUS, SUBSCRIBE, CallerIdentity, Certificate
 from lmerge.service.security.quota import Connections, Places, TokenBuckets, peer_key
 from lmerge.service.security.tls import TlsFiles
 from lmerge.service.settings import Settings
+from lmerge.service.status_codes import code_of, trailing_metadata
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.shown import status_text
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lmerge import clock
-from lmerge.client.blocking import background_loop, run_blocking
+from lmerge.client.connection.background import background_loop, run_blocking
 from lmerge.client.connection.faults import error_of_kind
 from lmerge.client.publish.publisher import AsyncPublisher
 from lmerge.client.publish.stage import Staged

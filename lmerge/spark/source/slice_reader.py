@@ -21,8 +21,8 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from lmerge.client.blocking import background_loop, run_blocking
 from lmerge.client.connection import streams
+from lmerge.client.connection.background import background_loop, run_blocking
 from lmerge.client.connection.faults import error_of, is_retryable, naming
 from lmerge.client.connection.streams import connector_of
 from lmerge.client.subscribe.reader import last_stable

@@ -17,10 +17,10 @@ from grpc.aio import EOF, AbortError, InternalError
 from lmerge.errors import LmergeError
 from lmerge.service.admin import status
 from lmerge.service.calls.publish import PublishSession
-from lmerge.service.calls.status_codes import code_of
 from lmerge.service.calls.subscribe import serve_subscriber
 from lmerge.service.merge.registry import Registry
 from lmerge.service.settings import Settings
+from lmerge.service.status_codes import code_of
 from lmerge.testing.sim.network import END, Network, SimulatedConnection
 from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.wire.generated import lmerge_pb2 as pb

@@ -22,7 +22,7 @@ from concurrent.futures import Executor
 from typing import Final, TypeVar
 
 from lmerge.core.merge import Merge
-from lmerge.service.admin.merge_view import Observed, observe
+from lmerge.service.merge_view import Observed, observe
 
 T = TypeVar("T")
 
