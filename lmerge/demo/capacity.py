@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
-from lmerge.wire.frames import frames_of
+from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import DEFAULT_LIMITS
 from replicas.flights.source import Days

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from lmerge.core.batch import AnyBatch, Batch
-from lmerge.core.engines.selection import NATIVE
 from lmerge.wire.codec import concat_batches, decode_batch, encode_batch, payload_sizes, split_batch
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import ELEMENT_BYTES, MESSAGE_OVERHEAD_BYTES, BatchLimits
@@ -36,15 +35,6 @@ class Frames(Protocol):
 
     def encode_publish(self, sequence: int, batches: Sequence[AnyBatch]) -> bytes: ...
     def encode_subscribe(self, batches: Sequence[AnyBatch]) -> bytes: ...
-
-
-def frames_of(engine: str) -> Frames:
-    """Return the frames of ``python`` or ``native``."""
-    if engine != NATIVE:
-        return PYTHON_FRAMES
-    from lmerge.wire.native_frames import NATIVE_FRAMES
-
-    return NATIVE_FRAMES
 
 
 def groups(batches: Sequence[AnyBatch], limits: BatchLimits) -> Iterator[list[AnyBatch]]:

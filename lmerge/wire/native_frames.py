@@ -1,7 +1,7 @@
 """Messages that carry batches, on the native core: their columns are its columns, byte for byte.
 
 The core makes the checks of ``codec.decode_batch``, with the same messages, in one pass without an object per element.
-Importing this module imports the compiled core: ``frames.frames_of`` does so when the native engine is selected.
+Importing this module imports the compiled core: ``engine_frames`` does so when the native engine is selected.
 """
 
 from __future__ import annotations

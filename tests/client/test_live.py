@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lmerge.client.publish.live_events import LiveEvents, live_events
+from lmerge.client.publish.engine_live_events import live_events
+from lmerge.client.publish.live_events import LiveEvents
 from lmerge.client.publish.outbox import Lane, Outbox, Skip, Taken
 from lmerge.core.batch import Batch, Row
 from lmerge.core.calendar import Calendar, Node

@@ -12,7 +12,8 @@ from random import Random
 
 import pytest
 
-from lmerge.client.publish.live_events import LiveEvents, live_events
+from lmerge.client.publish.engine_live_events import live_events
+from lmerge.client.publish.live_events import LiveEvents
 from lmerge.client.publish.outbox import Outbox
 from lmerge.client.subscribe.follower import Follower
 from lmerge.core.batch import Batch

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from lmerge.client.publish.live_events import live_events
+from lmerge.client.publish.engine_live_events import live_events
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Event, Insert
 from lmerge.core.merge import Merge, Outcome

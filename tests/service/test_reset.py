@@ -20,7 +20,7 @@ from lmerge.errors import MergeReset
 from lmerge.service.output.store import Store
 from lmerge.service.output.transaction import Changes
 from lmerge.service.settings import Settings
-from lmerge.wire.frames import frames_of
+from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import DEFAULT_LIMITS
 from lmerge.wire.rows import RowCodec

@@ -17,7 +17,8 @@ from lmerge.core.elements import Adjust, Insert, Stable
 from lmerge.core.engines import selection
 from lmerge.errors import LimitExceeded, LmergeError
 from lmerge.wire.codec import encode_batch, payload_sizes, slice_batch
-from lmerge.wire.frames import PYTHON_FRAMES, Frames, frames_of, groups
+from lmerge.wire.engine_frames import frames_of
+from lmerge.wire.frames import PYTHON_FRAMES, Frames, groups
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import ELEMENT_BYTES, MESSAGE_OVERHEAD_BYTES, BatchLimits
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
 from lmerge.core.engines import selection
-from lmerge.wire.frames import ReceivedLists, frames_of
+from lmerge.wire.engine_frames import frames_of
+from lmerge.wire.frames import ReceivedLists
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import DEFAULT_LIMITS, BatchLimits
 

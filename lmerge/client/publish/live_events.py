@@ -16,31 +16,19 @@ Events come back in the order in which they were first inserted, so a stream tha
 also checks each element, so that an element that is illegal on every server is refused before it is sent.
 
 ``LiveEvents`` is the definition; ``native_live_events.NativeLiveEvents`` does the same on the native core.
-``live_events`` chooses.
+``engine_live_events`` chooses between them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from lmerge.core import violations
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
 from lmerge.core.calendar import Calendar, Node
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, show_time
 from lmerge.core.engines import selection
-
-if TYPE_CHECKING:
-    from lmerge.client.publish.native_live_events import NativeLiveEvents
-
-
-def live_events(name: str, engine: str = selection.AUTO) -> LiveEvents | NativeLiveEvents:
-    """Return the live events of the publisher ``name`` on an engine. Raises UsageError if the engine is not there."""
-    if selection.resolve(engine) == selection.PYTHON:
-        return LiveEvents(name)
-    from lmerge.client.publish.native_live_events import NativeLiveEvents
-
-    return NativeLiveEvents(name)
 
 
 class LiveEvents:

@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from lmerge.client.publish.live_events import live_events
+from lmerge.client.publish.engine_live_events import live_events
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder, Row
 from lmerge.core.elements import INF, NEG_INF, STABLE, show_payload, show_time
 from lmerge.errors import InputViolation, InvalidBatch, LimitExceeded, UsageError

@@ -22,7 +22,7 @@ from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
 from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, ROLES
 from lmerge.core.properties import parse_properties
 from lmerge.errors import InvalidBatch, ServerGone, UsageError
-from lmerge.wire.frames import frames_of
+from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.names import check_name
 
 # How long opening and closing wait for a server that is not there: enough for a restart of its connection, and no more.

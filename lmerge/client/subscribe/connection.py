@@ -18,7 +18,7 @@ from lmerge.client.subscribe.follower import BROKEN, Follower
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import INSERT
 from lmerge.errors import MergeReset
-from lmerge.wire.frames import frames_of
+from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 from lmerge.wire.limits import UNLIMITED

@@ -21,7 +21,6 @@ from typing import Final, NamedTuple, Protocol
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF
-from lmerge.core.engines import selection
 
 # The interval of +inf, which contains no finite time.
 INF_INTERVAL: Final = INF
@@ -105,15 +104,6 @@ def bounds(index: int, interval: int) -> tuple[int, int]:
     if index == INF_INTERVAL:
         return INF, INF
     return max(NEG_INF, index * interval), min(INF, (index + 1) * interval)
-
-
-def digests_of(engine: str, interval: int, *, starts: bool, open_max: int) -> Digests:
-    """Return empty digests for an input of a merge on ``engine`` (``python`` or ``native``)."""
-    if engine == selection.NATIVE:
-        from lmerge.core.divergence.native_digests import NativeDigests
-
-        return NativeDigests(interval, starts=starts, open_max=open_max)
-    return PythonDigests(interval, starts=starts, open_max=open_max)
 
 
 class PythonDigests:

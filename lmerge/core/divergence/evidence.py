@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from lmerge.core.batch import AnyBatch, BatchBuilder
-from lmerge.core.divergence.digests import ALL, INF_INTERVAL, ZERO, Digest, digests_of, interval_of
+from lmerge.core.divergence.digests import ALL, INF_INTERVAL, ZERO, Digest, interval_of
+from lmerge.core.divergence.engine_digests import digests_of
 from lmerge.core.elements import ADJUST, STABLE, Event
 
 DIFFERENCES_MAX: Final = 16

@@ -32,9 +32,9 @@ from lmerge.core.divergence.digests import (
     Digests,
     bounds,
     completed_at,
-    digests_of,
     first_from,
 )
+from lmerge.core.divergence.engine_digests import digests_of
 from lmerge.core.divergence.evidence import Evidence, Findings
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.inputs import ACTIVE

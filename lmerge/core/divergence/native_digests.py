@@ -1,6 +1,6 @@
 """The digests of one input on the native core: a hundred times as fast as ``PythonDigests``, with another hash.
 
-Importing this module imports the compiled core. ``digests.digests_of`` imports it for a merge on that engine.
+Importing this module imports the compiled core. ``engine_digests`` imports it for a merge on that engine.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ from lmerge.service.merge.registry import Registry
 from lmerge.service.merge.staged_parts import ArrivingPart, PartKey, PartOwner
 from lmerge.service.security.guard import staging
 from lmerge.service.settings import Settings
-from lmerge.wire.frames import Received, frames_of
+from lmerge.wire.engine_frames import frames_of
+from lmerge.wire.frames import Received
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import UNLIMITED
 from lmerge.wire.names import check_name

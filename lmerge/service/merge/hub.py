@@ -58,7 +58,7 @@ from lmerge.service.output.pipeline import Beginning, MergeOutput
 from lmerge.service.output.session_recorder import Recorder
 from lmerge.service.settings import Settings
 from lmerge.wire.codec import split_batch
-from lmerge.wire.frames import frames_of
+from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.limits import BatchLimits
 
 __all__ = ["Accepted", "AttachRequest", "Attached", "Hub"]

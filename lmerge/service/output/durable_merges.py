@@ -36,7 +36,8 @@ from lmerge.service.output.merge_record import complete_from
 from lmerge.service.output.store import Store
 from lmerge.service.output.transaction import Changes
 from lmerge.service.settings import Settings
-from lmerge.wire.frames import Frames, frames_of
+from lmerge.wire.engine_frames import frames_of
+from lmerge.wire.frames import Frames
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import UNLIMITED
 from lmerge.wire.names import problem_of

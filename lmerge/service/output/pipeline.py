@@ -26,7 +26,7 @@ from lmerge.service.output.journal import History, Journal, Segment
 from lmerge.service.output.merge_record import MergeRecord
 from lmerge.service.output.release_queue import Effect, ReleaseQueue
 from lmerge.service.settings import Settings
-from lmerge.wire.frames import frames_of
+from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 T = TypeVar("T")

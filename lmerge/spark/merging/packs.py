@@ -23,7 +23,7 @@ from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import ADJUST, INF, NEG_INF, STABLE
 from lmerge.core.engines.selection import NATIVE
 from lmerge.spark.sink import columns
-from lmerge.wire.frames import frames_of
+from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 # Kinds beyond those of elements.

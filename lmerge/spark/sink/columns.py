@@ -16,7 +16,7 @@ from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INF
 from lmerge.core.engines import selection
 from lmerge.errors import InvalidRow
-from lmerge.wire.frames import frames_of
+from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import UNLIMITED
 

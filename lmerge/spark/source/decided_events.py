@@ -35,7 +35,7 @@ from lmerge.core.elements import ADJUST, INF, NEG_INF, STABLE
 from lmerge.core.engines import selection
 from lmerge.errors import InvalidBatch
 from lmerge.wire.codec import payload_sizes
-from lmerge.wire.frames import frames_of
+from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 EVENTS: Final = pa.schema([("vs", pa.int64()), ("ve", pa.int64()), ("payload", pa.binary())])

@@ -34,7 +34,7 @@ from lmerge.spark.source.decided_events import DecidedEvents
 from lmerge.spark.source.envelope_rows import Range, rows
 from lmerge.spark.source.merge_queries import ANEW, query_servers
 from lmerge.spark.source.options import ReadOptions
-from lmerge.wire.frames import frames_of
+from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import UNLIMITED
 from lmerge.wire.token import format_token

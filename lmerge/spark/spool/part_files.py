@@ -18,7 +18,8 @@ from lmerge.errors import InvalidBatch, LimitExceeded, UsageError
 from lmerge.spark.spool.files import SpoolFiles
 from lmerge.spark.spool.manifest import sample
 from lmerge.wire.codec import payload_sizes
-from lmerge.wire.frames import frames_of, groups
+from lmerge.wire.engine_frames import frames_of
+from lmerge.wire.frames import groups
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import UNLIMITED, BatchLimits
 

@@ -29,7 +29,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from lmerge.client.publish.live_events import LiveEvents, live_events
+from lmerge.client.publish.engine_live_events import live_events
+from lmerge.client.publish.live_events import LiveEvents
 from lmerge.core.batch import AnyBatch, BatchBuilder
 from lmerge.core.elements import NEG_INF, STABLE
 from lmerge.errors import UsageError
