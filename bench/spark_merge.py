@@ -33,6 +33,7 @@ from bench.rig.spark import scratch_session
 from lmerge.core.batch import AnyBatch
 from lmerge.core.engines.selection import best
 from lmerge.core.merge import Merge
+from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.spark.merging.query import merge
 from lmerge.spark.sink.columns import batch_of
 from lmerge.testing.workload import Workload, workload
@@ -133,11 +134,11 @@ def measure_state(report: BenchReport, spark: SparkSession, folder: Path, order:
         merging.attach(name, PROPERTIES["r3"])
     for name, batch in order[: len(order) // 2]:
         merging.apply(name, batch)
-    data, live = merging.snapshot(), merging.live_count
-    taken = [timed(merging.snapshot) / live * 1e6 for _ in range(REPEATS)]
-    restored = [timed(lambda: Merge.restore(data)) / live * 1e6 for _ in range(REPEATS)]
+    data, live = snapshot_of(merging), merging.live_count
+    taken = [timed(lambda: snapshot_of(merging)) / live * 1e6 for _ in range(REPEATS)]
+    took = [timed(lambda: restored(data)) / live * 1e6 for _ in range(REPEATS)]
     snapshot = report.add(f"snapshot of {live:,} live events", taken, "us/event")
-    restore = report.add(f"restore of {live:,} live events", restored, "us/event")
+    restore = report.add(f"restore of {live:,} live events", took, "us/event")
     per_node: list[float] = []
 
     def keep(rows: DataFrame, _: int) -> None:

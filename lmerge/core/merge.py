@@ -11,19 +11,19 @@ output contains. An *engine* runs the algorithm: see ``engines.python_engine``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from lmerge.core import properties as props
 from lmerge.core.batch import EMPTY, AnyBatch, payload_bytes
 from lmerge.core.elements import INF, NEG_INF, show_time
+from lmerge.core.emitted import EmittedOutput
 from lmerge.core.engines import selection
 from lmerge.core.engines.python_engine import ALGORITHMS
 from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, OBSERVE, ROLES, Input
 from lmerge.core.lead import mark_held
 from lmerge.core.policy import LAZY, Closing, Policy, parse_closing, parse_policy
 from lmerge.core.properties import NEEDS, Case, Choice
-from lmerge.core.resume import EmittedOutput, resumed
 from lmerge.errors import InputTaken, InputViolation, PropertiesTooWeak, StaleIncarnation, UnknownInput, UsageError
 
 AUTO: Final = "auto"
@@ -352,42 +352,6 @@ class Merge:
         for inp in self._inputs.values():
             assert inp.incarnation <= self._incarnations[inp.name]
             assert props.closure(inp.promised) <= props.closure(inp.demanded)
-
-    def snapshot(self) -> bytes:
-        """Return the whole state as bytes. Equal merges give equal bytes. See ``snapshot``."""
-        from lmerge.core.snapshot import dump
-
-        return dump(self)
-
-    @classmethod
-    def restore(cls, data: bytes, engine: str = selection.AUTO, shards: int = 1) -> Merge:
-        """Return the merge that ``snapshot`` wrote, on any engine. It continues exactly as the other would have.
-
-        Raises UsageError if ``data`` is not a snapshot.
-        """
-        from lmerge.core.snapshot import load
-
-        return load(data, engine, shards)
-
-    @classmethod
-    def resumed(
-        cls, live: AnyBatch, stable_point: int, running: str, *, algorithm: str = AUTO, policy: Policy | str = LAZY,
-        closing: Closing | str = "all", allow_downgrade: bool = False, track_live: bool = True,
-        engine: str = selection.AUTO, shards: int = 1, incarnations: Mapping[str, int] | None = None,
-        right_from: int = NEG_INF,
-    ) -> Merge:
-        """Return a merge that has emitted exactly this output and has no inputs. Used after a restart; see ``resume``.
-
-        ``live``: its live events at ``stable_point``, from ``resume.emitted_events`` or ``resume.OutputReplay``.
-        ``running``: the algorithm that ran. ``incarnations``: the fence. ``right_from``: the largest join_at of an
-        input that was admitted before it. The other parameters are those of a new merge. Raises UsageError if such a
-        merge cannot have emitted this output, or if the settings do not allow it to continue.
-        """
-        settings = {
-            "algorithm": algorithm, "policy": policy, "closing": closing, "allow_downgrade": allow_downgrade,
-            "track_live": track_live,
-        }
-        return resumed(live, stable_point, running, settings, incarnations or {}, engine, shards, right_from)
 
     # Names, slots, incarnations.
 

@@ -10,7 +10,7 @@ A replica that repeats an event changes nothing, and one that has another end ad
   returns them in that order. R2 counts copies if a payload comes twice there, else it uses the key, until an input
   attaches that promises none.
 * Final-only shows events before its stable point reaches them, and its index forgets them then. A resumed merge begins
-  at that stable point with an empty index, and would emit them again: ``EmittedOutput`` drops these repeats.
+  at that stable point with an empty index, and would emit them again: ``emitted.EmittedOutput`` drops these repeats.
 
 The state is built as a snapshot and loaded as one, so both engines support it.
 """
@@ -18,63 +18,25 @@ The state is built as a snapshot and loaded as one, so both engines support it.
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from binascii import b2a_base64
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import INSERT, NEG_INF, STABLE, Event, show_time
 from lmerge.core.engines import selection
 from lmerge.core.engines.python_engine import ALGORITHMS
-from lmerge.core.policy import Show
+from lmerge.core.merge import AUTO, Merge
+from lmerge.core.policy import LAZY, Closing, Policy, Show
 from lmerge.core.properties import Case
+from lmerge.core.snapshot import merge_of
 from lmerge.errors import UsageError
 
-if TYPE_CHECKING:
-    from lmerge.core.merge import Merge
-
 KEEPS_ORDER: Final = "r1"  # the algorithm that needs the order of the emitted events
-
-
-class EmittedOutput:
-    """Events that the output has emitted and that the algorithm will emit once more."""
-
-    def __init__(self, events: Iterable[Event] = ()) -> None:
-        self.events = Counter(events)
-
-    def __bool__(self) -> bool:
-        return bool(self.events)
-
-    def without_repeats(self, batch: AnyBatch) -> AnyBatch:
-        """Return the output without the events already emitted. Its stables show which events cannot come any more."""
-        builder = BatchBuilder()
-        for row in batch.rows():
-            event = Event(row[1], row[4], row[2])
-            if row[0] == INSERT and self.events[event] > 0:
-                self.events[event] -= 1
-                continue
-            builder.rows.append(row)
-            if row[0] == STABLE:
-                self.events = Counter({e: n for e, n in self.events.items() if n and e.ve >= row[1]})
-        self.events = +self.events
-        return builder.build()
-
-    def with_live(self, live: AnyBatch) -> AnyBatch:
-        """Return the live events of an engine together with these events."""
-        rows = [(INSERT, e.vs, e.ve, 0, e.payload) for e in self.events.elements()]
-        inserts = [row for row in live.rows() if row[0] == INSERT]
-        stables = [row for row in live.rows() if row[0] != INSERT]
-        builder = BatchBuilder()
-        builder.rows = sorted(rows + inserts, key=_by_event) + stables
-        return builder.build()
-
-    def dump(self) -> list[list[Any]]:
-        """Return the events as plain data."""
-        return [[e.vs, b64encode(e.payload).decode(), e.ve] for e in sorted(self.events.elements())]
 
 
 class OutputReplay:
@@ -130,13 +92,22 @@ def emitted_events(merge: Merge) -> AnyBatch:
 
 
 def resumed(
-    live: AnyBatch, stable_point: int, running: str, settings: Mapping[str, Any], incarnations: Mapping[str, int],
-    engine: str, shards: int, right_from: int,
+    live: AnyBatch, stable_point: int, running: str, *, algorithm: str = AUTO, policy: Policy | str = LAZY,
+    closing: Closing | str = "all", allow_downgrade: bool = False, track_live: bool = True,
+    engine: str = selection.AUTO, shards: int = 1, incarnations: Mapping[str, int] | None = None,
+    right_from: int = NEG_INF,
 ) -> Merge:
-    """Build the merge of ``Merge.resumed``. ``settings``: those of a snapshot."""
-    from lmerge.core.merge import Merge
-    from lmerge.core.snapshot import merge_of
+    """Return a merge that has emitted exactly this output and has no inputs. Used after a restart.
 
+    ``live``: its live events at ``stable_point``, from ``emitted_events`` or ``OutputReplay``.
+    ``running``: the algorithm that ran. ``incarnations``: the fence. ``right_from``: the largest join_at of an
+    input that was admitted before it. The other parameters are those of a new merge. Raises UsageError if such a
+    merge cannot have emitted this output, or if the settings do not allow it to continue.
+    """
+    settings = {
+        "algorithm": algorithm, "policy": policy, "closing": closing, "allow_downgrade": allow_downgrade,
+        "track_live": track_live,
+    }
     fresh = Merge(**settings, engine=engine, shards=shards)
     running = _algorithm_of(fresh, running)
     inserts = [row for row in live.rows() if row[0] == INSERT]
@@ -152,7 +123,7 @@ def resumed(
         "refused": 0, "late": 0, "received": [0, 0, 0],
         "emitted": [len(inserts), 0, int(stable_point > NEG_INF)],
         "started": bool(inserts) or stable_point > NEG_INF,
-        "incarnations": dict(incarnations),
+        "incarnations": dict(incarnations or {}),
         "inputs": [],
         "algorithm": {
             "name": running, "reason": f"{running} ran when the merge ended", "max_stable": stable_point,
@@ -215,7 +186,3 @@ def _state(
 def _text(payload: bytes) -> str:
     """Return a payload as snapshots store it. A restart calls this a hundred thousand times."""
     return b2a_base64(payload, newline=False).decode()
-
-
-def _by_event(row: Row) -> tuple[int, bytes, int]:
-    return row[1], row[4], row[2]

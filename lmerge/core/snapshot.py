@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from lmerge.core import properties as props
 from lmerge.core.elements import INF, NEG_INF, Event
+from lmerge.core.emitted import EmittedOutput
+from lmerge.core.engines.python_engine import ALGORITHMS
 from lmerge.core.inputs import NEVER, Input
+from lmerge.core.merge import Counts, Merge
 from lmerge.core.properties import Case
-from lmerge.core.resume import EmittedOutput
 from lmerge.core.snapshot_text import json_array, json_object, json_text
 from lmerge.errors import UsageError
-
-if TYPE_CHECKING:
-    from lmerge.core.merge import Merge
 
 VERSION: Final = 1
 
@@ -31,7 +30,7 @@ _NUMBERS: Final = (
 _PLAIN_FIELDS: Final = ("name", "join_at", "role", "joined", *_NUMBERS)
 
 
-def dump(merge: Merge) -> bytes:
+def snapshot_of(merge: Merge) -> bytes:
     """Return the snapshot of ``merge``."""
     engine = merge._engine
     plain = {
@@ -58,7 +57,7 @@ def dump(merge: Merge) -> bytes:
     })
 
 
-def load(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
+def restored(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
     """Return the merge of a snapshot, on this engine. Raises UsageError if ``data`` is no snapshot."""
     try:
         document = json.loads(data)
@@ -69,9 +68,6 @@ def load(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
 
 def merge_of(document: Any, engine: str, shards: int) -> Merge:
     """Return the merge of a parsed snapshot. Raises UsageError if the snapshot is damaged."""
-    from lmerge.core.engines.python_engine import ALGORITHMS
-    from lmerge.core.merge import Counts, Merge
-
     try:
         if not isinstance(document, dict) or document.get("version") != VERSION:
             raise UsageError(f"cannot restore: this is not a snapshot of version {VERSION}")

@@ -15,6 +15,7 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
 from lmerge.core.policy import Policy, parse_policy
+from lmerge.core.resume import resumed
 from lmerge.errors import UsageError
 from lmerge.loopback import is_loopback
 from lmerge.wire import limits
@@ -282,7 +283,7 @@ class Settings:
         self, live: AnyBatch, stable_point: int, running: str, incarnations: Mapping[str, int], right_from: int
     ) -> Merge:
         """Make a merge that goes on after a restart. Raises UsageError if these settings do not allow it."""
-        return Merge.resumed(
+        return resumed(
             live, stable_point, running, algorithm=self.algorithm, policy=self.output_policy, closing=self.closing,
             allow_downgrade=self.allow_downgrade, engine=self.engine, shards=self.shards, incarnations=incarnations,
             right_from=right_from,

@@ -8,6 +8,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.elements import NEG_INF, Element, Event, Insert
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import Tdb, reconstitute
 
 
@@ -67,9 +68,9 @@ class Follow:
 
     def restore(self) -> None:
         """Go on with a copy restored from a snapshot."""
-        before = self.merge.snapshot()
-        self.merge = Merge.restore(before)
-        assert self.merge.snapshot() == before, "a restored merge is another"
+        before = snapshot_of(self.merge)
+        self.merge = restored(before)
+        assert snapshot_of(self.merge) == before, "a restored merge is another"
 
     def events(self) -> list[Event]:
         """Return the output's TDB."""

@@ -17,6 +17,7 @@ from helpers import COPIES_PROMISES, PROMISES
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Insert, Stable
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.snapshot import restored, snapshot_of
 
 
 class Delivery(NamedTuple):
@@ -201,10 +202,10 @@ class World:
 
     def exchange(self) -> None:
         """Let each engine continue with the snapshot of the other."""
-        first, second = (merge.snapshot() for merge in self.merges)
+        first, second = (snapshot_of(merge) for merge in self.merges)
         assert first == second
-        self.merges = [Merge.restore(second), Merge.restore(first, engine="python")]
-        assert self.merges[0].snapshot() == self.merges[1].snapshot() == first
+        self.merges = [restored(second), restored(first, engine="python")]
+        assert snapshot_of(self.merges[0]) == snapshot_of(self.merges[1]) == first
 
     def _note(self, name: str, element: Insert) -> None:
         self.law.deliveries.append(Delivery(self.lives[name], element.vs, (element.payload, element.ve)))

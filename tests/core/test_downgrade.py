@@ -12,6 +12,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.properties import Case
+from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import PropertiesTooWeak
 from lmerge.testing.generate import ordered, present, reference
 from lmerge.testing.oracle import Follow
@@ -134,7 +135,7 @@ def test_where_the_key_is_lost_what_it_kept_from_the_output_at_this_vs_is_emitte
         assert "copies are counted because key is not promised by 'x'; not r1" in switched.reason
         assert "insert(B, 5, 9)" in switched.reason
     merge.check()
-    assert Merge.restore(merge.snapshot()).snapshot() == merge.snapshot()
+    assert snapshot_of(restored(snapshot_of(merge))) == snapshot_of(merge)
     outcome = merge.apply("y", Batch.of([a("A", 6, 9), a("A", 6, 8)]))
     assert bool(outcome.detached) == (declares == "attach"), "its own promise of a key still binds y"
 
@@ -161,9 +162,9 @@ def test_r2_in_a_snapshot_of_the_version_before_finds_the_ends_again(tracks: boo
         merge.attach(name, R2_PROMISES)
     merge.apply("x", Batch.of([a("A", 5, 9), a("B", 5, 9), a("E", 5, 5)]))
     merge.apply("y", Batch.of([a("A", 5, 9)]))
-    document = json.loads(merge.snapshot())
+    document = json.loads(snapshot_of(merge))
     del document["algorithm"]["ends"]
-    merge = Merge.restore(json.dumps(document).encode())
+    merge = restored(json.dumps(document).encode())
     assert not merge.attach("z", COPIES_PROMISES).batch.count
     outcome = merge.apply("z", Batch.of([a("A", 5, 9), a("B", 5, 9), a("E", 5, 5), a("A", 5, 9)]))
     assert list(outcome.batch.elements()) == [a("A", 5, 9)]

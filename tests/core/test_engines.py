@@ -15,6 +15,7 @@ from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.engines import selection
 from lmerge.core.engines.selection import best  # not the replacement by the fixture
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidBatch, LmergeError, UsageError
 from lmerge.testing.generate import present, reference
@@ -39,13 +40,13 @@ def test_an_engine_that_is_not_there_is_refused_with_the_reason(monkeypatch: pyt
     with pytest.raises(UsageError, match=r"^unknown engine 'rust'; it is auto, python, native$"):
         Merge(engine="rust")
     with pytest.raises(UsageError, match=r"^unknown engine 'rust'"):
-        Merge.restore(Merge(engine="python").snapshot(), engine="rust")
+        restored(snapshot_of(Merge(engine="python")), engine="rust")
 
 
 def test_a_merge_reports_which_engine_runs(engine: str) -> None:
     assert Merge().engine == engine
-    assert Merge.restore(Merge().snapshot()).engine == engine
-    assert Merge.restore(Merge().snapshot(), engine="python").engine == "python"
+    assert restored(snapshot_of(Merge())).engine == engine
+    assert restored(snapshot_of(Merge()), engine="python").engine == "python"
 
 
 @pytest.mark.python_engine
@@ -79,12 +80,12 @@ class Twins:
         if mine.algorithm != "r3-":  # kept for comparison; its memory does not matter
             assert mine.live_bytes == python.live_bytes
         assert list(mine.live_events().elements()) == list(python.live_events().elements())
-        assert mine.snapshot() == python.snapshot()
+        assert snapshot_of(mine) == snapshot_of(python)
 
     def exchange(self) -> None:
         """Let each engine continue with the snapshot of the other."""
         mine, python = self.merges
-        self.merges = [Merge.restore(python.snapshot()), Merge.restore(mine.snapshot(), engine="python")]
+        self.merges = [restored(snapshot_of(python)), restored(snapshot_of(mine), engine="python")]
         self.compare()
 
     @staticmethod
@@ -173,11 +174,11 @@ def test_a_time_beyond_64_bits_is_refused_and_changes_nothing(engine: str) -> No
     with pytest.raises(UsageError, match="'x' cannot attach: join_at 9223372036854775808 is out of the 64-bit range"):
         merge.attach("x", join_at=OUT_OF_RANGE)
     merge.attach("x")
-    before = merge.snapshot()
+    before = snapshot_of(merge)
     if engine == "native":
         with pytest.raises(InvalidBatch, match="input 'x' cannot deliver this batch"):
             merge.apply("x", Batch.of([a("A", 1, 5), a("B", 1, OUT_OF_RANGE)]))
-        assert merge.snapshot() == before
+        assert snapshot_of(merge) == before
 
 
 def test_a_batch_of_one_engine_is_taken_by_the_other(engine: str) -> None:
@@ -213,7 +214,7 @@ def test_shards_are_refused_where_nothing_can_be_shared_out(engine: str, monkeyp
         with pytest.raises(UsageError, match=r"^a merge of 2 shards cannot be downgraded$"):
             Merge(shards=2, allow_downgrade=True)
         with pytest.raises(UsageError, match=r"^cannot restore with 2 shards: r0 runs"):
-            Merge.restore(Merge().snapshot(), shards=2)
+            restored(snapshot_of(Merge()), shards=2)
 
 
 @pytest.mark.parametrize(("algorithm", "promises"), [("auto", ("key",)), ("r3", ("key",)), ("r4", ())])
@@ -235,9 +236,9 @@ def test_shards_mean_the_same_as_one(algorithm: str, promises: tuple[str, ...], 
             part, streams[at] = streams[at][:5], streams[at][5:]
             assert not follow.publish(str(at), *part).detached
             if random.random() < 0.1:
-                before = follow.merge.snapshot()
-                follow.merge = Merge.restore(before, shards=random.choice((1, 2, 3)))
-                assert follow.merge.snapshot() == before
+                before = snapshot_of(follow.merge)
+                follow.merge = restored(before, shards=random.choice((1, 2, 3)))
+                assert snapshot_of(follow.merge) == before
         assert follow.events() == events
 
 

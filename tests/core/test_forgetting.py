@@ -17,6 +17,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.index import Indexed
 from lmerge.core.merge import Merge
+from lmerge.core.snapshot import restored, snapshot_of
 
 LIVE = 10_000
 # The nodes that a batch of one element may visit: the Python engine SWEPT_NODES, the native one four pages of 256.
@@ -85,7 +86,7 @@ def test_inputs_that_attach_and_leave_without_an_element_do_not_use_up_the_colum
         merge.apply("b", Batch.of([Insert(b"event 3", 3, 1_003)]) if incarnation % 10 == 0 else Batch.of([]))
     assert max(slots) < 63, "the native core has a bit for each"
     merge.check()
-    assert merge.snapshot() == forgotten(merge).snapshot()
+    assert snapshot_of(merge) == snapshot_of(forgotten(merge))
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
@@ -103,7 +104,7 @@ def test_entries_of_an_input_that_has_left_are_not_counted(algorithm: str) -> No
 
 def forgotten(merge: Merge) -> Merge:
     """Return the same merge without old entries."""
-    return Merge.restore(merge.snapshot())
+    return restored(snapshot_of(merge))
 
 
 class Triplets(Twins):
@@ -133,7 +134,7 @@ class Triplets(Twins):
         assert mine.inputs() == python.inputs() == at_once.inputs()
         for name in ("stable_point", "live_count", "live_bytes", "visits"):
             assert getattr(mine, name) == getattr(python, name) == getattr(at_once, name), name
-        assert mine.snapshot() == at_once.snapshot()
+        assert snapshot_of(mine) == snapshot_of(at_once)
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
@@ -180,4 +181,4 @@ def test_random_sessions_mean_what_they_mean_where_all_entries_go_at_once(
             delivered.append(Stable(stable[name]))
         triplets.call("apply", name, Batch.of(delivered))
     triplets.compare()
-    assert triplets.merges[1].snapshot() == triplets.merges[0].snapshot()
+    assert snapshot_of(triplets.merges[1]) == snapshot_of(triplets.merges[0])

@@ -14,6 +14,7 @@ from helpers import PROMISES, R1_PROMISES, a, emitted, f, m, merge_of
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Event, Insert, Stable
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import InputTaken, StaleIncarnation, UsageError
 from lmerge.testing.generate import present, reference
 from lmerge.testing.oracle import Follow, chattiness
@@ -175,6 +176,7 @@ from random import Random
 from lmerge.core.batch import Batch
 from lmerge.core.merge import Merge
 from lmerge.core.session import format_row
+from lmerge.core.snapshot import snapshot_of
 from lmerge.testing.generate import ordered, present, reference
 random = Random(5)
 merge = Merge({algorithm!r}, engine={engine!r})
@@ -187,7 +189,7 @@ for stream in zip(*streams):
     for at, element in enumerate(stream):
         for row in merge.apply(str(at), Batch.of([element])).batch.rows():
             print(format_row(row))
-print(merge.snapshot())
+print(snapshot_of(merge))
 """
     outputs = {
         subprocess.run(
@@ -237,7 +239,7 @@ def test_law_9_check_finds_a_damaged_snapshot(algorithm: str) -> None:
     merge.attach("1", PROMISES[algorithm])
     merge.apply("1", Batch.of([a("A", 1, 50), a("B", 2, 60), f(2)]))
     merge.check()
-    document = json.loads(merge.snapshot())
+    document = json.loads(snapshot_of(merge))
     state = document["algorithm"]
     if algorithm in ("r3", "r4"):
         assert state["nodes"][0][0] == 1
@@ -245,7 +247,7 @@ def test_law_9_check_finds_a_damaged_snapshot(algorithm: str) -> None:
     else:
         state["max_vs"] = 1
     with pytest.raises((AssertionError, UsageError)):
-        Merge.restore(json.dumps(document).encode()).check()
+        restored(json.dumps(document).encode()).check()
 
 
 @pytest.mark.python_engine

@@ -13,6 +13,7 @@ from test_exhaustive import interleavings
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.snapshot import restored, snapshot_of
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -188,22 +189,22 @@ def test_an_element_at_minus_infinity_is_one_as_any_other(case: str) -> None:
     first = a("A", NEG_INF, 9)
     assert list(merge.apply("x", Batch.of([f(NEG_INF), first])).batch.elements()) == [first]
     assert list(merge.apply("y", Batch.of([first])).batch.elements()) == []
-    merge = Merge.restore(merge.snapshot())
+    merge = restored(snapshot_of(merge))
     assert list(merge.apply("y", Batch.of([a("B", 1, 9)])).batch.elements()) == [a("B", 1, 9)]
 
 
 @pytest.mark.parametrize("algorithm", ["r0", "r3", "r4"])
 @pytest.mark.parametrize("role", ["active", "observe"])
 @pytest.mark.parametrize("join_at", [None, 4])
-@pytest.mark.parametrize("restored", [False, True])
+@pytest.mark.parametrize("is_restored", [False, True])
 def test_minus_infinity_twice_breaks_the_strict_order(
-    algorithm: str, role: str, join_at: int | None, restored: bool
+    algorithm: str, role: str, join_at: int | None, is_restored: bool
 ) -> None:
     merge = Merge(algorithm)
     merge.attach("x", R0_PROMISES, role=role, join_at=join_at)
     assert not merge.apply("x", Batch.of([a("A", NEG_INF, 9)])).detached
-    if restored:
-        merge = Merge.restore(merge.snapshot())
+    if is_restored:
+        merge = restored(snapshot_of(merge))
     (detached,) = merge.apply("x", Batch.of([a("B", NEG_INF, 9)])).detached
     assert detached.violation is not None
     assert detached.violation.code == "out-of-order"
@@ -238,13 +239,13 @@ def test_a_snapshot_of_the_version_before_continues_and_reports_no_broken_order(
         merge.attach(name, R1_PROMISES)
     merge.apply("a", Batch.of([a("A", 5, 9), a("B", 5, 9), a("C", 5, 9)]))
     merge.apply("b", Batch.of([a("B", 5, 9)]))
-    document = json.loads(merge.snapshot())
+    document = json.loads(snapshot_of(merge))
     del document["algorithm"]["out_of_step"]
     for fields in document["inputs"]:
         fields.pop("tie_order", None)
         fields.pop("tie_marks", None)
     document["inputs"][1] |= {"tie_count": 2, "passed_over": [["QQ==", 9, 1]]}
-    merge = Merge.restore(json.dumps(document).encode())
+    merge = restored(json.dumps(document).encode())
     merge.check()
     outcome = merge.apply("b", Batch.of([a("A", 5, 9), a("C", 5, 9), a("X", 5, 9)]))
     assert not outcome.detached, "whether it delivered A before B is not known"

@@ -12,6 +12,7 @@ from lmerge.core.comparison.cleanse import Cleanse
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.engines.selection import NATIVE
 from lmerge.core.merge import Merge
+from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import reconstitute
 from lmerge.errors import InputViolation
 from lmerge.testing.generate import Shape, present, reference
@@ -136,9 +137,9 @@ def test_r3_minus_emits_what_the_definition_emits(shape: Shape) -> None:
             assert list(outcome.batch.elements()) == list(expected.batch.elements())
             assert not outcome.detached
             if random.random() < 0.3:
-                snapshots = [twin.snapshot() for twin in twins]
+                snapshots = [snapshot_of(twin) for twin in twins]
                 assert snapshots[0] == snapshots[1]
-                twins = [Merge.restore(snapshots[0], engine=engine) for engine in engines]
+                twins = [restored(snapshots[0], engine=engine) for engine in engines]
             twins[1].check()
 
 

@@ -17,6 +17,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
+from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import LmergeError
 
 CLOSINGS = ("all", "any", "quorum:2")
@@ -34,10 +35,10 @@ class Twins:
         self.restores = 0
 
     def restore(self) -> None:
-        before = self.going.snapshot()
-        assert self.restored.snapshot() == before
-        self.restored = Merge.restore(before, engine=self.random.choice(self.engines))
-        assert self.restored.snapshot() == before
+        before = snapshot_of(self.going)
+        assert snapshot_of(self.restored) == before
+        self.restored = restored(before, engine=self.random.choice(self.engines))
+        assert snapshot_of(self.restored) == before
         self.restored.check()
         self.restores += 1
 
@@ -107,7 +108,7 @@ def test_a_switch_after_a_restore_forgets_what_has_ended() -> None:
         merge.attach("1", (*R1_PROMISES, "key"))
         merge.apply("1", Batch.of([a("A", 1, 4), a("A", 1, 4), a("B", 7, 20), f(7)]))
         if restores:
-            merge = Merge.restore(merge.snapshot())
+            merge = restored(snapshot_of(merge))
         merge.apply("1", Batch.of([m("B", 7, 20, 12)]))
         assert merge.algorithm == "r3"
 
@@ -122,7 +123,7 @@ def test_a_due_time_that_an_input_left_behind_is_restored() -> None:
         merge.apply("1", Batch.of([a("A", 1, 9), f(5)]))
         merge.detach("1")
         if restores:
-            merge = Merge.restore(merge.snapshot())
+            merge = restored(snapshot_of(merge))
         outputs.append([list(merge.apply("2", Batch.of([f(vc)])).batch.elements()) for vc in (6, 8, 10)])
     assert outputs[0] == outputs[1]
 

@@ -1,4 +1,4 @@
-"""Merge.resumed: a merge that has emitted an output continues as if it had never ended; all algorithms and policies.
+"""``resumed``: a merge that has emitted an output continues as if it had never ended; all algorithms and policies.
 
 The property: a merge is cut anywhere, and another one is made from its output. The replicas attach again with any
 join_at up to its stable point, deliver their live events again and continue. The whole output is one legal stream,
@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge
-from lmerge.core.resume import OutputReplay, emitted_events
+from lmerge.core.resume import OutputReplay, emitted_events, resumed
+from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import Tdb
 from lmerge.errors import StaleIncarnation, UsageError
 from lmerge.testing.generate import ordered, present, reference
@@ -68,13 +69,13 @@ def stream_of(random: Random, algorithm: str, events: list[Event]) -> list[Eleme
     return ordered(random, sorted(events, key=lambda e: (e.vs, [-byte for byte in e.payload], e.ve)))
 
 
-def resumed(merge: Merge, elements: list[Element], random: Random) -> Merge:
+def restarted(merge: Merge, elements: list[Element], random: Random) -> Merge:
     """Return the merge after a restart: from a snapshot at some point, and the output emitted since."""
     replay = OutputReplay(merge.algorithm, merge.engine)
     replay.add(emitted_events(merge) if random.random() < 0.5 else Batch.of(elements))
     live = replay.live_events()
     assert sorted(live.rows()) == sorted(emitted_events(merge).rows())
-    return Merge.resumed(
+    return resumed(
         live, merge.stable_point, merge.algorithm, policy=merge.policy, engine=merge.engine,
         incarnations={"0": 1, "1": 1, "2": 1},
     )
@@ -94,7 +95,7 @@ def run(random: Random, algorithm: str, policy: str) -> None:
             part = replicas[name].next(random.randint(1, 4))
             if follow.merge.is_attached(name):
                 assert not follow.publish(name, *part).detached
-        follow.merge = resumed(follow.merge, follow.elements, random)
+        follow.merge = restarted(follow.merge, follow.elements, random)
         follow.merge.check()
         if random.random() < 0.2:
             follow.restore()
@@ -133,20 +134,20 @@ def emitted(merge: Merge, name: str, *elements: Element) -> list[Element]:
 
 
 def test_what_was_emitted_is_not_emitted_again_and_what_was_wrong_is_adjusted() -> None:
-    merge = Merge.resumed(Batch.of([a("A", 1, 20), a("B", 6, 9), f(5)]), 5, "r3")
+    merge = resumed(Batch.of([a("A", 1, 20), a("B", 6, 9), f(5)]), 5, "r3")
     merge.attach("x", R3_PROMISES, join_at=5)
     assert emitted(merge, "x", a("A", 1, 30), a("B", 6, 9), a("C", 7, 8)) == [a("C", 7, 8)]
     assert emitted(merge, "x", f(25)) == [m("A", 1, 20, 30), f(25)]
 
 
 def test_an_event_that_only_a_lost_input_had_delivered_is_retracted_if_it_is_not_frozen() -> None:
-    merge = Merge.resumed(Batch.of([a("A", 1, 20), a("never", 6, 9), f(5)]), 5, "r4")
+    merge = resumed(Batch.of([a("A", 1, 20), a("never", 6, 9), f(5)]), 5, "r4")
     merge.attach("x", join_at=5)
     assert emitted(merge, "x", a("A", 1, 20), f(8)) == [m("never", 6, 9, 6), f(8)]
 
 
 def test_a_half_frozen_event_that_no_input_has_any_more_stays_as_it_was_emitted() -> None:
-    merge = Merge.resumed(Batch.of([a("A", 1, 20), f(5)]), 5, "r3")
+    merge = resumed(Batch.of([a("A", 1, 20), f(5)]), 5, "r3")
     merge.attach("x", R3_PROMISES, join_at=5)
     assert emitted(merge, "x", f(30)) == [f(30)]
 
@@ -154,35 +155,35 @@ def test_a_half_frozen_event_that_no_input_has_any_more_stays_as_it_was_emitted(
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_before_a_resumed_merge_is_right_a_half_frozen_event_that_no_input_has_any_more_ends(algorithm: str) -> None:
     """The resumed output had an input that was admitted early: events that ended before 20 may have another end."""
-    merge = Merge.resumed(Batch.of([a("A", 1, 40), f(5)]), 5, algorithm, right_from=20)
+    merge = resumed(Batch.of([a("A", 1, 40), f(5)]), 5, algorithm, right_from=20)
     merge.attach("x", R3_PROMISES, join_at=5)
-    assert emitted(Merge.restore(merge.snapshot()), "x", f(60)) == [m("A", 1, 40, 5), f(60)]
+    assert emitted(restored(snapshot_of(merge)), "x", f(60)) == [m("A", 1, 40, 5), f(60)]
     assert emitted(merge, "x", f(20)) == [m("A", 1, 40, 5), f(20)]
 
 
 def test_below_the_stable_point_r1_emits_nothing_and_at_max_vs_it_keeps_the_order() -> None:
-    merge = Merge.resumed(Batch.of([a("A", 1, 20), a("Z", 6), a("B", 6), f(5)]), 5, "r1")
+    merge = resumed(Batch.of([a("A", 1, 20), a("Z", 6), a("B", 6), f(5)]), 5, "r1")
     merge.attach("x", R1_PROMISES, join_at=5)
     assert emitted(merge, "x", a("missed", 2, 9), a("Z", 6), a("B", 6), a("C", 6)) == [a("C", 6)]
 
 
 def test_final_only_does_not_show_an_event_twice() -> None:
-    merge = Merge.resumed(Batch.of([a("done", 6, 9), f(5)]), 5, "r3", policy="final-only")
+    merge = resumed(Batch.of([a("done", 6, 9), f(5)]), 5, "r3", policy="final-only")
     assert list(merge.live_events().elements()) == [a("done", 6, 9), f(5)]
     merge.attach("x", R3_PROMISES, join_at=5)
     assert emitted(merge, "x", a("open", 5), a("done", 6, 9), a("next", 7, 8), f(20)) == [a("next", 7, 8)]
-    assert Merge.restore(merge.snapshot()).snapshot() == merge.snapshot()
+    assert snapshot_of(restored(snapshot_of(merge))) == snapshot_of(merge)
 
 
 def test_a_switch_after_a_restart_has_what_was_emitted() -> None:
-    merge = Merge.resumed(Batch.of([a("Z", 6, 20), a("B", 6, 20), f(5)]), 5, "r1")
+    merge = resumed(Batch.of([a("Z", 6, 20), a("B", 6, 20), f(5)]), 5, "r1")
     merge.attach("x", R3_PROMISES, join_at=5)
     assert merge.algorithm == "r4" or merge.algorithm == "r3"
     assert emitted(merge, "x", a("Z", 6, 12), a("B", 6, 20), f(7)) == [f(7)]
 
 
 def test_the_fence_is_kept() -> None:
-    merge = Merge.resumed(Batch.of([]), NEG_INF, "r0", incarnations={"x": 7})
+    merge = resumed(Batch.of([]), NEG_INF, "r0", incarnations={"x": 7})
     with pytest.raises(StaleIncarnation):
         merge.attach("x", incarnation=7)
 
@@ -197,18 +198,18 @@ def test_what_no_merge_can_have_emitted_is_refused(
     elements: list[Element], stable_point: int, running: str, message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        Merge.resumed(Batch.of(elements), stable_point, running)
+        resumed(Batch.of(elements), stable_point, running)
 
 
 def test_a_less_general_algorithm_cannot_go_on() -> None:
     with pytest.raises(UsageError, match="less general"):
-        Merge.resumed(Batch.of([]), NEG_INF, "r4", algorithm="r3")
-    assert Merge.resumed(Batch.of([a("A", 1)]), NEG_INF, "r1", policy="quorum:2").algorithm == "r3"
+        resumed(Batch.of([]), NEG_INF, "r4", algorithm="r3")
+    assert resumed(Batch.of([a("A", 1)]), NEG_INF, "r1", policy="quorum:2").algorithm == "r3"
 
 
 def test_r1_does_not_need_the_order_of_what_was_emitted_before_the_stable_point() -> None:
     """The order of D and B, whose existence is frozen, is not in the live events; the order at 9 is."""
-    merge = Merge.resumed(Batch.of([a("B", 6), a("D", 6), f(9)]), 9, "r1")
+    merge = resumed(Batch.of([a("B", 6), a("D", 6), f(9)]), 9, "r1")
     for name in "01":
         merge.attach(name, R1_PROMISES, join_at=9)
         outcome = merge.apply(name, Batch.of([a("D", 6), a("B", 6)]))

@@ -12,6 +12,7 @@ from helpers import PROMISES, a, f
 from lmerge.core.batch import Batch
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
+from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import UsageError
 from lmerge.testing.generate import joining, ordered, present, reference
 
@@ -33,9 +34,9 @@ def drive(algorithm: str, policy: str, seed: int, *, restore_every: int) -> tupl
         if streams[at]:
             emitted += merge.apply(str(at), Batch.of([streams[at].pop(0)])).batch.elements()
         if restore_every and step % restore_every == 0:
-            merge = Merge.restore(merge.snapshot())
+            merge = restored(snapshot_of(merge))
             merge.check()
-    return emitted, merge.snapshot()
+    return emitted, snapshot_of(merge)
 
 
 @pytest.mark.parametrize("algorithm", PROMISES)
@@ -55,13 +56,13 @@ def test_golden_snapshots_are_still_written_and_read(algorithm: str, request: py
         GOLDEN.mkdir(exist_ok=True)
         path.write_bytes(snapshot + b"\n")
     assert path.read_bytes().rstrip() == snapshot
-    assert Merge.restore(path.read_bytes()).snapshot() == snapshot
+    assert snapshot_of(restored(path.read_bytes())) == snapshot
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b"null", b"\xff", b'{"version":2}', b'{"version":1}'])
 def test_what_is_no_snapshot_is_refused(damage: bytes) -> None:
     with pytest.raises(UsageError, match="cannot restore"):
-        Merge.restore(damage)
+        restored(damage)
 
 
 def test_a_snapshot_with_a_field_missing_is_refused() -> None:
@@ -69,7 +70,7 @@ def test_a_snapshot_with_a_field_missing_is_refused() -> None:
     for field in document:
         damaged = {key: value for key, value in document.items() if key != field}
         with pytest.raises(UsageError, match="cannot restore"):
-            Merge.restore(json.dumps(damaged).encode())
+            restored(json.dumps(damaged).encode())
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_a_snapshot_with_a_field_missing_is_refused() -> None:
 def test_a_damaged_snapshot_is_refused_before_it_does_harm(part: str, field: str, value: object) -> None:
     """A number that determines the memory to allocate is checked first."""
     with pytest.raises(UsageError, match="cannot restore"):
-        Merge.restore(damaged(part, field, value))
+        restored(damaged(part, field, value))
 
 
 @pytest.mark.parametrize("algorithm", PROMISES)
@@ -93,22 +94,22 @@ def test_from_where_on_a_merge_is_right_is_kept_until_it_is_there(algorithm: str
     merge.attach("late", PROMISES[algorithm], join_at=20)
     merge.admit("late")
     merge.apply("late", Batch.of([f(19)]))
-    snapshot = merge.snapshot()
+    snapshot = snapshot_of(merge)
     assert json.loads(snapshot)["algorithm"]["right_from"] == 20
-    merge = Merge.restore(snapshot)
-    assert merge.snapshot() == snapshot
+    merge = restored(snapshot)
+    assert snapshot_of(merge) == snapshot
     merge.apply("late", Batch.of([f(20)]))
-    assert "right_from" not in json.loads(merge.snapshot())["algorithm"]
+    assert "right_from" not in json.loads(snapshot_of(merge))["algorithm"]
 
 
 @pytest.mark.parametrize(("part", "field"), [("inputs", "stable"), ("algorithm", "max_stable")])
 def test_times_beyond_64_bits_are_the_python_engines_only(part: str, field: str, engine: str) -> None:
     snapshot = damaged(part, field, 2**70)
     if engine == selection.PYTHON:
-        Merge.restore(snapshot)
+        restored(snapshot)
     else:
         with pytest.raises(UsageError, match="cannot restore"):
-            Merge.restore(snapshot)
+            restored(snapshot)
 
 
 def damaged(part: str, field: str, value: object) -> bytes:
@@ -126,7 +127,7 @@ def test_a_restored_final_only_merge_does_not_wait_for_an_event_that_no_input_ha
     merge.attach("2", PROMISES["r3"])
     merge.apply("1", Batch.of([a("B", 2, 7), f(3)]))
     merge.detach("1")
-    merge = Merge.restore(merge.snapshot())
+    merge = restored(snapshot_of(merge))
     merge.check()
     merge.apply("2", Batch.of([a("C", 5, 9), f(20)]))
     merge.check()

@@ -7,6 +7,7 @@ from helpers import R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, m
 
 from lmerge.core.batch import Batch
 from lmerge.core.merge import Merge
+from lmerge.core.snapshot import snapshot_of
 from lmerge.errors import PropertiesTooWeak, UnknownInput, UsageError
 
 KEY = ("key",)
@@ -109,14 +110,14 @@ def test_an_unknown_input_is_a_usage_error() -> None:
 
 def test_what_cannot_be_asked_for_is_refused_and_changes_nothing() -> None:
     merge = Merge("r2")
-    before = merge.snapshot()
+    before = snapshot_of(merge)
     with pytest.raises(UsageError, match="unknown property"):
         merge.attach("x", ("fast",))
     with pytest.raises(UsageError, match="unknown role"):
         merge.attach("x", R2_PROMISES, role="boss")
     with pytest.raises(PropertiesTooWeak, match="fixed to r2"):
         merge.attach("x", ("key",))
-    assert merge.snapshot() == before
+    assert snapshot_of(merge) == before
     with pytest.raises(UsageError, match="needs r3 or r4"):
         Merge("r1", "final-only")
     with pytest.raises(UsageError, match="unknown algorithm"):

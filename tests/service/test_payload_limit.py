@@ -12,6 +12,7 @@ from lmerge.cli import lines
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import MalformedLine
 from lmerge.service.merge.payload_limit import PayloadLimit
 from lmerge.testing.generate import present, reference
@@ -53,7 +54,7 @@ def test_what_waits_for_an_input_to_join_is_counted(engine: str) -> None:
     before = merge.live_bytes
     merge.apply("b", Batch.of([ins("y" * KIB, 100, 101)]))
     assert merge.live_bytes == before + KIB
-    assert Merge.restore(merge.snapshot()).live_bytes == merge.live_bytes
+    assert restored(snapshot_of(merge)).live_bytes == merge.live_bytes
     merge.apply("a", Batch.of([stable(200)]))
     assert merge.live_bytes == 0
 

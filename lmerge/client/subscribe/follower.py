@@ -38,7 +38,7 @@ from lmerge.core.elements import INF, INSERT, NEG_INF, Event
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.policy import Show, parse_policy
-from lmerge.core.resume import OutputReplay
+from lmerge.core.resume import OutputReplay, resumed
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
 from lmerge.wire.codec import payload_sizes
@@ -308,7 +308,7 @@ class Follower:
         replay = OutputReplay("r4", self.engine)
         for batch in (before.build(), *batches):
             replay.add(batch)
-        return Merge.resumed(
+        return resumed(
             replay.live_events(), replay.stable_point, "r4", algorithm="r4", policy=self.policy, closing="any",
             engine=self.engine, right_from=self.since,
         )

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from lmerge.core.elements import NEG_INF, STABLE
 from lmerge.core.engines.selection import AUTO
 from lmerge.core.merge import Merge, Outcome, earliest_joining
+from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import UsageError
 from lmerge.spark.merging import packs
 
@@ -205,7 +206,7 @@ class Shard:
     def _restored(self, head: Head) -> Merge:
         merge = self._plan.fresh()
         if head.base[0] < head.base[1]:
-            merge = Merge.restore(b"".join(map(self._store.chunk, range(*head.base))), engine=self._plan.engine)
+            merge = restored(b"".join(map(self._store.chunk, range(*head.base))), engine=self._plan.engine)
         for at in range(*head.log):
             table = packs.from_bytes(self._store.chunk(at))
             for _ in apply(merge, self._plan.inputs[int(table.schema.metadata[b"input"])], table):
@@ -233,7 +234,7 @@ class Shard:
     def _rebase(self) -> None:
         """Write a new base, and drop the old base and the log."""
         head = self._head
-        snapshot = self._merge.snapshot()
+        snapshot = snapshot_of(self._merge)
         for at in (*range(*head.base), *range(*head.log)):
             self._store.drop_chunk(at)
         first = head.log[1]
