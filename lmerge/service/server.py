@@ -31,10 +31,10 @@ from lmerge.service.admin.metrics_page import Pages
 from lmerge.service.calls.publish import PublishSession
 from lmerge.service.calls.staging import StageCall
 from lmerge.service.calls.subscribe import serve_subscriber
+from lmerge.service.merge.live_limit import GrowthWatch
 from lmerge.service.merge.registry import Registry
 from lmerge.service.ports import cannot_listen, why_not
 from lmerge.service.security.guard import Guard, caller_of, may_see
-from lmerge.service.security.quota import GrowthWatch
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 

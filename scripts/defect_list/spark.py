@@ -17,6 +17,7 @@ LINT_RULES = "lmerge/spark/plan/lint_rules.py"
 PLAN_TREE = "lmerge/spark/plan/tree.py"
 PUBLISHING = "lmerge/spark/publishing.py"
 READING = "lmerge/spark/source/slice_reader.py"
+QUERY_ENDS = "lmerge/spark/sink/query_ends.py"
 SESSION = "lmerge/spark/session.py"
 SOURCE = "lmerge/spark/source/readers.py"
 TERMINAL = "lmerge/spark/terminal.py"
@@ -219,7 +220,7 @@ DEFECTS = (
     ),
     Defect(
         "a listener stops a query in the middle of a batch",
-        SESSION, "if str(event.progress.runId) not in _self_ending:", "if event.progress.runId:",
+        QUERY_ENDS, "if str(event.progress.runId) not in _self_ending:", "if event.progress.runId:",
         "tests/spark/test_cutover_spark.py::"
         "test_a_replaced_query_is_stopped_by_who_can_see_that_no_batch_is_under_way[update]",
     ),

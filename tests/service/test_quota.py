@@ -19,7 +19,8 @@ from secure_world import FORGED, SecureWorld, connect_and_go, refused
 from service_world import MERGE, Publisher, World, ins, stable
 
 from lmerge.errors import LimitExceeded, TooOften
-from lmerge.service.security.quota import Connections, Growth, Places, TokenBuckets, peer_key
+from lmerge.service.merge.live_limit import Growth
+from lmerge.service.security.quota import Connections, Places, TokenBuckets, peer_key
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 

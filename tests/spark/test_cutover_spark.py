@@ -97,7 +97,7 @@ def test_a_replaced_query_is_stopped_by_who_can_see_that_no_batch_is_under_way(
     In mode update the sink does not wait for it. If the listener stopped the query as well, it would do so in the
     middle of a batch.
     """
-    from lmerge.spark.session import QueryEnds
+    from lmerge.spark.sink.query_ends import QueryEnds
 
     feed = FileFeed(tmp_path / "in", "ts long, name string, n long")
     feed.put({"ts": 1 * S, "name": "x", "n": 1})

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lmerge.errors import UsageError
 from lmerge.spark.options import BATCH, QUERY, RUN, sink_options
 from lmerge.spark.plan.tree import is_connect
-from lmerge.spark.session import end_if_replaced, ends_itself
+from lmerge.spark.sink.query_ends import end_if_replaced, ends_itself
 from lmerge.spark.sink.watermark import query_id
 from lmerge.spark.spool.files import token
 
