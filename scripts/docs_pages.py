@@ -173,7 +173,7 @@ def value_name(kind: Any) -> str:
     if kinds:
         return value_name(kinds[0])
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return "|".join(str(one.value) for one in kind)
+        return f"{{{','.join(str(one.value) for one in kind)}}}"
     return {int: "INTEGER", float: "FLOAT", Path: "PATH"}.get(kind, "TEXT")
 
 
