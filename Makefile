@@ -178,7 +178,7 @@ $(VENV)/.docs: pyproject.toml | $(BIN)/python
 # The site of docs/ in build/site. A warning is an error, so links and anchors are checked.
 docs: $(VENV)/.docs
 	@echo "==> documentation site in build/site"
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info native/target lmerge/_native*.so lmerge/_native_build.json

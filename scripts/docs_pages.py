@@ -5,7 +5,7 @@ page                        source
 ==========================  ==========================================================================================
 ``index.md``                README.md, with links as the site needs them
 ``architecture.md``         ARCHITECTURE.md, likewise; ``contributing.md`` and ``changes.md``
-``reference/commands.md``   the typer application: every command with its options
+``reference/commands.md``   the functions of the commands, with their annotations for typer
 ``reference/settings.md``   the fields of ``Settings``, with the comments above them
 ``reference/metrics.md``    the metric families that a server exports
 ``reference/errors.md``     the error tree, with gRPC status and exit code of each error
@@ -23,8 +23,10 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from enum import Enum
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MOVED: Final = {  # files of the root -> pages
@@ -33,7 +35,8 @@ MOVED: Final = {  # files of the root -> pages
 }
 COMMANDS: Final = """# Commands
 
-The text of `lmerge COMMAND --help`, for all commands. Options that reach a server can also stand in the environment
+The text of `lmerge COMMAND --help`, for all commands. `lmerge --version` prints the version, and
+`lmerge --debug COMMAND` shows a traceback with an error. Options that reach a server can also stand in the environment
 ([security](../security.md)). Exit codes: [limits and names](../limits-and-names.md#exit-codes).
 """
 SETTINGS: Final = """# Settings and limits
@@ -106,30 +109,43 @@ def cell(text: str) -> str:
 
 def commands_page() -> str:
     """Every command of ``lmerge``, in the order of its help."""
-    from typer.main import get_command
-
-    from lmerge.cli.main import app
-
-    return "\n".join([COMMANDS, *commands_below(get_command(app), "lmerge")])
+    return COMMANDS + "\n" + "\n".join(section(name, command) for name, command in commands())
 
 
-def commands_below(command: Any, name: str) -> Iterator[str]:
-    """The section of a command, then those of its own commands."""
-    context = command.make_context(name, [], resilient_parsing=True)
-    own = command.list_commands(context) if hasattr(command, "list_commands") else []
-    arguments = [param for param in command.params if param.param_type_name == "argument"]
-    options = [param for param in command.params if param.param_type_name == "option" and not param.hidden]
-    usage = [name, *(["[OPTIONS]"] if options else []), *(["COMMAND"] if own else [])]
-    usage += [param.make_metavar(context) for param in arguments]
-    yield f"{'##' if ' ' in name else '## Options of'} {name}\n"
-    yield paragraphs(inspect.cleandoc(command.help or ""))
-    yield f"```text\n{' '.join(usage)}\n```\n"
+def commands() -> Iterator[tuple[str, Any]]:
+    """Name and function of each command; a group comes before its commands, as an application."""
+    from typer import Typer
+
+    from lmerge.cli import main
+
+    for name, (module, function, *_) in main.COMMANDS.items():
+        command = getattr(import_module(module), function)
+        yield name, command
+        for own in command.registered_commands if isinstance(command, Typer) else ():
+            yield f"{name} {own.name or own.callback.__name__.replace('_', '-')}", own.callback
+
+
+def section(name: str, command: Any) -> str:
+    """What a command does, and its parameters. They are those that typer reads: ``Annotated`` with its own values."""
+    from typer.models import ArgumentInfo, OptionInfo
+
+    if not inspect.isfunction(command):
+        return f"## lmerge {name}\n\nA group: see the commands below.\n"
+    arguments, options = [], []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        kind, *notes = get_args(parameter.annotation) or (Any,)
+        for info in notes:
+            if isinstance(info, ArgumentInfo):
+                arguments.append((info.metavar or parameter.name.upper(), info.help or ""))
+            elif isinstance(info, OptionInfo) and not info.hidden:
+                options.append(option_row(parameter, kind, info))
+    usage = ["lmerge", name, *(["[OPTIONS]"] if options else []), *(word for word, _ in arguments)]
+    parts = [f"## lmerge {name}\n", paragraphs(inspect.getdoc(command) or ""), f"```text\n{' '.join(usage)}\n```\n"]
     if arguments:
-        yield table(("argument", ""), ((f"`{param.make_metavar(context)}`", param.help or "") for param in arguments))
+        parts.append(table(("argument", ""), ((f"`{word}`", text) for word, text in arguments)))
     if options:
-        yield table(("option", "", "default"), (option_row(param, context) for param in options))
-    for sub in own:
-        yield from commands_below(command.get_command(context, sub), f"{name} {sub}")
+        parts.append(table(("option", "", "default"), options))
+    return "\n".join(parts)
 
 
 def paragraphs(text: str) -> str:
@@ -138,17 +154,27 @@ def paragraphs(text: str) -> str:
     return re.sub(r"``(?!`)([^`\n]+)``(?!`)", r"`\1`", shown) + "\n"
 
 
-def option_row(param: Any, context: Any) -> tuple[str, str, str]:
+def option_row(parameter: inspect.Parameter, kind: Any, info: Any) -> tuple[str, str, str]:
     """Names and value of an option, what it does, what holds without it."""
-    names = ", ".join(f"`{name}`" for name in [*param.opts, *param.secondary_opts])
-    value = "" if param.is_flag else f" `{param.make_metavar(context)}`"
-    default = param.default
-    if param.is_flag or default is None or callable(default) or default == ():
-        shown = ""
-    else:
-        shown = f"`{getattr(default, 'value', default)}`"
-    environment = f" (environment: `{param.envvar}`)" if param.envvar else ""
-    return f"{names}{value}", (param.help or "") + environment, shown
+    declared = [name for name in (info.default, *(info.param_decls or ())) if isinstance(name, str) and name[:1] == "-"]
+    names = declared or [f"--{parameter.name.replace('_', '-')}"]  # typer keeps the first one as a default
+    is_flag = kind is bool
+    value = "" if is_flag else f" `{info.metavar or value_name(kind)}`"
+    environment = f" (environment: `{info.envvar}`)" if info.envvar else ""
+    default = parameter.default
+    is_shown = not is_flag and default not in (None, inspect.Parameter.empty, ())
+    shown = f"`{getattr(default, 'value', default)}`" if is_shown else ""
+    return ", ".join(f"`{name}`" for name in names) + value, (info.help or "") + environment, shown
+
+
+def value_name(kind: Any) -> str:
+    """What stands for a value of this type."""
+    kinds = [one for one in get_args(kind) if one is not type(None)]
+    if kinds:
+        return value_name(kinds[0])
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return f"{{{','.join(str(one.value) for one in kind)}}}"
+    return {int: "INTEGER", float: "FLOAT", Path: "PATH"}.get(kind, "TEXT")
 
 
 # Settings.
