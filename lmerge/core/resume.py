@@ -104,7 +104,7 @@ def resumed(
     input that was admitted before it. The other parameters are those of a new merge. Raises UsageError if such a
     merge cannot have emitted this output, or if the settings do not allow it to continue.
     """
-    settings = {
+    settings: dict[str, Any] = {
         "algorithm": algorithm, "policy": policy, "closing": closing, "allow_downgrade": allow_downgrade,
         "track_live": track_live,
     }

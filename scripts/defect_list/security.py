@@ -135,7 +135,7 @@ DEFECTS = (
     ),
     Defect(
         "the oldest input is ended for the bytes of a new one",
-        QUOTA,
+        "lmerge/service/merge/live_limit.py",
         "        since = {key: count - self._at_ease.get(key, 0) for key, count in brought.items()}\n",
         "        since = dict(brought)\n",
         "tests/service/test_quota.py::test_the_input_that_brought_the_growth_is_ended_and_not_the_oldest",
