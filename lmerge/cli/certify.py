@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Server
 from lmerge.cli.connection import secured
 from lmerge.core.elements import show_time

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, GiveUp, Merge, Servers
 from lmerge.cli.connection import secured
 from lmerge.core.elements import INSERT, NEG_INF, STABLE, show_time

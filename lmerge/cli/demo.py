@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.demo.capacity import fitted, measure
 from lmerge.demo.judge import require_packages
 from lmerge.demo.run import DemoOptions, run_demo

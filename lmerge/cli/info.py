@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from lmerge import __version__
-from lmerge.cli import terminal
+from lmerge import __version__, terminal
 from lmerge.core.engines import selection
 from lmerge.native_build import NativeBuild, native_build, why_not_native
 

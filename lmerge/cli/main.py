@@ -16,8 +16,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from lmerge import __version__
-from lmerge.cli import terminal
+from lmerge import __version__, terminal
 from lmerge.errors import LmergeError, UsageError
 
 UNAVAILABLE: Final = 1

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Servers
 from lmerge.cli.connection import secured
 from lmerge.core.elements import NEG_INF, show_time

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Protocol
 
 import typer
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.cli.arguments import (
     AlgorithmChoice,
     AlgorithmOption,

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, Servers
 from lmerge.cli.connection import secured
 from lmerge.errors import UsageError

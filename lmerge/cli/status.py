@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, Server
 from lmerge.cli.connection import secured
 from lmerge.core.elements import INF, NEG_INF, show_time

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, GiveUpOrWait, IfTooOld, Merge, Servers, SubscriberName
 from lmerge.cli.connection import secured
 from lmerge.cli.enveloped import EnvelopeName, as_columns, as_json, delivered, lines_of

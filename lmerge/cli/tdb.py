@@ -14,7 +14,7 @@ from typing import IO, Annotated, Final
 
 import typer
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.cli.lines import opened, read_lines
 from lmerge.core.elements import Event
 from lmerge.core.session import ElementLine, format_event

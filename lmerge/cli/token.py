@@ -13,7 +13,7 @@ from typing import Annotated, Final, TextIO
 
 import typer
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.errors import LmergeError, UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Make, show and revoke the tokens of a server.")

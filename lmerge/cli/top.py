@@ -11,7 +11,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.cli.arguments import DEFAULT_SERVER, Server
 from lmerge.cli.connection import secured
 from lmerge.cli.status import merge_view, merges_table

@@ -20,7 +20,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.demo.verdict import RIGHT, WRONG, DemoVerdict, Kill
 

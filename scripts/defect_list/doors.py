@@ -153,21 +153,21 @@ DEFECTS = (
     ),
     Defect(
         "a signal that a wait did not notice is not sent again",
-        "lmerge/cli/terminal.py",
+        "lmerge/terminal.py",
         "            while not done.is_set():\n                signal.pthread_kill",
         "            if not done.is_set():\n                signal.pthread_kill",
         "tests/cli/test_streams.py::test_a_reader_that_goes_away_is_noticed_whatever_becomes_of_a_signal[lost]",
     ),
     Defect(
         "a background job does not notice that its reader has gone",
-        "lmerge/cli/terminal.py",
+        "lmerge/terminal.py",
         "        if gone.is_set():\n            noticed.set()\n            raise KeyboardInterrupt\n",
         "        if gone.is_set():\n            noticed.set()\n",
         "tests/cli/test_streams.py::test_a_reader_that_goes_away_is_noticed_whatever_becomes_of_a_signal[ignored]",
     ),
     Defect(
         "text that rich lays out is not escaped",
-        "lmerge/cli/terminal.py",
+        "lmerge/terminal.py",
         "                yield Segment(escaped(segment.text), segment.style)\n",
         "                yield segment\n",
         f"{TERMINAL}::test_no_view_of_a_merge_lets_a_control_character_through",
@@ -181,7 +181,7 @@ DEFECTS = (
     ),
     Defect(
         "a quiet stream does not notice that its reader has gone",
-        "lmerge/cli/terminal.py",
+        "lmerge/terminal.py",
         "name=\"stdout\", daemon=True).start()\n",
         "name=\"stdout\", daemon=True)\n",
         "tests/cli/test_streams.py::test_a_reader_that_goes_away_ends_a_quiet_stream[subscribe]",

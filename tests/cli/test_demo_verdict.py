@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from lmerge.cli import terminal
+from lmerge import terminal
 from lmerge.cli.demo import parse_days, save_picture
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable

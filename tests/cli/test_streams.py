@@ -145,7 +145,7 @@ def test_a_reader_that_goes_away_ends_a_quiet_stream(name: str, served: Served, 
 
 AWAY = """
 import signal, sys, threading
-from lmerge.cli import terminal
+from lmerge import terminal
 kill, lost = signal.pthread_kill, []
 def kill_but_not_the_first_time(thread, number):
     if lost:

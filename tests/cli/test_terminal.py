@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import lmerge.cli
-from lmerge.cli import certify, terminal
+from lmerge import terminal
+from lmerge.cli import certify
 from lmerge.cli.enveloped import as_columns, as_json, content
 from lmerge.cli.query import QueryFormat, write
 from lmerge.cli.status import merge_view, merges_table
