@@ -105,6 +105,7 @@ EXAMPLES: list[list[float | None]] = [
     [None], [None, 1.5], [math.nan, 1.0], [math.inf, 1.0], [math.inf, -math.inf], [-math.inf] * 2, [math.nan, math.inf],
     [1e300, 1.0, -1e300], [1e-300, 1.0, -1.0], [2.0**-1022, -(2.0**-1074)], [1.0, 2.0**-53, 2.0**-1074],
     [1.0 + 2**-52, 2.0**-53], [21.355, -21.0], [9.5, 8.555, 3.3], [5e-324, 0.0], [1e-323, 5e-324],
+    [1e-323, 1.5e-323],  # half-way above an even last bit
 ]
 
 
