@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 import re
 import sys
+import tarfile
 from dataclasses import fields
 from pathlib import Path
 
@@ -16,7 +20,8 @@ from lmerge.service.settings import Settings
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "scripts"))
 
-import docs_pages  # noqa: E402  # the scripts are no package
+import docs_mermaid  # noqa: E402  # the scripts are no package
+import docs_pages  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +66,20 @@ def test_links_of_the_root_lead_to_pages(pages: dict[str, str]) -> None:
     text = docs_pages.moved("[a](docs/laws.md#x) [b](ARCHITECTURE.md) [c](docs/img/a.svg) [d](https://example.org)")
     assert text == "[a](laws.md#x) [b](architecture.md) [c](img/a.svg) [d](https://example.org)"
     assert "](docs/" not in pages["index.md"] + pages["architecture.md"]
+
+
+def test_the_site_has_the_file_that_draws_its_figures() -> None:
+    assert f"  - {docs_mermaid.PAGE}\n" in (ROOT / "mkdocs.yml").read_text()
+
+
+def test_mermaid_is_taken_from_the_package_that_was_checked_and_from_no_other() -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as members:
+        member = tarfile.TarInfo(docs_mermaid.MEMBER)
+        member.size = len(b"draw()")
+        members.addfile(member, io.BytesIO(b"draw()"))
+    package = packed.getvalue()
+    digest = base64.b64encode(hashlib.sha512(package).digest()).decode()
+    assert docs_mermaid.script_of(package, digest) == b"draw()"
+    with pytest.raises(ValueError, match="has the SHA-512"):
+        docs_mermaid.script_of(package)
