@@ -1,13 +1,17 @@
 """A subscriber with a script instead of a server: every stream that a merge may emit, from any token, at any pace.
 
-As a program it is a sink in a process of its own, to be killed: ``python scripted.py parquet|postgres TARGET SEED``.
+As a program it is a sink in a process of its own, to be killed: ``python scripted.py parquet|postgres TARGET SEED``. It
+asks on its output before each batch, and waits for a line on its input; when that ends it goes on to its end by itself.
+So how far it is when it is killed does not depend on the speed of the machine.
 """
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from random import Random
 
 from lmerge.client.sinks import SinkProgress, SinkSubscriber
@@ -22,6 +26,9 @@ from lmerge.wire.token import parse_token
 MERGE = "flights"
 PROCESS_EVENTS = 800
 PROCESS_SERVERS = 3
+ASK = "?\n"  # before each batch
+GO = "go\n"
+MORE_MAX = 3  # batches that a process may take on its way to its end
 
 
 class Scripted:
@@ -88,16 +95,58 @@ def subscribing(
     return subscribe
 
 
+def kill_often(
+    kind: str, target: str, seed: int, kills: int, *, lines: tuple[int, int], within_s: float,
+    is_done: Callable[[], bool] = lambda: False,
+) -> int:
+    """Run the sink in processes that are killed, then one to its end. Return how many were killed before.
+
+    Each is killed up to ``within_s`` seconds after it has committed a number of times between ``lines``, and has been
+    given up to ``MORE_MAX`` batches more. ``is_done``: whether the sink has come to its end already.
+    """
+    random, killed = Random(seed), 0
+    command = [sys.executable, __file__, kind, target, str(seed)]
+    for _ in range(kills):
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        wanted, committed = random.randint(*lines), 0
+        for line in process.stdout:
+            committed += line != ASK
+            if line == ASK:
+                more = 1 if committed < wanted else random.randint(0, MORE_MAX)
+                process.stdin.write(GO * more)
+                process.stdin.flush()
+                if committed >= wanted:
+                    break
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(random.random() * within_s)
+        killed += process.poll() is None
+        process.kill()
+        process.communicate()
+        if is_done():
+            return killed
+    subprocess.run(command, check=True, timeout=120, capture_output=True, stdin=subprocess.DEVNULL)
+    return killed
+
+
 def print_progress(progress: SinkProgress) -> None:
     """Print the progress, for the killer to count."""
     sys.stdout.write(f"{progress.token}\n")
     sys.stdout.flush()
 
 
+async def ask(_number: int) -> None:
+    """Ask the killer for leave to take another batch."""
+    sys.stdout.write(ASK)
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.readline)
+
+
 def main(kind: str, target: str, seed: int) -> None:
     """Run a sink to the end of the stream."""
     _, servers = world(seed)
-    subscribe = subscribing(servers, Random())
+    subscribe = subscribing(servers, Random(), ask)
     if kind == "postgres":
         from lmerge.client.sinks.postgres import PostgresSink
 
