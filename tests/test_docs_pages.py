@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import fields
 from pathlib import Path
 
+import docs_pages
 import pytest
 
 import lmerge.errors
@@ -14,9 +14,6 @@ from lmerge.cli.main import COMMANDS
 from lmerge.service.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "scripts"))
-
-import docs_pages  # noqa: E402  # the scripts are no package
 
 
 @pytest.fixture(scope="module")

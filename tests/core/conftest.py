@@ -1,16 +1,12 @@
-"""Makes ``helpers`` importable, and runs every test of this folder on both engines."""
+"""Runs every test of this folder on both engines."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from lmerge.core.engines import selection
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 MARKER = "python_engine"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from helpers import COPIES_PROMISES, INDEX_POLICIES, PROMISES, a, f, m
+from core_world import COPIES_PROMISES, INDEX_POLICIES, PROMISES, a, f, m
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pytest
-from helpers import COPIES_PROMISES, PROMISES, a, f, m
+from core_world import COPIES_PROMISES, PROMISES, a, f, m
 
 from lmerge.core.elements import INF, Element
 from lmerge.core.merge import Merge

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import INDEX_POLICIES
+from core_world import INDEX_POLICIES
 from test_engines import Twins
 
 from lmerge.core import index

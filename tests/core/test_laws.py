@@ -9,7 +9,7 @@ import sys
 from random import Random
 
 import pytest
-from helpers import PROMISES, R1_PROMISES, a, emitted, f, m, merge_of
+from core_world import PROMISES, R1_PROMISES, a, emitted, f, m, merge_of
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Event, Insert, Stable

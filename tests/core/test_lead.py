@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import PROMISES, R3_PROMISES, a, emitted, f, merge_of
+from core_world import PROMISES, R3_PROMISES, a, emitted, f, merge_of
 
 from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.core.merge import Merge

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers import COPIES_PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES, a, emitted, f, m, merge_of
+from core_world import COPIES_PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES, a, emitted, f, m, merge_of
 
 from lmerge.core.adapters import Close, Open, from_open_close, from_signed, to_open_close, to_signed
 from lmerge.core.compatible import InputPrefix, incompatibilities, is_compatible

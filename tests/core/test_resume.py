@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import COPIES_PROMISES, INDEX_POLICIES, PROMISES, R1_PROMISES, R3_PROMISES, a, f, m
+from core_world import COPIES_PROMISES, INDEX_POLICIES, PROMISES, R1_PROMISES, R3_PROMISES, a, f, m
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ index hold (check), the output is a legal stream, and the live events are right.
 from __future__ import annotations
 
 import pytest
-from helpers import INDEX_POLICIES, PROMISES
+from core_world import INDEX_POLICIES, PROMISES
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (

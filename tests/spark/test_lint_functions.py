@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_world import HERE
 
 from lmerge.spark.plan.lint import lint
 from lmerge.spark.plan.tree import ZONE
 
 # Classes by what the lint finds in the examples; ``same``: nothing.
-TABLE = HERE / "functions_of_spark.txt"
+TABLE = Path(__file__).parent / "functions_of_spark.txt"
 # The number of examples that are checked of each function. Further ones only vary constants.
 EXAMPLES_MAX = 4
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spark_world import HERE, FileFeed, S
+from spark_world import HERE, ROOT, FileFeed, S
 
 from lmerge.core.elements import Event
 from lmerge.wire.rows import RowCodec
@@ -109,7 +109,7 @@ class Driver:
 
 def test_folders() -> str:
     """Return the PYTHONPATH by which Spark's processes find the tests' modules."""
-    return os.pathsep.join([str(HERE), str(HERE.parents[1])])
+    return os.pathsep.join([str(HERE), str(ROOT)])
 
 
 @contextmanager

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 MERGE = "flights"
 S = 1_000_000  # a second, in microseconds
 
@@ -56,7 +57,7 @@ def session(scratch: Path, **over: str) -> SparkSession:
     """Return a quiet session with its files in ``scratch``. ``over``: more settings, with ``_`` for dots in names."""
     from pyspark.sql import SparkSession
 
-    paths = [str(HERE), str(HERE.parent.parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [str(HERE), str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

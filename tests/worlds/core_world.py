@@ -1,4 +1,4 @@
-"""Helpers for the tests of the core."""
+"""Helpers of the tests of the core: the paper's examples, sessions, policies."""
 
 from __future__ import annotations
 

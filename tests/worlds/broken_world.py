@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from helpers import COPIES_PROMISES, INDEX_POLICIES, R0_PROMISES, R1_PROMISES, R2_PROMISES, R3_PROMISES
+from core_world import COPIES_PROMISES, INDEX_POLICIES, R0_PROMISES, R1_PROMISES, R2_PROMISES, R3_PROMISES
 
 from lmerge.core import properties as props
 from lmerge.core.compatible import InputPrefix, incompatibilities
