@@ -1,7 +1,7 @@
 """The native TDB of one stream against ``Tdb``: the same events, messages and indices after every batch.
 
 Batches of 32 elements and more may wait unindexed in the core. Only the memory shows whether they do.
-``tests/client/test_native_live.py`` does the same for the events that a publisher keeps.
+``tests/client/publish/test_native_live.py`` does the same for the events that a publisher keeps.
 """
 
 from __future__ import annotations

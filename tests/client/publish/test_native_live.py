@@ -1,7 +1,7 @@
 """A publisher's live events on the native core against ``LiveEvents``: the same prelude after every step.
 
 Batches of 32 elements and more may wait unindexed in the core, also behind a stable that the publisher has published
-but the merge has not emitted. ``tests/core/test_native_tdb.py`` does the same for the table of a subscriber.
+but the merge has not emitted. ``tests/core/engines/test_native_tdb.py`` does the same for the table of a subscriber.
 """
 
 from __future__ import annotations
