@@ -84,12 +84,13 @@ REACHED = {
     "staged_bytes_per_replica":
         "service/merge/test_staged_parts.py::test_a_part_that_alone_is_too_large_is_refused_and_forgotten",
     "staged_bytes": "service/merge/test_staged_parts.py::test_the_oldest_parts_make_room_those_of_the_replica_first",
-    "staged_keep_s": "service/calls/test_staging.py::test_parts_without_a_commit_are_dropped_after_a_while",
-    "stage_timeout_s": "service/calls/test_staging.py::test_a_call_that_does_not_come_to_an_end_is_ended",
-    "stage_rate_per_s": "service/calls/test_staging.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
-    "stage_burst": "service/calls/test_staging.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
+    "staged_keep_s": "service/calls/test_staging_refused.py::test_parts_without_a_commit_are_dropped_after_a_while",
+    "stage_timeout_s": "service/calls/test_staging_refused.py::test_a_call_that_does_not_come_to_an_end_is_ended",
+    "stage_rate_per_s":
+        "service/calls/test_staging_refused.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
+    "stage_burst": "service/calls/test_staging_refused.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
     "stage_calls_per_replica":
-        "service/calls/test_staging.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
+        "service/calls/test_staging_refused.py::test_calls_of_one_replica_are_bounded_in_rate_and_number",
     "attach_timeout_s": "service/test_bad_input.py::test_a_stream_without_an_attach_is_not_held_for_ever",
     "detached_remembered": "service/test_limits_reached.py::test_so_many_ended_inputs_are_remembered",
     "switches_remembered": "service/test_limits_reached.py::test_so_many_switches_are_remembered",

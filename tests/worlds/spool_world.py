@@ -200,3 +200,15 @@ class _DyingFile:
     def close(self) -> None:
         self._file.close()
         self.closed = True
+
+
+def commit_elements(spool: Spool, batch: int, elements: list[Element], stable: int | None = None) -> Manifest:
+    """Commit a batch of one part."""
+    return spool.commit(batch, [spool.write_part(batch, 0, 0, [Batch.of(elements)])], stable, META)
+
+
+def seed_of(spool: Spool, batch: int) -> list[Element]:
+    """Return the elements with which a publisher begins."""
+    seed = spool.live_before(batch)
+    assert seed is not None
+    return list(seed.elements())
