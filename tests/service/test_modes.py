@@ -38,8 +38,8 @@ def must_be_private(folder: Path) -> list[str]:
     names = []
     for path in folder.rglob("*"):
         mode = stat.S_IMODE(path.stat().st_mode)
-        wanted = 0o700 if path.is_dir() else PUBLIC_FILE if path.name in PUBLIC else 0o600
-        assert mode == wanted, f"{path}: {mode:o}"
+        expected = 0o700 if path.is_dir() else PUBLIC_FILE if path.name in PUBLIC else 0o600
+        assert mode == expected, f"{path}: {mode:o}"
         names.append(path.name)
     return names
 

@@ -20,7 +20,7 @@ from lmerge.core.merge import Merge, Outcome
 from lmerge.core.snapshot import restored, snapshot_of
 
 
-class Delivery(NamedTuple):
+class HistoryItem(NamedTuple):
     """An insert of one life of an input, or with ``life`` 0 a stable point that the output has reached."""
 
     life: int
@@ -41,7 +41,7 @@ class Law:
 
     def __init__(self, case: str) -> None:
         self.case = case
-        self.deliveries: list[Delivery] = []
+        self.deliveries: list[HistoryItem] = []
         self.attached: set[int] = set()  # lives that count
         self.keyed: set[int] = set()  # lives that promise a key
         self.lost: int | None = None  # of R2: the number of deliveries when the key ceased to count
@@ -51,9 +51,9 @@ class Law:
         """Return the inserts of the output: of each Vs those before a higher Vs or a stable point beyond it."""
         output: Counter[Insert] = Counter()
         for vs in {delivery.vs for delivery in self.deliveries if delivery.life}:
-            slot: list[Delivery] = []
+            slot: list[HistoryItem] = []
             by_key: int | None = None  # number of the slot's deliveries while the key counted; None: all
-            for at, delivery in enumerate([*self.deliveries, Delivery(0, INF + 1, (b"", 0))]):
+            for at, delivery in enumerate([*self.deliveries, HistoryItem(0, INF + 1, (b"", 0))]):
                 if at == self.lost:
                     by_key = len(slot)
                 if delivery.vs > vs:
@@ -72,7 +72,7 @@ class Law:
             self.lost = len(self.deliveries)
             self.gone = {delivery.life for delivery in self.deliveries if delivery.life} - self.attached
 
-    def _union_of_r2(self, vs: int, slot: Sequence[Delivery], by_key: int | None) -> Counter[tuple[bytes, int]]:
+    def _union_of_r2(self, vs: int, slot: Sequence[HistoryItem], by_key: int | None) -> Counter[tuple[bytes, int]]:
         before = slot if by_key is None else slot[:by_key]
         union = self._union(vs, before)
         first: dict[bytes, tuple[bytes, int]] = {}
@@ -82,7 +82,7 @@ class Law:
         union = Counter({element: n for element, n in union.items() if element[1] == vs}) + Counter(first.values())
         return union if by_key is None else union | self._union(vs, [d for d in slot if d.life not in self.gone])
 
-    def _union(self, vs: int, slot: Sequence[Delivery]) -> Counter[tuple[bytes, int]]:
+    def _union(self, vs: int, slot: Sequence[HistoryItem]) -> Counter[tuple[bytes, int]]:
         by_life: dict[int, Counter[tuple[bytes, int]]] = {}
         first: tuple[bytes, int] | None = None  # an event: under R0 Vs is the key
         for delivery in slot:
@@ -108,7 +108,7 @@ class Law:
         mine = [delivery.element for delivery in slot if delivery.life == life]
         if self.case[:2] == "r2":
             return life in self.keyed and element[1] > vs and element[0] in {p for p, ve in mine if ve > vs}
-        union = self._union(vs, [*slot, Delivery(life, vs, element)])
+        union = self._union(vs, [*slot, HistoryItem(life, vs, element)])
         if union[element] > 1 or element in mine:
             return False
         for other in self.attached - {life}:
@@ -208,7 +208,7 @@ class World:
         assert snapshot_of(self.merges[0]) == snapshot_of(self.merges[1]) == first
 
     def _note(self, name: str, element: Insert) -> None:
-        self.law.deliveries.append(Delivery(self.lives[name], element.vs, (element.payload, element.ve)))
+        self.law.deliveries.append(HistoryItem(self.lives[name], element.vs, (element.payload, element.ve)))
 
     def _call(self, method: str, *arguments: object, **options: object) -> Outcome:
         outcomes = [getattr(merge, method)(*arguments, **options) for merge in self.merges]
@@ -245,7 +245,7 @@ class World:
         reached = max((delivery.vs for delivery in self.law.deliveries if not delivery.life), default=NEG_INF)
         while stables and (reached < limit if until_reached else stables[0] <= limit):
             reached = stables.pop(0)
-            self.law.deliveries.append(Delivery(0, reached, (b"", 0)))
+            self.law.deliveries.append(HistoryItem(0, reached, (b"", 0)))
 
     def _join(self, name: str, *, broken: bool) -> None:
         """Count the waiting elements, all or none."""

@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 
-NOBODY_UID = 65534
+UNPRIVILEGED_UID = 65534
 PROGRAMS = ("initdb", "postgres")
 
 
@@ -81,8 +81,8 @@ class Postgres:
         self.programs = programs
         self._user: dict[str, Any] = {}
         if os.geteuid() == 0:
-            self._user = {"user": NOBODY_UID, "group": NOBODY_UID, "extra_groups": []}
-            os.chown(self.folder, NOBODY_UID, NOBODY_UID)
+            self._user = {"user": UNPRIVILEGED_UID, "group": UNPRIVILEGED_UID, "extra_groups": []}
+            os.chown(self.folder, UNPRIVILEGED_UID, UNPRIVILEGED_UID)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MERGE = "flights"
 
 
-class Servers:
+class MergeServers:
     """Independent servers of one merge. ``settings`` of a single one: under ``of_`` and its number."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, count: int, settings: dict[str, Any]) -> None:
@@ -81,12 +81,12 @@ class Servers:
 
 
 @contextmanager
-def servers(count: int = 1, **settings: Any) -> Iterator[Servers]:
+def servers(count: int = 1, **settings: Any) -> Iterator[MergeServers]:
     """Run servers whose loop runs in a thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    world = Servers(loop, count, settings)
+    world = MergeServers(loop, count, settings)
     try:
         yield world
     finally:

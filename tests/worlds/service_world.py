@@ -66,9 +66,9 @@ class World:
         options = [*UNLIMITED, ("grpc.use_local_subchannel_pool", 1)]
         return grpc.aio.insecure_channel(f"127.0.0.1:{self.server.port}", options=options)
 
-    async def publisher(self, replica: str, merge: str = MERGE, stub: Any = None, **attach: Any) -> Publisher:
+    async def publisher(self, replica: str, merge: str = MERGE, stub: Any = None, **attach: Any) -> RawPublisher:
         """Attach a publisher; return it when it is accepted."""
-        publisher = Publisher((stub or self.stub).Publish())
+        publisher = RawPublisher((stub or self.stub).Publish())
         await publisher.attach(replica, merge, **attach)
         publisher.accepted = (await publisher.call.read()).accepted
         assert publisher.accepted.algorithm
@@ -76,15 +76,15 @@ class World:
 
     async def refused(self, replica: str, merge: str = MERGE, **attach: Any) -> Ending:
         """Attempt an attach that is refused; return how the stream ends."""
-        publisher = Publisher(self.stub.Publish())
+        publisher = RawPublisher(self.stub.Publish())
         await publisher.attach(replica, merge, **attach)
         return await publisher.ending()
 
     async def subscriber(
         self, merge: str = MERGE, name: str = "", *, wait: bool = False, stub: Any = None, **request: Any
-    ) -> Reader:
+    ) -> RawReader:
         """Subscribe; return the subscriber when it has read its snapshot."""
-        reader = Reader(self.subscribe(merge, name, wait=wait, stub=stub, **request))
+        reader = RawReader(self.subscribe(merge, name, wait=wait, stub=stub, **request))
         await reader.read_snapshot()
         return reader
 
@@ -137,7 +137,7 @@ class Ending:
         self.detached = detached
 
 
-class Publisher:
+class RawPublisher:
     """One call of Publish."""
 
     def __init__(self, call: Any) -> None:
@@ -199,7 +199,7 @@ class Publisher:
         return Ending(None, detached)
 
 
-class Reader:
+class RawReader:
     """One call of Subscribe. Its elements go into ``tdb``, which raises if the stream is not legal."""
 
     def __init__(self, call: Any) -> None:

@@ -120,7 +120,7 @@ def unreachable_server() -> str:
         return f"127.0.0.1:{free.getsockname()[1]}"
 
 
-class Recorder:
+class OutputRecorder:
     """Reads a merge in a thread, from its beginning. With one replica and policy eager these are its own elements."""
 
     def __init__(self, target: str, merge: str = MERGE) -> None:
@@ -152,8 +152,8 @@ class Recorder:
 
 
 @contextmanager
-def recorded(target: str, merge: str = MERGE) -> Iterator[Recorder]:
-    recorder = Recorder(target, merge)
+def recorded(target: str, merge: str = MERGE) -> Iterator[OutputRecorder]:
+    recorder = OutputRecorder(target, merge)
     try:
         yield recorder
     finally:

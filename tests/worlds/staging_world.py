@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
-from service_world import MERGE, Publisher, World, batch_message, retried_without_status
+from service_world import MERGE, RawPublisher, World, batch_message, retried_without_status
 
 from lmerge.core.elements import Element
 from lmerge.service.merge.staged_parts import Staging
@@ -66,7 +66,7 @@ async def staged(
 
 
 async def commit(
-    publisher: Publisher, batch: int, *parts: tuple[int, int], query: str = QUERY, **more: Any
+    publisher: RawPublisher, batch: int, *parts: tuple[int, int], query: str = QUERY, **more: Any
 ) -> None:
     publisher.sequence += 1
     listed = [pb.PublishRequest.Commit.Part(partition=partition, attempt=attempt) for partition, attempt in parts]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service_world import MERGE, Reader, World, ins, stable
+from service_world import MERGE, RawReader, World, ins, stable
 
 from lmerge.wire.generated import lmerge_pb2 as pb
 
@@ -10,7 +10,7 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 async def test_marks_follow_the_batch_that_they_belong_to_and_only_where_they_were_asked_for() -> None:
     async with World(policy="final-only") as w:
         a, b = await w.publisher("a"), await w.publisher("b")
-        marked = Reader(w.stub.Subscribe(pb.SubscribeRequest(merge=MERGE, marks=True)))
+        marked = RawReader(w.stub.Subscribe(pb.SubscribeRequest(merge=MERGE, marks=True)))
         plain = await w.subscriber()
         await marked.read_snapshot()
         await b.merged(ins("A", 1, 5))
@@ -23,7 +23,7 @@ async def test_marks_follow_the_batch_that_they_belong_to_and_only_where_they_we
 async def test_under_quorum_the_marks_count_the_inputs_that_were_waited_for() -> None:
     async with World(policy="quorum:2") as w:
         a, b = await w.publisher("a"), await w.publisher("b")
-        marked = Reader(w.stub.Subscribe(pb.SubscribeRequest(merge=MERGE, marks=True)))
+        marked = RawReader(w.stub.Subscribe(pb.SubscribeRequest(merge=MERGE, marks=True)))
         await marked.read_snapshot()
         await a.merged(ins("A", 1, 5))
         await b.merged(ins("A", 1, 5))
@@ -35,7 +35,7 @@ async def test_under_quorum_the_marks_count_the_inputs_that_were_waited_for() ->
 async def test_a_batch_without_inserts_has_no_marks() -> None:
     async with World() as w:
         a = await w.publisher("a")
-        marked = Reader(w.stub.Subscribe(pb.SubscribeRequest(merge=MERGE, marks=True)))
+        marked = RawReader(w.stub.Subscribe(pb.SubscribeRequest(merge=MERGE, marks=True)))
         await marked.read_snapshot()
         await a.merged(stable(5))
         await a.merged(ins("A", 6, 9))

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from service_world import MERGE, Reader, World, adj, ins, stable
+from service_world import MERGE, RawReader, World, adj, ins, stable
 
 from lmerge.core.elements import NEG_INF, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
@@ -24,7 +24,7 @@ def token(t: int) -> str:
 
 
 async def refused(world: World, **request: Any) -> Any:
-    return await Reader(world.subscribe(**request)).ending()
+    return await RawReader(world.subscribe(**request)).ending()
 
 
 async def test_a_reader_that_resumes_gets_the_events_that_were_frozen_while_it_was_away() -> None:
@@ -114,7 +114,7 @@ async def test_readers_that_resume_anywhere_in_a_random_stream_end_with_the_refe
         events = reference(random, 150)
         async with World(retain_bytes=20_000, segment_bytes=500, turn_interval_s=0.0001, policy="eager") as world:
             inputs = [(await world.publisher(name), present(random, events)) for name in "ab"]
-            readers: list[tuple[int, Reader]] = []
+            readers: list[tuple[int, RawReader]] = []
             while any(stream for _, stream in inputs):
                 publisher, stream = random.choice([one for one in inputs if one[1]])
                 await publisher.send(*stream[:9])

@@ -6,7 +6,7 @@ import asyncio
 
 import grpc
 import pytest
-from service_world import MERGE, Reader, World, adj, ins, stable
+from service_world import MERGE, RawReader, World, adj, ins, stable
 
 from lmerge.core.elements import NEG_INF, Event, Insert, Stable
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -51,7 +51,7 @@ async def test_a_large_snapshot_comes_in_batches_within_the_limits() -> None:
 async def test_subscribers_that_come_while_elements_flow_miss_nothing_and_get_nothing_twice() -> None:
     async with World(turn_interval_s=0.0001) as world:
         a, b = await world.publisher("a"), await world.publisher("b")
-        readers: list[Reader] = []
+        readers: list[RawReader] = []
         for at in range(200):
             for publisher in (a, b):
                 await publisher.send(ins("long", at, 10_000), ins("short", at, at + 3), stable(at - 2))
@@ -82,7 +82,7 @@ async def test_all_subscribers_of_a_merge_get_the_same_bytes() -> None:
 
 async def test_an_unknown_merge_is_not_found() -> None:
     async with World() as world:
-        ending = await Reader(world.subscribe("nowhere")).ending()
+        ending = await RawReader(world.subscribe("nowhere")).ending()
         assert ending.code is grpc.StatusCode.NOT_FOUND
         assert "'nowhere'" in ending.details
 
@@ -103,7 +103,7 @@ async def test_waiting_subscribers_have_a_limit_and_give_their_place_back() -> N
         first = world.subscribe("later", wait=True)
         second = world.subscribe("later", wait=True)
         done, _ = await asyncio.wait(
-            [asyncio.create_task(Reader(call).ending()) for call in (first, second)],
+            [asyncio.create_task(RawReader(call).ending()) for call in (first, second)],
             return_when=asyncio.FIRST_COMPLETED,
         )
         assert [task.result().code for task in done] == [grpc.StatusCode.RESOURCE_EXHAUSTED]
@@ -153,7 +153,7 @@ async def test_a_slow_subscriber_is_cut_off_by_name_and_a_fast_one_misses_nothin
 async def test_subscribers_above_the_limit_are_refused() -> None:
     async with World(merges=(MERGE,), subscribers_per_merge=1) as world:
         first = await world.subscriber(name="first")
-        ending = await Reader(world.subscribe(name="second")).ending()
+        ending = await RawReader(world.subscribe(name="second")).ending()
         assert ending.code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "'second'" in ending.details
         first.call.cancel()

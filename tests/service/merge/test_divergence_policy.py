@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
-from service_world import MERGE, Publisher, Reader, World, ins, stable
+from service_world import MERGE, RawPublisher, RawReader, World, ins, stable
 
 from lmerge.core.elements import INF, Event, show_payload
 from lmerge.errors import UsageError
@@ -30,11 +30,11 @@ async def certified(world: World) -> pb.CertifyMergeResponse:
     return await world.stub.CertifyMerge(pb.CertifyMergeRequest(merge=MERGE))
 
 
-async def three(world: World) -> list[Publisher]:
+async def three(world: World) -> list[RawPublisher]:
     return [await world.publisher(name) for name in "abc"]
 
 
-async def fast_but_wrong(world: World) -> tuple[list[Publisher], Reader]:
+async def fast_but_wrong(world: World) -> tuple[list[RawPublisher], RawReader]:
     """Hazard 1: b has lost an event, and its stable comes first."""
     publishers = await three(world)
     reader = await world.subscriber()

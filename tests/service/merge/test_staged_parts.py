@@ -38,8 +38,8 @@ class CheckedStaging:
 
     def commit(self, batch: int, *parts: int, query: str = QUERY) -> None:
         """Commit parts of replica a, first attempts."""
-        wanted = [(partition, 0) for partition in parts]
-        taken = self.staging.take(A, query, batch, wanted, WHATEVER, self.now_s)
+        listed = [(partition, 0) for partition in parts]
+        taken = self.staging.take(A, query, batch, listed, WHATEVER, self.now_s)
         self.staging.check()
         assert len(taken) == len(parts)
         self.staging.give_back(A, taken)

@@ -13,7 +13,7 @@ import aiohttp
 import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from service_world import MERGE, Gate, Publisher, Reader, World, ins, stable
+from service_world import MERGE, Gate, RawPublisher, RawReader, World, ins, stable
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Stable
@@ -90,7 +90,7 @@ async def test_a_turn_in_a_thread_emits_what_one_on_the_loop_emits(least: int, m
 class AtWork:
     """A world whose merge has merged ``x``, and ``y`` and stable(9) in a thread that is held."""
 
-    def __init__(self, world: World, reader: Reader, a: Publisher, b: Publisher, gate: Gate) -> None:
+    def __init__(self, world: World, reader: RawReader, a: RawPublisher, b: RawPublisher, gate: Gate) -> None:
         self.world, self.reader, self.a, self.b, self.gate = world, reader, a, b, gate
 
 
@@ -178,7 +178,7 @@ async def test_who_comes_and_goes_while_a_thread_merges_waits_and_loses_nothing(
         assert not any(task.done() for task in (subscriber, newcomer, leaving))
         assert work.a.last_ack.sequence == 1
         work.gate.open()
-        reader: Reader = await subscriber
+        reader: RawReader = await subscriber
         assert (await leaving).code is grpc.StatusCode.OK
         c = await newcomer
         assert c.accepted.joined
@@ -272,7 +272,7 @@ async def test_shards_mean_the_same_to_a_subscriber(least: int, monkeypatch: pyt
         reader = await world.subscriber()
         streams = {name: present(random, events) for name in "abc"}
         publishers = {name: await world.publisher(name) for name in streams}
-        half: Reader | None = None
+        half: RawReader | None = None
         while any(streams.values()):
             name = random.choice([name for name, rest in streams.items() if rest])
             await publishers[name].send(*streams[name][:100])

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
-from service_world import MERGE, Reader, World, adj, ins, stable
+from service_world import MERGE, RawReader, World, adj, ins, stable
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
@@ -118,7 +118,7 @@ async def test_from_where_on_the_output_is_right_outlives_the_server(tmp_path: P
         a = await world.publisher("a", join_at=100)
         await a.merged(ins("x", 90, 150))
     async with durable(tmp_path) as world:
-        ending = await Reader(world.subscribe(resume_token=token(99))).ending()
+        ending = await RawReader(world.subscribe(resume_token=token(99))).ending()
         assert ending.code is grpc.StatusCode.OUT_OF_RANGE
         assert (await world.subscriber()).begin.complete_from == 100
         assert (hub(world).complete_from, hub(world).retained_from) == (100, 100)
@@ -161,7 +161,7 @@ async def test_a_merge_that_has_begun_anew_behind_a_gap_does_not_go_back_over_a_
         assert hub(world).complete_from == 50
         reader = await world.subscriber(resume_token=token(10), snapshot_if_too_old=True)
         assert (reader.tdb.events(), reader.begin.complete_from) == ([Event(40, b"new", 90)], 70)
-        ending = await Reader(world.subscribe(resume_token=token(49))).ending()
+        ending = await RawReader(world.subscribe(resume_token=token(49))).ending()
         assert ending.code is grpc.StatusCode.OUT_OF_RANGE
 
 
@@ -182,7 +182,7 @@ async def test_nothing_is_shown_or_promised_before_it_is_committed(
         assert attached is not None
         assert (attached.merged, attached.acked, attached.acked_stable) == (2, 1, 5)
         assert (hub(world)._output.release.stable_point, reader.tdb.stable_point) == (5, 5)
-        for refused in (await world.refused("b"), await Reader(world.subscribe()).ending()):
+        for refused in (await world.refused("b"), await RawReader(world.subscribe()).ending()):
             assert refused.code is UNAVAILABLE
             assert "disk is full" in refused.details
         gate(False)
@@ -255,7 +255,7 @@ async def test_a_subscription_that_waits_for_a_commit_begins_where_its_deltas_do
         events = reference(random, 120)
         async with durable(tmp_path / str(seed), segment_bytes=600, turn_interval_s=0.0001) as world:
             a, stream = await world.publisher("a"), present(random, events)
-            readers: list[Reader] = []
+            readers: list[RawReader] = []
             while stream:
                 await a.send(*stream[:7])
                 del stream[:7]
@@ -276,7 +276,7 @@ class RestartFollower:
         self._merge = Merge("r4", "eager", "any")
         self._connections = 0
 
-    async def follow(self, reader: Reader, until: int) -> None:
+    async def follow(self, reader: RawReader, until: int) -> None:
         """Read one connection up to a stable point."""
         self._connections += 1
         name = str(self._connections)

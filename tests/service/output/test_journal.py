@@ -24,7 +24,7 @@ def filled(journal: Journal, turns: int, live_count: int = 0, size: int = 100) -
     journal.begin(EMPTY, NEG_INF, NEG_INF)
     for at in range(1, turns + 1):
         journal.append(message(at, size))
-        if journal.wants_segment(at):
+        if journal.needs_segment(at):
             journal.begin(live(live_count, at), at, NEG_INF)
         journal.trim(at)
     return journal
@@ -69,7 +69,7 @@ def test_bytes_are_bounded_and_the_oldest_go_first() -> None:
     assert journal.find(journal.retained_from - 1) is None
 
 
-def test_times_are_bounded_but_all_that_is_wanted_is_kept() -> None:
+def test_times_are_bounded_but_all_that_is_needed_is_kept() -> None:
     journal = filled(Journal(10**9, 30, 200), 200)
     assert journal.retained_from is not None
     assert 200 - 30 - 5 <= journal.retained_from <= 200 - 30
@@ -94,8 +94,8 @@ def test_a_snapshot_that_does_not_fit_is_not_kept_and_tried_again_when_as_much_w
     assert journal.retained_from is None
     assert journal.find(60) is None
     assert journal.bytes == 0
-    wanted = [at for at in range(61, 200) if not journal.append(message(at)) and journal.wants_segment(at)]
-    assert wanted[0] < 100
+    due = [at for at in range(61, 200) if not journal.append(message(at)) and journal.needs_segment(at)]
+    assert due[0] < 100
     journal.begin(live(1, 200), 200, NEG_INF)
     assert journal.retained_from == 200
 

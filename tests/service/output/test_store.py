@@ -42,7 +42,7 @@ def write(store: Store, count: int, *, each: int = 10) -> None:
     changes.incarnations["a"] = 2**64 - 1
     for at in range(1, count + 1):
         journal.append(message(at))
-        if journal.wants_segment(at):
+        if journal.needs_segment(at):
             journal.begin(Batch.of([Insert(b"live", at, at + 9), Stable(at)]), at, NEG_INF)
         if at % each == 0 or at == count:
             store.commit([changes.take()], PYTHON_FRAMES, DEFAULT_LIMITS)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from secure_world import FORGED, YEAR_US, SecureWorld, refused
-from service_world import MERGE, Publisher, Reader, ins, stable
+from service_world import MERGE, RawPublisher, RawReader, ins, stable
 
 from lmerge import clock
 from lmerge.errors import PermissionDenied, Unauthenticated, UsageError
@@ -274,7 +274,7 @@ async def test_a_token_publishes_under_its_own_name_only_and_cannot_fence_anothe
     async with SecureWorld(tmp_path) as world:
         a_token, b_token = world.token("a", [PUBLISH]), world.token("b", [PUBLISH])
         a = await world.publisher("a", stub=world.stub_of(a_token))
-        intruder = Publisher(world.stub_of(b_token).Publish())
+        intruder = RawPublisher(world.stub_of(b_token).Publish())
         await intruder.attach("a", MERGE, incarnation=2**62)
         ending = await intruder.ending()
         assert ending.code is DENIED
@@ -289,7 +289,7 @@ async def test_a_certificate_publishes_under_its_own_name_only(tmp_path: Path) -
         stub = world.stub_of(pair=pair)
         assert (await world.publisher("a", stub=stub)).accepted.joined
         for replica, merge in (("b", MERGE), ("a", "other"), ("a2", MERGE)):
-            publisher = Publisher(stub.Publish())
+            publisher = RawPublisher(stub.Publish())
             await publisher.attach(replica, merge)
             ending = await publisher.ending()
             assert ending.code is DENIED
@@ -302,7 +302,7 @@ async def test_with_a_certificate_and_a_token_both_must_allow_it(tmp_path: Path)
         plain = world.authority.issue("plain")
         both = world.token("wide", [PUBLISH], ["*"], ["*"])
         for pair, replica, is_allowed in ((named, "a", True), (named, "b", False), (plain, "b", True)):
-            publisher = Publisher(world.stub_of(both, pair).Publish())
+            publisher = RawPublisher(world.stub_of(both, pair).Publish())
             await publisher.attach(replica, MERGE)
             if is_allowed:
                 assert (await publisher.call.read()).accepted.algorithm
@@ -321,7 +321,7 @@ async def test_the_access_file_can_name_a_certificate_and_decides_alone(tmp_path
         tokens.make(world.access_path, "a", [STATUS], ["*"], certificate=f"uri:lmerge://{MERGE}/a")
         world.server._guard.check()
         await world.stub_of(pair=plain).ListMerges(pb.ListMergesRequest())
-        publisher = Publisher(world.stub_of(pair=named).Publish())
+        publisher = RawPublisher(world.stub_of(pair=named).Publish())
         await publisher.attach("a", MERGE)
         assert (await publisher.ending()).code is DENIED  # not what the certificate alone would allow
         tokens.revoke(world.access_path, "board")
@@ -336,7 +336,7 @@ async def test_a_token_made_a_moment_ago_is_accepted(tmp_path: Path) -> None:
             await world.stub_of(world.token(name, [STATUS])).ListMerges(pb.ListMergesRequest())
 
 
-async def streams_of(world: SecureWorld, token: str) -> tuple[Publisher, Reader]:
+async def streams_of(world: SecureWorld, token: str) -> tuple[RawPublisher, RawReader]:
     stub = world.stub_of(token)
     publisher = await world.publisher("a", stub=stub)
     return publisher, await world.subscriber(stub=stub)
@@ -394,7 +394,7 @@ async def test_no_secret_is_in_logs_errors_or_the_text_of_settings(tmp_path: Pat
                 call = world.stub_of(token).DescribeMerge(pb.DescribeMergeRequest(merge=MERGE))
                 code, details = await call.code(), await call.details()
                 texts += [str(code), details]
-                publisher = Publisher(world.stub_of(token).Publish())
+                publisher = RawPublisher(world.stub_of(token).Publish())
                 with suppress(grpc.RpcError):  # the call may have been refused already
                     await publisher.attach("nobody", MERGE)
                 publisher.call.cancel()

@@ -16,7 +16,7 @@ from grpc.aio import _server as aio_server
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from secure_world import FORGED, SecureWorld, refused
-from service_world import EOF, MERGE, Publisher, Reader, World, ins, retried_without_status, stable
+from service_world import EOF, MERGE, RawPublisher, RawReader, World, ins, retried_without_status, stable
 
 from lmerge.service.security.auth import ADMIN, PUBLISH, ROLES, STATUS, SUBSCRIBE
 from lmerge.service.security.guard import ACCESS_RULES
@@ -32,14 +32,14 @@ REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 
 @retried_without_status
 async def publish(stub: Any, replica: str = "a") -> None:
-    publisher = Publisher(stub.Publish())
+    publisher = RawPublisher(stub.Publish())
     await publisher.attach(replica, MERGE)
     assert (await publisher.call.read()).accepted.algorithm
     publisher.call.cancel()
 
 
 async def subscribe(stub: Any) -> None:
-    reader = Reader(stub.Subscribe(pb.SubscribeRequest(merge=MERGE)))
+    reader = RawReader(stub.Subscribe(pb.SubscribeRequest(merge=MERGE)))
     await reader.read_snapshot()
     reader.call.cancel()
 
@@ -123,8 +123,8 @@ async def test_a_method_is_open_to_the_right_certificate_and_to_no_other(method:
         keeper = await world.publisher("keeper", stub=world.stub_of(pair=everything))
         await keeper.merged(stable(5))
         assert await call_status(world.stub_of(), method) is grpc.StatusCode.UNAVAILABLE  # not even a connection
-        nobody = world.authority.issue("nobody", common_name="lmerge://flights/a", hosts=["lmerge.example"])
-        assert await call_status(world.stub_of(pair=nobody), method) is UNAUTHENTICATED
+        unlisted = world.authority.issue("nobody", common_name="lmerge://flights/a", hosts=["lmerge.example"])
+        assert await call_status(world.stub_of(pair=unlisted), method) is UNAUTHENTICATED
         for role in ROLES:
             uri = f"lmerge://{MERGE}/a" if role == PUBLISH else f"lmerge://{MERGE}?roles={role}"
             pair = world.authority.issue(f"as-{role}", uris=[uri])

@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hypothesis import given
 from hypothesis import strategies as st
 from secure_world import FORGED, SecureWorld, connect_and_go, refused
-from service_world import MERGE, Publisher, World, ins, stable
+from service_world import MERGE, RawPublisher, World, ins, stable
 
 from lmerge.errors import LimitExceeded, TooOften
 from lmerge.service.merge.live_limit import Growth
@@ -139,7 +139,7 @@ async def test_a_caller_that_may_not_publish_uses_up_no_attaches(tmp_path: Path)
     async with SecureWorld(tmp_path, attach_burst=2, attach_rate_per_s=0.01, peer_attach_burst=2) as world:
         stub = world.stub_of(world.token("b", ["publish"]))
         for _ in range(5):
-            publisher = Publisher(stub.Publish())
+            publisher = RawPublisher(stub.Publish())
             await publisher.attach("a", MERGE)
             assert (await publisher.ending()).code is grpc.StatusCode.PERMISSION_DENIED
         assert (await world.publisher("a", stub=world.stub_of(world.token("a", ["publish"])))).accepted.joined
@@ -307,7 +307,7 @@ async def test_an_input_that_fills_a_merge_is_ended_and_the_others_lose_nothing(
         assert described.live_events == 0
 
 
-async def fill(publisher: Publisher) -> pb.PublishResponse.Detached:
+async def fill(publisher: RawPublisher) -> pb.PublishResponse.Detached:
     """Publish events and no stable until the server ends the input."""
 
     async def publish() -> None:

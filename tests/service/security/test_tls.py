@@ -102,7 +102,7 @@ async def test_client_certificates_of_others_or_of_another_time_do_not_get_in(tm
 @pytest.mark.parametrize("port", ["port", "http_port"])
 async def test_nothing_older_than_tls_1_2_is_accepted(port: str, tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, http_port=0) as world:
-        for version, is_spoken in ((ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)):
+        for version, is_accepted in ((ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.load_verify_locations(world.authority.path)
             context.minimum_version = ssl.TLSVersion.TLSv1
@@ -110,7 +110,7 @@ async def test_nothing_older_than_tls_1_2_is_accepted(port: str, tmp_path: Path)
             context.set_ciphers("ALL:@SECLEVEL=0")
             context.set_alpn_protocols(["h2", "http/1.1"])
             opening = asyncio.open_connection("127.0.0.1", getattr(world.server, port), ssl=context)
-            if is_spoken:
+            if is_accepted:
                 _, writer = await opening
                 assert writer.get_extra_info("ssl_object").version() == "TLSv1.2"
                 writer.transport.abort()
@@ -170,7 +170,7 @@ async def test_a_new_client_authority_replaces_the_old_one(tmp_path: Path) -> No
         assert await code_for(old) is UNAVAILABLE
 
 
-async def test_certificates_change_while_everybody_connects_and_nothing_breaks(tmp_path: Path) -> None:
+async def test_certificates_change_while_clients_connect_and_nothing_breaks(tmp_path: Path) -> None:
     """gRPC frees the old certificate while handshakes may be about to use it: see ``TlsFiles``."""
     async with SecureWorld(tmp_path) as world:
         loop, port = asyncio.get_running_loop(), world.server.port

@@ -43,7 +43,7 @@ def run_patiently(writer: Any, checkpoint: Path) -> None:
     raise AssertionError("Python processes do not start")
 
 
-class Query:
+class MergingQuery:
     """Inputs as folders of files, one for each batch, and the output of their merge."""
 
     def __init__(self, spark: SparkSession, folder: Path, inputs: Sequence[InputBatches], **merging: Any) -> None:
@@ -79,7 +79,7 @@ class Query:
         run_patiently(merge(inputs, **self.merging).writeStream.foreachBatch(keep), self.folder / "checkpoint")
 
 
-def assert_means_what_the_twin_means(query: Query, inputs: Sequence[InputBatches], plan: MergePlan) -> Output:
+def assert_means_what_the_twin_means(query: MergingQuery, inputs: Sequence[InputBatches], plan: MergePlan) -> Output:
     output, twin = Output(), Twin(plan)
     for at in range(max(map(len, inputs))):
         expected = twin.batch({number: one[at] for number, one in enumerate(inputs) if at < len(one)})
@@ -95,7 +95,7 @@ def test_a_query_goes_on_exactly_after_a_failed_batch_and_a_restart(
     random = Random(7)
     one, other = streams(random, algorithm, 2, count=60, spurious=0.3)
     inputs = [cut(random, one, 5), cut(random, other, 4, first=1)]
-    query = Query(session, tmp_path, inputs, algorithm=algorithm, shards=shards)
+    query = MergingQuery(session, tmp_path, inputs, algorithm=algorithm, shards=shards)
     query.put(3)
     with pytest.raises(Exception, match="made to fail at batch 2"):
         query.run(fails_at=2)
@@ -112,7 +112,7 @@ def test_a_query_reports_why_an_input_has_ended(session: SparkSession, tmp_path:
     random = Random(9)
     one, other = streams(random, "r3", 2)
     inputs = [cut(random, one, 2), [other[:10], [Adjust(b"nobody", 10**6, 10**6 + 5, 10**6 + 9), *other[10:]]]]
-    query = Query(session, tmp_path, inputs, algorithm="r3", shards=1)
+    query = MergingQuery(session, tmp_path, inputs, algorithm="r3", shards=1)
     query.put(2)
     query.run()
     output = assert_means_what_the_twin_means(query, inputs, plan_of("r3", 1, "01"))

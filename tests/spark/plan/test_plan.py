@@ -41,7 +41,7 @@ def tumbling(df: Any, f: Any, *aggregates: Any) -> Any:
     return df.groupBy(f.window("ts", "10 seconds"), "k").agg(*(aggregates or [f.count("*").alias("n")]))
 
 
-class Case(NamedTuple):
+class PlanCase(NamedTuple):
     """``expected``: (lag in microseconds, exact, strict), or a part of the reason why there is no rule."""
 
     name: str
@@ -53,75 +53,78 @@ class Case(NamedTuple):
 
 
 RULES = [
-    Case("stateless", lambda df, f: df, "ts", (0, False, False)),
-    Case("stateless-filtered", lambda df, f: df.where("n > 3").select("k", "ts"), "ts", (0, False, False)),
-    Case("stateless-renamed", lambda df, f: df.select(f.col("ts").alias("at"), "k"), "at", (0, False, False)),
-    Case("stateless-earlier", lambda df, f: df, "ts - interval 90 seconds", (90 * S, False, False)),
+    PlanCase("stateless", lambda df, f: df, "ts", (0, False, False)),
+    PlanCase("stateless-filtered", lambda df, f: df.where("n > 3").select("k", "ts"), "ts", (0, False, False)),
+    PlanCase("stateless-renamed", lambda df, f: df.select(f.col("ts").alias("at"), "k"), "at", (0, False, False)),
+    PlanCase("stateless-earlier", lambda df, f: df, "ts - interval 90 seconds", (90 * S, False, False)),
     # Vs is after the event time. The stable point still does not pass the watermark.
-    Case("stateless-later", lambda df, f: df, "ts + interval 1 minute", (0, False, False)),
-    Case("stateless-days", lambda df, f: df, "ts - interval 1 day", "not a constant of fixed length"),
-    Case("stateless-month", lambda df, f: df, "ts - interval 1 month", "no derivable earliest value"),
-    Case("minute", lambda df, f: df, "date_trunc('minute', ts)", (60 * S, False, False)),
-    Case("day", lambda df, f: df, "date_trunc('day', ts)", "time zones"),
-    Case("micros", lambda df, f: df, "unix_micros(ts)", (0, False, False)),
-    Case("when", lambda df, f: df, "case when n = 1 then ts when n = 2 then ts - interval 3 seconds end",
+    PlanCase("stateless-later", lambda df, f: df, "ts + interval 1 minute", (0, False, False)),
+    PlanCase("stateless-days", lambda df, f: df, "ts - interval 1 day", "not a constant of fixed length"),
+    PlanCase("stateless-month", lambda df, f: df, "ts - interval 1 month", "no derivable earliest value"),
+    PlanCase("minute", lambda df, f: df, "date_trunc('minute', ts)", (60 * S, False, False)),
+    PlanCase("day", lambda df, f: df, "date_trunc('day', ts)", "time zones"),
+    PlanCase("micros", lambda df, f: df, "unix_micros(ts)", (0, False, False)),
+    PlanCase("when", lambda df, f: df, "case when n = 1 then ts when n = 2 then ts - interval 3 seconds end",
          (3 * S, False, False)),
-    Case("coalesce", lambda df, f: df, "coalesce(ts, ts - interval 2 seconds)", (2 * S, False, False)),
-    Case("if-unknown", lambda df, f: df, "if(n = 1, ts, other)", "other is not an event time"),
-    Case("other-column", lambda df, f: df, "other", "other is not an event time"),
-    Case("udf", lambda df, f: df.withColumn("t", f.udf(lambda ts: ts, "timestamp")("ts")), "t",
+    PlanCase("coalesce", lambda df, f: df, "coalesce(ts, ts - interval 2 seconds)", (2 * S, False, False)),
+    PlanCase("if-unknown", lambda df, f: df, "if(n = 1, ts, other)", "other is not an event time"),
+    PlanCase("other-column", lambda df, f: df, "other", "other is not an event time"),
+    PlanCase("udf", lambda df, f: df.withColumn("t", f.udf(lambda ts: ts, "timestamp")("ts")), "t",
          "no derivable earliest value"),
-    Case("map", lambda df, f: df.mapInPandas(lambda frames: frames, SCHEMA), "ts", "MapInPandas"),
-    Case("now", lambda df, f: df, "current_timestamp()", "no derivable earliest value"),
-    Case("union", lambda df, f: df.union(df), "ts", (0, False, False)),
-    Case("union-of-exact-and-not", lambda df, f: df.dropDuplicates(["k", "ts"]).union(df), "ts", (0, False, False)),
-    Case("union-unlike", lambda df, f: df.select("ts").union(df.select("other")), "ts", "other is not an event time"),
-    Case("explode", lambda df, f: df.select("ts", f.explode(f.array("n", "n"))), "ts", (0, False, False)),
+    PlanCase("map", lambda df, f: df.mapInPandas(lambda frames: frames, SCHEMA), "ts", "MapInPandas"),
+    PlanCase("now", lambda df, f: df, "current_timestamp()", "no derivable earliest value"),
+    PlanCase("union", lambda df, f: df.union(df), "ts", (0, False, False)),
+    PlanCase("union-of-exact-and-not", lambda df, f: df.dropDuplicates(["k", "ts"]).union(df), "ts", (0, False, False)),
+    PlanCase("union-unlike", lambda df, f: df.select("ts").union(df.select("other")), "ts",
+         "other is not an event time"),
+    PlanCase("explode", lambda df, f: df.select("ts", f.explode(f.array("n", "n"))), "ts", (0, False, False)),
     # a stateful operator drops late rows
-    Case("dedup", lambda df, f: df.dropDuplicates(["k", "ts"]), "ts", (0, True, True)),
-    Case("dedup-by-other", lambda df, f: df.dropDuplicates(["k"]), "ts", (0, True, True)),
-    Case("dedup-within", lambda df, f: df.dropDuplicatesWithinWatermark(["k"]), "ts", (0, True, True)),
-    Case("window-start", lambda df, f: tumbling(df, f), "window.start", (10 * S, True, True)),
-    Case("window-end", lambda df, f: tumbling(df, f), "window.end", (0, True, True)),
-    Case("window-selected", lambda df, f: tumbling(df, f).select(f.col("window.start").alias("s"), "k", "n"), "s",
+    PlanCase("dedup", lambda df, f: df.dropDuplicates(["k", "ts"]), "ts", (0, True, True)),
+    PlanCase("dedup-by-other", lambda df, f: df.dropDuplicates(["k"]), "ts", (0, True, True)),
+    PlanCase("dedup-within", lambda df, f: df.dropDuplicatesWithinWatermark(["k"]), "ts", (0, True, True)),
+    PlanCase("window-start", lambda df, f: tumbling(df, f), "window.start", (10 * S, True, True)),
+    PlanCase("window-end", lambda df, f: tumbling(df, f), "window.end", (0, True, True)),
+    PlanCase("window-selected", lambda df, f: tumbling(df, f).select(f.col("window.start").alias("s"), "k", "n"), "s",
          (10 * S, True, True)),
-    Case("window-aliased", lambda df, f: df.groupBy(f.window("ts", "10 seconds").alias("w"), "k").count(), "w.start",
+    PlanCase("window-aliased", lambda df, f: df.groupBy(f.window("ts", "10 seconds").alias("w"), "k").count(),
+         "w.start",
          (10 * S, True, True)),
-    Case("window-time", lambda df, f: tumbling(df, f).select(f.window_time("window").alias("t"), "k"), "t",
+    PlanCase("window-time", lambda df, f: tumbling(df, f).select(f.window_time("window").alias("t"), "k"), "t",
          (1, True, True)),
-    Case("window-offset", lambda df, f: df.groupBy(f.window("ts", "10 seconds", "10 seconds", "3 seconds")).count(),
+    PlanCase("window-offset", lambda df, f: df.groupBy(f.window("ts", "10 seconds", "10 seconds", "3 seconds")).count(),
          "window.start", (10 * S, True, True)),
-    Case("hopping", lambda df, f: df.groupBy(f.window("ts", "1 minute", "10 seconds"), "k").count(), "window.start",
+    PlanCase("hopping", lambda df, f: df.groupBy(f.window("ts", "1 minute", "10 seconds"), "k").count(), "window.start",
          (60 * S, True, True)),
-    Case("hopping-uneven", lambda df, f: df.groupBy(f.window("ts", "25 seconds", "10 seconds")).count(),
+    PlanCase("hopping-uneven", lambda df, f: df.groupBy(f.window("ts", "25 seconds", "10 seconds")).count(),
          "window.start", (25 * S, True, True)),
-    Case("by-event-time", lambda df, f: df.groupBy("ts").count(), "ts", (0, True, True)),
-    Case("update", lambda df, f: tumbling(df, f), "window.start", (10 * S, True, True), "update"),
-    Case("update-end", lambda df, f: tumbling(df, f), "window.end", (0, True, True), "update"),
-    Case("update-no-window", lambda df, f: df.groupBy("k").agg(f.max("ts").alias("t")), "t",
+    PlanCase("by-event-time", lambda df, f: df.groupBy("ts").count(), "ts", (0, True, True)),
+    PlanCase("update", lambda df, f: tumbling(df, f), "window.start", (10 * S, True, True), "update"),
+    PlanCase("update-end", lambda df, f: tumbling(df, f), "window.end", (0, True, True), "update"),
+    PlanCase("update-no-window", lambda df, f: df.groupBy("k").agg(f.max("ts").alias("t")), "t",
          "no column with a watermark", "update"),
-    Case("aggregate-of-time", lambda df, f: tumbling(df, f, f.min("ts").alias("t")), "t", "result of the aggregation"),
-    Case("session-end", lambda df, f: df.groupBy(f.session_window("ts", "4 seconds"), "k").count(),
+    PlanCase("aggregate-of-time", lambda df, f: tumbling(df, f, f.min("ts").alias("t")), "t",
+         "result of the aggregation"),
+    PlanCase("session-end", lambda df, f: df.groupBy(f.session_window("ts", "4 seconds"), "k").count(),
          "session_window.end", (0, True, True)),
-    Case("session-start", lambda df, f: df.groupBy(f.session_window("ts", "4 seconds"), "k").count(),
+    PlanCase("session-start", lambda df, f: df.groupBy(f.session_window("ts", "4 seconds"), "k").count(),
          "session_window.start", "of any length"),
     # chains: the last operator's filter counts
-    Case("chained-windows", lambda df, f: tumbling(df, f).groupBy(f.window("window", "1 minute")).agg(
+    PlanCase("chained-windows", lambda df, f: tumbling(df, f).groupBy(f.window("window", "1 minute")).agg(
         f.sum("n").alias("n")), "window.start", (60 * S, True, True)),
-    Case("dedup-then-window", lambda df, f: tumbling(df.dropDuplicates(["k", "ts"]), f), "window.start",
+    PlanCase("dedup-then-window", lambda df, f: tumbling(df.dropDuplicates(["k", "ts"]), f), "window.start",
          (10 * S, True, True)),
-    Case("no-watermark-behind", lambda df, f: df.groupBy("k").count(), "k", "no column with a watermark",
+    PlanCase("no-watermark-behind", lambda df, f: df.groupBy("k").count(), "k", "no column with a watermark",
          "update"),
     # intervals: a row has a start or an end
-    Case("intervals", lambda df, f: df.selectExpr("k", "if(n = 1, ts, null) as s", "if(n = 2, ts, null) as e"), "s",
+    PlanCase("intervals", lambda df, f: df.selectExpr("k", "if(n = 1, ts, null) as s", "if(n = 2, ts, null) as e"), "s",
          (0, False, False), "intervals", "e"),
-    Case("intervals-old-start", lambda df, f: df.selectExpr("k", "other as s", "ts as e"), "s",
+    PlanCase("intervals-old-start", lambda df, f: df.selectExpr("k", "other as s", "ts as e"), "s",
          "other is not an event time", "intervals", "e"),
 ]
 
 
 @pytest.mark.parametrize("case", RULES, ids=[case.name for case in RULES])
-def test_the_stable_rule_follows_from_the_plan(stream: Any, case: Case) -> None:
+def test_the_stable_rule_follows_from_the_plan(stream: Any, case: PlanCase) -> None:
     facts = explain_plan(case.build(stream, functions()), case.vs, case.ve, case.mode)
     if isinstance(case.expected, str):
         assert facts.stable is None

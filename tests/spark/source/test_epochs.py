@@ -11,7 +11,7 @@ import pytest
 from read_world import (
     MERGE,
     Collected,
-    Servers,
+    MergeServers,
     events_of,
     options,
     reading,
@@ -46,7 +46,7 @@ BEGINNINGS = ("latest", "earliest", "0", f"{MERGE}@-inf", "token")
 class Life:
     """A merge to which elements are published and which is reset, with the final events of its present epoch."""
 
-    def __init__(self, world: Servers, random: Random) -> None:
+    def __init__(self, world: MergeServers, random: Random) -> None:
         self.world, self.random = world, random
         self.epoch = self.t = 0
         self.final: list[Event] = []
@@ -77,7 +77,7 @@ class Life:
         self._publisher.close()
 
 
-class Query:
+class ReadQuery:
     """Uses a reader as Spark does: it stores offsets, and runs the last batch again after a restart."""
 
     def __init__(self, make: Any, target: str, **given: Any) -> None:
@@ -140,7 +140,7 @@ def test_a_query_reads_one_epoch_and_ends_by_name_in_the_next(readers: Any, begi
             life.reset()
         since = life.t if begins in ("latest", "token") else NEG_INF
         begin = format_token(MERGE, life.t, life.epoch) if begins == "token" else begins
-        query = Query(readers, world.target, startingOffsets=begin, failOnDataLoss=random.choice(["true", "false"]))
+        query = ReadQuery(readers, world.target, startingOffsets=begin, failOnDataLoss=random.choice(["true", "false"]))
         query.read_to(life.t)
         for _ in range(random.randrange(4)):
             life.publish()
@@ -160,7 +160,7 @@ def test_a_query_reads_one_epoch_and_ends_by_name_in_the_next(readers: Any, begi
 
 def test_a_query_goes_on_at_a_server_that_was_not_reset_yet(readers: Any) -> None:
     with servers(2) as world, Life(world, Random(1)) as life:
-        query = Query(readers, world.target, startingOffsets=f"{MERGE}@-inf")
+        query = ReadQuery(readers, world.target, startingOffsets=f"{MERGE}@-inf")
         query.read_to(life.t)
         reset_merge(world.targets[0], MERGE, epoch=7)
         query.restart()
