@@ -120,6 +120,7 @@ lint: $(VENV)/.dev
 	@echo "==> lint and architecture"
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
+	@$(BIN)/python scripts/commit_subjects.py
 
 types: $(VENV)/.dev
 	@echo "==> types"
