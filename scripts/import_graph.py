@@ -47,8 +47,12 @@ def dependencies(text: str, module: str, is_package: bool, modules: Iterable[str
     """Return those of ``modules`` on which a module with this text depends."""
     package = module if is_package else module.rpartition(".")[0]
     existing = set(modules)
+    tree = ast.parse(text)
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
     found: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
+        if id(node) in prose:
+            continue
         for name in _named(node, package):
             longest = _longest(name, existing)
             if longest is not None:
