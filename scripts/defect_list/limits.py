@@ -14,7 +14,7 @@ DEFECTS = (
         LEAD,
         "        inp.held = held\n",
         "        inp.held = False\n",
-        LEAD_TEST + "test_one_that_runs_ahead_ruins_nothing_and_without_the_bound_it_does[python]",
+        LEAD_TEST + "test_one_that_runs_ahead_ruins_nothing_and_without_the_bound_it_does[python-lazy-all]",
     ),
     Defect(
         "the input whose stable is held is found after the quorum was counted",

@@ -71,15 +71,17 @@ def play(
     return follow
 
 
+@pytest.mark.parametrize("every_policy", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("algorithm", SMALL)
-def test_two_inputs_every_order_every_death(algorithm: str) -> None:
+def test_two_inputs_every_order_every_death(algorithm: str, every_policy: bool) -> None:
+    """Each order with each death has one of the policies, in turn; in the long run it has all of them."""
     streams = SMALL[algorithm]
     expected = reconstitute(streams[0])
     assert expected == reconstitute(streams[1])
     policies = ("lazy", "eager", "final-only") if algorithm in ("r3", "r4") else ("lazy",)
-    for order in interleavings([len(stream) for stream in streams]):
-        for policy in policies:
-            for death in ((-1, 0), *((0, at) for at in range(len(streams[0])))):
+    for count, order in enumerate(interleavings([len(stream) for stream in streams])):
+        for at, death in enumerate(((-1, 0), *((0, at) for at in range(len(streams[0]))))):
+            for policy in policies if every_policy else [policies[(count + at) % len(policies)]]:
                 follow = play(algorithm, policy, streams, order, death)
                 assert follow.events() == expected, (policy, order, death)
                 assert follow.merge.stable_point == INF

@@ -124,11 +124,12 @@ def _batch(element: Element) -> Batch:
     return Batch.of([element])
 
 
+@pytest.mark.parametrize("sessions", [60, pytest.param(600, marks=pytest.mark.long)])
 @pytest.mark.parametrize("algorithm", PROMISES)
-def test_a_merge_stays_in_order_whatever_happens(algorithm: str) -> None:
+def test_a_merge_stays_in_order_whatever_happens(algorithm: str, sessions: int) -> None:
     machine = type(f"Machine{algorithm}", (MergeMachine,), {"algorithm": algorithm})
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         machine,
-        settings=settings(max_examples=120, stateful_step_count=25, deadline=None, derandomize=True,
+        settings=settings(max_examples=sessions, stateful_step_count=25, deadline=None, derandomize=True,
                           suppress_health_check=list(HealthCheck)),
     )

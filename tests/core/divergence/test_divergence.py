@@ -73,7 +73,7 @@ def test_equivalent_streams_raise_no_alarm_whatever_their_elements(
         )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(CHANGES))
 def test_every_difference_is_found_in_exactly_its_intervals_and_named(seed: int, change: str) -> None:
     random = Random(seed)
@@ -105,7 +105,7 @@ def is_in(ve: int, divergence: Divergence) -> bool:
     return divergence.start <= ve < divergence.end
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(CHANGES))
 def test_a_wrong_input_that_reconnects_and_skips_is_found_wherever_it_was_compared(seed: int, change: str) -> None:
     """Reconnects and skips leave intervals out; they never add differences."""
@@ -120,7 +120,7 @@ def test_a_wrong_input_that_reconnects_and_skips_is_found_wherever_it_was_compar
             assert found_difference.event in difference
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
 def test_with_starts_a_lost_event_is_found_when_its_start_is_frozen(seed: int) -> None:
     random = Random(seed)
@@ -132,6 +132,17 @@ def test_with_starts_a_lost_event_is_found_when_its_start_is_frozen(seed: int) -
     first = min(d.interval for d in found)
     assert first == lost.vs // INTERVAL
     assert {(d.event.vs, d.event.payload) for d in found[0].findings.differences} == {(lost.vs, lost.payload)}
+
+
+@pytest.mark.long
+def test_differences_are_found_for_many_seeds(long_seeds: range) -> None:
+    for seed in long_seeds:
+        for change in CHANGES:
+            test_every_difference_is_found_in_exactly_its_intervals_and_named.hypothesis.inner_test(seed, change)
+            test_a_wrong_input_that_reconnects_and_skips_is_found_wherever_it_was_compared.hypothesis.inner_test(
+                seed, change
+            )
+        test_with_starts_a_lost_event_is_found_when_its_start_is_frozen.hypothesis.inner_test(seed)
 
 
 def deliver(watched: WatchedInput, *elements: Element) -> None:

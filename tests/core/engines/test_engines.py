@@ -156,6 +156,7 @@ def play(seed: str, algorithm: str, compare_every: int = 1) -> None:
             twins.call("apply", name, Batch.of(elements))
 
 
+@pytest.mark.twins
 @pytest.mark.parametrize("algorithm", [*PROMISES, "r3-"])
 def test_every_call_has_the_same_outcome_as_on_python(algorithm: str) -> None:
     for seed in range(60):
@@ -163,6 +164,7 @@ def test_every_call_has_the_same_outcome_as_on_python(algorithm: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.twins
 @pytest.mark.parametrize("algorithm", [*PROMISES, "r3-"])
 def test_every_call_has_the_same_outcome_as_on_python_for_many_seeds(algorithm: str, long_seeds: range) -> None:
     for seed in long_seeds:
