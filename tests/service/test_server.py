@@ -174,7 +174,9 @@ def test_settings_that_cannot_work_together_are_named() -> None:
         assert message in str(caught.value)
 
 
-async def test_a_bug_in_a_merge_ends_its_streams_and_the_server_reports_it(monkeypatch, caplog) -> None:
+async def test_a_bug_in_a_merge_ends_its_streams_and_the_server_reports_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     async with World() as world:
         a = await world.publisher("a")
         reader = await world.subscriber()
@@ -188,7 +190,7 @@ async def test_a_bug_in_a_merge_ends_its_streams_and_the_server_reports_it(monke
     assert "merge 'flights' failed" in caplog.text
 
 
-def test_log_lines_are_readable_and_machine_readable(caplog) -> None:
+def test_log_lines_are_readable_and_machine_readable(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="lmerge.service"):
         log.event(logging.INFO, "input attached", merge="flights", input="a")
     assert caplog.messages == ["input attached merge='flights' input='a'"]

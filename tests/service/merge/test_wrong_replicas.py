@@ -14,7 +14,7 @@ import pytest
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Insert, Stable
-from lmerge.core.merge import Outcome
+from lmerge.core.merge import InputStatus, Outcome
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
 from lmerge.service.merge.divergence_policy import Certifier
@@ -63,7 +63,7 @@ class PolicySession:
     def alive(self) -> list[str]:
         return [status.name for status in self.merge.inputs()]
 
-    def lives(self) -> list:  # type: ignore[type-arg]
+    def lives(self) -> list[tuple[InputStatus, InputLifecycle]]:
         return [(status, InputLifecycle()) for status in self.merge.inputs()]
 
     def deliver(self, name: str, elements: Sequence[Element]) -> None:
