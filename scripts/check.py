@@ -49,14 +49,14 @@ OTHERS = (
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenTests:
     """The test modules near a change, nearest first, and those that reach it only through other modules."""
 
     near: tuple[str, ...]
     far: tuple[str, ...]
 
 
-def choose(changed: Iterable[str], graph: Graph, modules: Mapping[str, str]) -> Choice:
+def choose(changed: Iterable[str], graph: Graph, modules: Mapping[str, str]) -> ChosenTests:
     """Return the tests of changed files. ``modules``: the path of each module, from the root, as all paths here."""
     files = sorted(changed)
     tests = sorted(path for path in modules.values() if _is_test(path))
@@ -75,7 +75,7 @@ def choose(changed: Iterable[str], graph: Graph, modules: Mapping[str, str]) -> 
     )
     near = dict.fromkeys(test for tier in tiers for test in sorted(tier, key=_slowness))
     far = {test for step in reached[1:] for test in step} - near.keys()
-    return Choice((*near, *ALWAYS), tuple(sorted(far)))
+    return ChosenTests((*near, *ALWAYS), tuple(sorted(far)))
 
 
 def _is_test(path: str) -> bool:

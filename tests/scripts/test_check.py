@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import check
 import pytest
 from check import ALWAYS, Budget, choose
-from import_graph import Graph, graph_of, module_of, modules_in
+from import_graph import graph_of, module_of, modules_in
 
 FILES = {
     "lmerge/core/merge.py": "",
@@ -34,11 +34,6 @@ def project(tmp_path: Path) -> Path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
-
-
-@pytest.fixture
-def graph(project: Path) -> Graph:
-    return graph_of(project)
 
 
 def near(project: Path, *changed: str) -> list[str]:
