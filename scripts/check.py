@@ -91,7 +91,8 @@ def _is_named_after(test: str, path: str) -> bool:
 def _mirror(path: str, tests: Iterable[str]) -> str | None:
     """Return the folder of tests that mirrors the folder of a module, or the nearest one above it."""
     folders = {str(Path(test).parent) for test in tests}
-    parts = Path(path.removeprefix("lmerge/").removeprefix("testing/")).parts[:-1]
+    inner = path.removeprefix("lmerge/").removeprefix("lmerge_").removeprefix("testing/")
+    parts = Path(inner).parts[:-1]
     mirrors = ("/".join(("tests", *parts[:count])) for count in range(len(parts), 0, -1))
     return next((folder for folder in mirrors if folder in folders), None)
 

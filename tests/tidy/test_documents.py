@@ -8,7 +8,8 @@ from pathlib import Path
 from posixpath import normpath
 
 import pytest
-from tidy_world import DOCUMENTS, FOLDERS, KEPT, ROOT, text_of
+from import_graph import FOLDERS
+from tidy_world import DOCUMENTS, KEPT, ROOT, text_of
 
 
 def machine_paths(text: str) -> list[str]:

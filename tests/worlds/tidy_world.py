@@ -12,8 +12,9 @@ from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
+from import_graph import FOLDERS
+
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("lmerge", "replicas", "scripts", "bench", "tests")
 
 
 @cache
