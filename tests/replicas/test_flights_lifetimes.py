@@ -28,8 +28,8 @@ def judge() -> Iterator[FlightsJudge]:
         yield judge
 
 
-def utc(*clock: int) -> int:
-    return int(datetime(*clock, tzinfo=timezone.utc).timestamp()) * SECOND  # type: ignore[misc]
+def utc(year: int, month: int, day: int, hour: int, minute: int) -> int:
+    return int(datetime(year, month, day, hour, minute, tzinfo=timezone.utc).timestamp()) * SECOND
 
 
 def row(month: int, day: int, sched_dep: int, sched_arr: int, dest: str, **changes: int | None) -> Row:

@@ -25,6 +25,15 @@ def prints(text: str) -> list[str]:
     ]
 
 
+def bare_ignores(text: str) -> list[str]:
+    """Return the lines on which mypy is silenced without a code and a reason."""
+    mark = "type: " + "ignore"
+    return [
+        f"line {number}" for number, line in enumerate(text.splitlines(), 1)
+        if f"# {mark}" in line and not re.search(rf"# {mark}\[[a-z, -]+\]  # \w", line)
+    ]
+
+
 def unused(graph: Graph, of_tests: Iterable[str]) -> list[str]:
     """Return the modules of the library that only tests import. A package is used by what is in it."""
     tests = set(of_tests)
@@ -44,6 +53,10 @@ def test_the_library_does_not_print() -> None:
     assert found_in((name for name in LIBRARY if not name.startswith("lmerge/cli/")), prints) == {}
 
 
+def test_tests_and_scripts_silence_mypy_with_a_reason() -> None:
+    assert found_in((name for name in SOURCES if name.startswith(("tests/", "scripts/"))), bare_ignores) == {}
+
+
 def test_no_module_is_there_for_tests_alone() -> None:
     graph = graph_of(ROOT)
     worlds = {path.stem for path in (ROOT / "tests" / "worlds").glob("*.py")}
@@ -54,6 +67,11 @@ def test_no_module_is_there_for_tests_alone() -> None:
 def test_what_is_left_for_later_and_what_prints_is_found() -> None:
     assert left_for_later("# TO" + "DO: more")
     assert prints("def f():\n    print(1)") == ["line 2"]
+
+
+def test_a_silenced_line_without_a_reason_is_found() -> None:
+    mark = "x = f()  # type: " + "ignore"
+    assert bare_ignores(f"{mark}\n{mark}[misc]\n{mark}[misc]  # a reason\n") == ["line 1", "line 2"]
 
 
 def test_a_module_that_only_tests_import_is_found() -> None:

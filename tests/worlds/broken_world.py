@@ -21,6 +21,7 @@ from lmerge.core import properties as props
 from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.tdb import Tdb
 from lmerge.testing.generate import joining, reference
 from lmerge.testing.oracle import Follow
 
@@ -212,8 +213,8 @@ class Watch:
             assert not problems, "; ".join(problems)
         return outcome
 
-    def _part(self, tdb: object) -> _Part:
-        return _Part(self._kept(tdb.events()), tdb.stable_point)  # type: ignore[attr-defined]
+    def _part(self, tdb: Tdb) -> _Part:
+        return _Part(self._kept(tdb.events()), tdb.stable_point)
 
     def _kept(self, events: Iterable[Event]) -> list[Event]:
         left_out = self.excused | self.world.misses

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 from lmerge.core.batch import Batch
 from lmerge.core.divergence.digests import interval_of
@@ -17,9 +18,9 @@ INTERVAL = 10
 EVIDENCE_BYTES = 2**24
 
 
-def monitor(interval: int = INTERVAL, **options: int | bool) -> DivergenceMonitor:
+def monitor(interval: int = INTERVAL, **options: Any) -> DivergenceMonitor:
     chosen = {"evidence_bytes": EVIDENCE_BYTES} | options
-    return DivergenceMonitor(selection.best(), interval, **chosen)  # type: ignore[arg-type]
+    return DivergenceMonitor(selection.best(), interval, **chosen)
 
 
 class WatchedInput:

@@ -175,7 +175,7 @@ class ModelReplica:
         prelude = lane.restart()
         assert prelude is not None
         lane.note_stable(server.merge.stable_point)
-        self.on_the_way[server.name] = list(prelude.items)  # type: ignore[arg-type]
+        self.on_the_way[server.name] = list(prelude.items)  # type: ignore[arg-type]  # no staged batches here
 
     def lose(self, server: ModelServer) -> None:
         self.lanes[server.name].disconnected()
@@ -187,7 +187,7 @@ class ModelReplica:
         if waiting is None:
             return False
         taken = self.lanes[server.name].take()
-        waiting += taken.items if taken is not None else ()  # type: ignore[arg-type]
+        waiting += taken.items if taken is not None else ()  # type: ignore[arg-type]  # as above
         if not waiting:
             return False
         server.apply(self.name, waiting.pop(0))

@@ -87,7 +87,8 @@ def test_what_does_not_go_together_is_refused(options: dict[str, Any], message: 
 ])
 async def test_a_file_that_cannot_be_used_is_named(options: dict[str, str], message: str, tmp_path: Path) -> None:
     Authority(tmp_path)
-    security = Security(**{name: value.format(folder=tmp_path) for name, value in options.items()})  # type: ignore[arg-type]
+    chosen: dict[str, Any] = {name: value.format(folder=tmp_path) for name, value in options.items()}
+    security = Security(**chosen)
     with pytest.raises(UsageError) as caught:
         security.channel("localhost:0")
     assert message.format(folder=tmp_path) in str(caught.value)

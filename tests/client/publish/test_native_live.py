@@ -61,7 +61,7 @@ class LiveEventTwins:
         self.native._tdb.check()  # type: ignore[union-attr]  # before anything settles what waits
         assert list(self.native.prelude().elements()) == list(self.python.prelude().elements())
         assert len(self.native) == len(self.python)
-        self.native._tdb.check()  # type: ignore[union-attr]
+        self.native._tdb.check()  # type: ignore[union-attr]  # on the native core
 
 
 def described(violation: InputViolation | None) -> object:
@@ -191,7 +191,7 @@ def test_beyond_all_that_may_wait_the_prelude_is_the_same() -> None:
 
 def test_memory_returns_when_both_sides_have_frozen_a_burst() -> None:
     twins = LiveEventTwins()
-    tdb = twins.native._tdb  # type: ignore[union-attr]
+    tdb = twins.native._tdb  # type: ignore[union-attr]  # on the native core
     for vs in range(100):
         twins.native.apply_batch(Batch.of([*(Insert(b"%100d" % at, vs, vs + 50) for at in range(1000)), Stable(vs)]))
     held = tdb.memory[0]

@@ -322,7 +322,7 @@ def test_a_skip_while_a_server_accepts_makes_it_start_again(engine: str) -> None
 @pytest.mark.parametrize("until", [NEG_INF, INF, 1.5, None])
 def test_a_skip_to_what_is_no_time_is_refused(until: object) -> None:
     with pytest.raises(UsageError, match="cannot skip"):
-        Outbox("a").skip(until)  # type: ignore[arg-type]
+        Outbox("a").skip(until)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_after_a_seed_every_connection_joins_at_its_stable_or_later(engine: str) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -53,7 +54,7 @@ def batches(random: Random, elements: Sequence[Element]) -> list[Batch]:
     return [Batch.of(elements[start:end]) for start, end in pairwise(bounds)]
 
 
-def delivered(envelope: Envelope, random: Random, elements: Sequence[Element]) -> list[Delivery]:  # type: ignore[type-arg]
+def delivered(envelope: Envelope[Any], random: Random, elements: Sequence[Element]) -> list[Delivery[Any]]:
     return [delivery for batch in batches(random, elements) for delivery in envelope.take(batch)]
 
 
@@ -254,13 +255,14 @@ def test_nothing_comes_before_the_token_is_reached_and_then_only_what_ends_there
 def test_at_the_end_of_the_stream_what_never_ends_is_final_and_after_it_nothing_is_delivered() -> None:
     stream = Batch.of([Insert(b"A", 1, INF), Insert(b"B", 1, 3), Stable(INF), Stable(INF)])
     assert [d.changes for d in Finals("m").take(stream)] == [[FinalEvent(1, 3, b"B"), FinalEvent(1, INF, b"A")], []]
-    assert [c.is_final for d in Upserts("m").take(stream) for c in d.changes] == [True, True]  # type: ignore[union-attr]
+    changes = [change for delivery in Upserts("m").take(stream) for change in delivery.changes]
+    assert [isinstance(change, Upsert) and change.is_final for change in changes] == [True, True]
     for envelope in (Finals, Upserts, Retracts):
         assert [d.changes for d in envelope("m", since=INF).take(stream)] == [[], []]
 
 
 @pytest.mark.parametrize("kind", [Finals, Upserts, Retracts])
-def test_a_gap_is_named_once_with_the_stable_that_passes_into_it(kind: type[Envelope]) -> None:  # type: ignore[type-arg]
+def test_a_gap_is_named_once_with_the_stable_that_passes_into_it(kind: type[Envelope[Any]]) -> None:
     first, second = SubscriptionGap(10, 20), SubscriptionGap(30, 35)
     envelope = kind("m")
     assert [d.gaps for d in envelope.take(Batch.of([Stable(10)]), [first, second])] == [()]  # both were read ahead
@@ -270,14 +272,14 @@ def test_a_gap_is_named_once_with_the_stable_that_passes_into_it(kind: type[Enve
 
 
 @pytest.mark.parametrize("kind", [Finals, Upserts, Retracts])
-def test_a_token_that_is_too_old_is_a_gap_from_it_on(kind: type[Envelope]) -> None:  # type: ignore[type-arg]
+def test_a_token_that_is_too_old_is_a_gap_from_it_on(kind: type[Envelope[Any]]) -> None:
     gap = SubscriptionGap(10, 20)
     (delivery,) = kind("m", since=10).take(Batch.of([Insert(b"A", 1, 25), Stable(20)]), [gap])
     assert delivery.gaps == (gap,)
 
 
 @pytest.mark.parametrize("kind", [Finals, Upserts, Retracts])
-def test_rows_are_decoded_by_the_schema_once_it_is_there(kind: type[Envelope]) -> None:  # type: ignore[type-arg]
+def test_rows_are_decoded_by_the_schema_once_it_is_there(kind: type[Envelope[Any]]) -> None:
     schema: list[Schema | None] = [None]
     envelope = kind("m", decode=RowReader(lambda: schema[0]))
     codec = RowCodec({"carrier": "string"})

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from client_world import MERGE, Reading, World, until
 
 from lmerge.client import AsyncPublisher, AsyncSubscriber, RowChange, SubscriptionGap
-from lmerge.core.batch import Batch
+from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INF, Insert, Stable
 from lmerge.errors import ServerGone, SubscriberTooSlow, UnknownMerge
 
 both = pytest.mark.usefixtures("engine")  # what comes and goes in batches; the rest is the same on every engine
 
 
-def aside(world: World, replica: str = "a", **options: object) -> AsyncPublisher:
+def aside(world: World, replica: str = "a", **options: Any) -> AsyncPublisher:
     """Return a publisher that the link's cuts do not touch."""
-    return AsyncPublisher(world.target, MERGE, replica, **options)  # type: ignore[arg-type]
+    return AsyncPublisher(world.target, MERGE, replica, **options)
 
 
 @both
@@ -163,7 +164,7 @@ async def test_a_slow_reader_is_cut_off_and_resyncs_if_it_may(resync: bool) -> N
         else:
             with pytest.raises(SubscriberTooSlow, match="was cut off"):
                 await read_all()
-        await batches.aclose()  # type: ignore[attr-defined]
+        await batches.aclose()  # type: ignore[attr-defined]  # of a generator
 
 
 async def test_one_that_is_cut_off_before_anything_was_sent_subscribes_again() -> None:
@@ -175,11 +176,11 @@ async def test_one_that_is_cut_off_before_anything_was_sent_subscribes_again() -
 
         async def overflow_at_once(subscriber: Any, *arguments: Any, **options: Any) -> Any:
             beginning = await subscribe(subscriber, *arguments, **options)
-            hub.subscribe = subscribe  # type: ignore[method-assign]
+            hub.subscribe = subscribe  # type: ignore[method-assign]  # as it was
             assert not subscriber.offer(b"x" * (world.server.settings.subscriber_queue_bytes + 1), 1)
             return beginning
 
-        hub.subscribe = overflow_at_once  # type: ignore[method-assign]
+        hub.subscribe = overflow_at_once  # type: ignore[method-assign]  # once
         reading = Reading(world.subscriber())
         await reading.until_events(("x", 1, 9))  # perhaps of the snapshot that was sent before the cut
         await publisher.insert("y", 2, 9)
@@ -188,8 +189,8 @@ async def test_one_that_is_cut_off_before_anything_was_sent_subscribes_again() -
         await reading.stop()
 
 
-async def anext_of(batches: object) -> Batch:
-    return await batches.__anext__()  # type: ignore[no-any-return, attr-defined]
+async def anext_of(batches: AsyncIterator[AnyBatch]) -> AnyBatch:
+    return await batches.__anext__()
 
 
 async def described(world: World) -> object:

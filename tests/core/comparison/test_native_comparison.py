@@ -20,7 +20,7 @@ from lmerge.testing.generate import Shape, present, reference
 try:
     from lmerge import _native as native
 except ImportError:  # then no test runs: ``engine`` decides whether that is a failure
-    native = None  # type: ignore[assignment]
+    native = None  # type: ignore[assignment]  # where it is missing
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,10 +58,10 @@ def broken(random: Random, stream: list[Element]) -> list[Element]:
     return stream
 
 
-def outcome_of(call: Callable[[], AnyBatch]) -> list[Element] | dict[str, object]:
+def outcome_of(call: Callable[..., AnyBatch], *arguments: object) -> list[Element] | dict[str, object]:
     """Return the elements of a batch, or the fields of the violation."""
     try:
-        return list(call().elements())
+        return list(call(*arguments).elements())
     except InputViolation as violation:
         return {"text": str(violation)} | vars(violation)
 
@@ -72,8 +72,8 @@ def cleansed(seed: int, stream: list[Element]) -> list[list[Element]]:
     definition, twin = Cleanse("a"), native.Cleanse("a")
     released = []
     for batch in batches(random, stream):
-        expected = outcome_of(lambda batch=batch: definition.apply(batch))  # type: ignore[misc]
-        assert outcome_of(lambda batch=batch: twin.apply(native.Columns.of(batch))) == expected  # type: ignore[misc]
+        expected = outcome_of(definition.apply, batch)
+        assert outcome_of(twin.apply, native.Columns.of(batch)) == expected
         if not isinstance(expected, list):
             break
         assert twin.buffered == definition.buffered

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
+from typing import Any
 
 import pytest
 from core_world import COPIES_PROMISES, INDEX_POLICIES, PROMISES, a, f, m
@@ -60,9 +61,9 @@ class Twins:
     """A merge on the engine under test and one on Python; every call must have the same outcome on both, and leave the
     same status and snapshot, which are compared after every so many calls."""
 
-    def __init__(self, *settings: str, compare_every: int = 1, **options: bool) -> None:
+    def __init__(self, *settings: Any, compare_every: int = 1, **options: Any) -> None:
         self.calls, self.compare_every = 0, compare_every
-        self.merges = [Merge(*settings, **options), Merge(*settings, **options, engine="python")]  # type: ignore[arg-type]
+        self.merges = [Merge(*settings, **options), Merge(*settings, **options, engine="python")]
 
     def call(self, method: str, *arguments: object, **options: object) -> None:
         results = [self._result(getattr(merge, method), *arguments, **options) for merge in self.merges]
@@ -89,9 +90,9 @@ class Twins:
         self.compare()
 
     @staticmethod
-    def _result(method: object, *arguments: object, **options: object) -> object:
+    def _result(method: Callable[..., Outcome], *arguments: object, **options: object) -> object:
         try:
-            outcome: Outcome = method(*arguments, **options)  # type: ignore[operator]
+            outcome = method(*arguments, **options)
         except LmergeError as error:
             return type(error), str(error)
         ended = [(d.input, d.incarnation, d.reason, getattr(d.violation, "index", None)) for d in outcome.detached]

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -16,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from secure_world import SecureWorld
 from service_world import World, ins, stable
 
+from lmerge.service.admin.http_server import HttpServer
 from lmerge.service.admin.metrics_page import Pages
 from lmerge.service.security.quota import peer_key
 
@@ -26,6 +28,12 @@ SILENCES = {
     "half a header": b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ",
     "a body without end": b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n",
 }
+
+
+def http_of(world: World) -> HttpServer:
+    """Return the HTTP port of a server that has one."""
+    assert world.server._http is not None
+    return world.server._http
 
 
 @asynccontextmanager
@@ -59,21 +67,21 @@ async def test_probes_answer_while_others_are_silent(data: bytes, limits: dict[s
         await attack.enter_async_context(silent(world.server.http_port, 40, data))
         for path in ("/healthz", "/readyz", "/metrics"):
             assert await probe(world.server.http_port, path) == 200
-        assert len(world.server._http._connections) <= 8  # type: ignore[union-attr]
+        assert len(http_of(world)._connections) <= 8
 
 
 async def test_a_connection_at_work_is_not_closed_for_a_newcomer() -> None:
     async with World(http_port=0, http_connections_per_peer=2, http_connections_max=2) as world:
         entered, opened = asyncio.Event(), asyncio.Event()
-        pages: Pages = world.server._http._pages  # type: ignore[union-attr]
+        pages: Pages = http_of(world)._pages
         make = pages._make
 
-        async def held(*arguments: object) -> object:
+        async def held(*arguments: Any) -> Any:
             entered.set()
             await opened.wait()
-            return await make(*arguments)  # type: ignore[arg-type]
+            return await make(*arguments)
 
-        pages._make = held  # type: ignore[assignment,method-assign]
+        pages._make = held  # type: ignore[method-assign]  # holds the page up
         working = asyncio.create_task(probe(world.server.http_port, "/metrics"))
         await entered.wait()
         async with silent(world.server.http_port, 5, b""):
@@ -88,7 +96,7 @@ async def test_a_header_that_does_not_come_ends_its_connection() -> None:
             for reader in readers:
                 with suppress(ConnectionResetError):
                     assert await reader.read() == b""
-        assert world.server._http._connections.closed["time"] == 3  # type: ignore[union-attr]
+        assert http_of(world)._connections.closed["time"] == 3
 
 
 async def test_probes_answer_over_tls_while_others_are_silent(tmp_path: Path) -> None:
@@ -109,7 +117,7 @@ async def test_a_page_of_many_merges_holds_the_loop_only_for_steps() -> None:
     async with World(http_port=0, merges=names) as world:
         a = await world.publisher("a", merge=names[500])
         await a.merged(ins("x", 1, 5), stable(4))
-        pages: Pages = world.server._http._pages  # type: ignore[union-attr]
+        pages: Pages = http_of(world)._pages
         task = asyncio.create_task(pages.page(""))
         steps: list[float] = []
         while not task.done():
@@ -132,7 +140,7 @@ def _samples(text: str) -> list[tuple[str, str, int]]:
 @pytest.mark.parametrize("accept", ["", "application/openmetrics-text; version=1.0.0"])
 async def test_who_asks_while_a_page_is_made_gets_that_one(accept: str) -> None:
     async with World(http_port=0, merges=tuple(f"merge {at}" for at in range(64))) as world:
-        pages: Pages = world.server._http._pages  # type: ignore[union-attr]
+        pages: Pages = http_of(world)._pages
         first, second = await asyncio.gather(pages.page(accept), pages.page(accept))
         assert first.body is second.body
         assert first.body.endswith(b"# EOF\n") is bool(accept)

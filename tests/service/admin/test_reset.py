@@ -152,7 +152,7 @@ async def test_a_store_with_an_invalid_schema_stops_no_other_merge_and_is_mended
         for merge in ("good", "bad"):
             a = await world.publisher("a", merge=merge, schema=GOOD)
             await a.merged(ins(row("x"), 1, 50), stable(10))
-        path = world.server._registry._folder.path_of("bad")  # type: ignore[union-attr]
+        path = world.server._registry._folder.path_of("bad")  # type: ignore[union-attr]  # it is durable
     store = Store(path)
     store.load()
     changes = Changes(facts={"schema": b"=" + schema.SerializeToString()})
@@ -183,7 +183,7 @@ async def test_a_damaged_store_is_mended_too(damage: str, tmp_path: Path) -> Non
     async with World(**settings) as world:
         a = await world.publisher("a")
         await a.merged(ins("x", 1, 50), stable(10))
-        path = world.server._registry._folder.path_of(MERGE)  # type: ignore[union-attr]
+        path = world.server._registry._folder.path_of(MERGE)  # type: ignore[union-attr]  # it is durable
     if damage == "flipped":
         path.write_bytes(bytes(byte ^ 0xFF for byte in path.read_bytes()))
     else:
@@ -206,7 +206,7 @@ async def test_a_reset_is_in_the_log_with_who_asked_for_it(tmp_path: Path, caplo
         await keeper.merged(ins("x", 1, 5), stable(2))
         await stub.ResetMerge(pb.ResetMergeRequest(merge=MERGE, reason="spoiled"))
         line = next(record for record in caplog.records if getattr(record, "event", "") == "merge reset")
-        fields: dict[str, Any] = line.fields  # type: ignore[attr-defined]
+        fields: dict[str, Any] = vars(line)["fields"]
         assert "token 'keeper'" in fields["caller"]
         assert (fields["merge"], fields["reason"], fields["stable_point"]) == (MERGE, "spoiled", 2)
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from service_world import MERGE, adj, ins, replayed, stable
@@ -115,9 +116,9 @@ class HubWorld:
 
 @asynccontextmanager
 async def a_hub(
-    record: Path | None = None, resume_at: int | None = None, **settings: object
+    record: Path | None = None, resume_at: int | None = None, **settings: Any
 ) -> AsyncIterator[HubWorld]:
-    made = Settings(**settings)  # type: ignore[arg-type]
+    made = Settings(**settings)
     with ThreadPoolExecutor(2) as pool:
         world = HubWorld(Hub(MERGE, made, Recorder(record) if record is not None else None, pool))
         world.hub.start(world.crashes.append)
@@ -259,10 +260,10 @@ async def test_a_bug_in_the_merge_ends_all_its_streams_wherever_it_ran() -> None
     async with a_hub() as world:
         a = await world.input("a", "key")
 
-        def fail(*_: object) -> None:
+        def fail(*_: object) -> Any:
             raise RuntimeError("a bug")
 
-        world.hub.merge.apply = fail  # type: ignore[assignment,method-assign]
+        world.hub.merge.apply = fail  # type: ignore[method-assign]  # the bug
         await a.deliver(ins("x", 1, 2))
         with pytest.raises(Unavailable, match="has failed"):
             await world.settled()
@@ -280,11 +281,11 @@ async def test_only_the_native_engine_uses_threads(engine: str, where: str) -> N
         seen: list[str] = []
         apply = world.hub.merge.apply
 
-        def watched(*arguments: object) -> object:
+        def watched(*arguments: Any) -> Any:
             seen.append(threading.current_thread().name)
-            return apply(*arguments)  # type: ignore[arg-type]
+            return apply(*arguments)
 
-        world.hub.merge.apply = watched  # type: ignore[assignment,method-assign]
+        world.hub.merge.apply = watched  # type: ignore[method-assign]  # sees the thread
         await (await world.input("a", "key")).deliver(ins("x", 1, 2))
         await world.settled()
         is_threaded = engine == selection.NATIVE and where == "in a thread"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from service_world import World, ins, stable
@@ -24,10 +25,10 @@ LAG_S = 30.0
 
 
 def status(name: str = "a", stable_point: int = 0, **more: object) -> InputStatus:
-    known = {"state": "joined", "role": ACTIVE, "join_at": None, "inserts": 1} | more
+    known: dict[str, Any] = {"state": "joined", "role": ACTIVE, "join_at": None, "inserts": 1} | more
     return InputStatus(
-        name, 1, (), known.pop("role"), known.pop("state"), known.pop("join_at"), stable_point,  # type: ignore[arg-type]
-        known.pop("inserts"), 0, 0, 0, 0, **known,  # type: ignore[arg-type]
+        name, 1, (), known.pop("role"), known.pop("state"), known.pop("join_at"), stable_point,
+        known.pop("inserts"), 0, 0, 0, 0, **known,
     )
 
 

@@ -45,8 +45,8 @@ def by_hand(streams: list[tuple[str, list[Element]]]) -> list[Element]:
 
 def later(element: Element, by: int) -> Element:
     """Return the same element at a later time."""
-    shifted = [field if isinstance(field, bytes) or field == INF else field + by for field in element]
-    return type(element)(*shifted)  # type: ignore[arg-type]
+    shifted: list[Any] = [field if isinstance(field, bytes) or field == INF else field + by for field in element]
+    return type(element)(*shifted)
 
 
 def large_streams() -> tuple[list[Event], list[tuple[str, list[Element]]]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -40,8 +41,8 @@ class PolicySession:
     ) -> None:
         self.random = random = Random(f"{seed} {divergence} {kind} {good}")
         self.events = [Event(vs, p, min(ve, vs + 25)) for vs, p, ve in reference(random, 40)]
-        chosen = {"divergence": divergence, "certify_interval": INTERVAL, "closing": "any"} | settings
-        known = Settings(**chosen)  # type: ignore[arg-type]
+        chosen: dict[str, Any] = {"divergence": divergence, "certify_interval": INTERVAL, "closing": "any"} | settings
+        known = Settings(**chosen)
         self.merge = known.new_merge()
         self.certifier = Certifier("m", self.merge, known)
         self.output = Tdb("output")
@@ -290,12 +291,12 @@ async def test_quarantine_of_two_that_differ_only_alarms_once_both_have_delivere
 
 async def test_quarantine_waits_for_a_late_input_only_so_long() -> None:
     session = PolicySession(3, "quarantine", "payload", good=1, compare_wait_s=0.0)
-    asked: list[object] = []
-    session.certifier._again = asked.append  # type: ignore[assignment]
+    asked: list[Any] = []
+    session.certifier._again = asked.append
     hurry(session)
     assert session.output.stable_point < INTERVAL * 2
     while not asked:  # noqa: ASYNC110 - the timer of the loop
         await asyncio.sleep(0)
-    asked[0]()  # type: ignore[operator]
+    asked[0]()
     session.settle()
     assert session.output.stable_point == INF

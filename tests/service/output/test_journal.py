@@ -38,7 +38,9 @@ def test_the_past_is_the_snapshot_and_every_message_since() -> None:
     history = journal.history(segment)
     assert [int(m.data.split()[0]) for m in history.messages] == [21, 22, 23, 24, 25]
     assert (history.complete_from, history.events) == (20, 5)
-    everything = journal.history(journal.find(NEG_INF))  # type: ignore[arg-type]
+    beginning = journal.find(NEG_INF)
+    assert beginning is not None
+    everything = journal.history(beginning)
     assert [int(m.data.split()[0]) for m in everything.messages] == list(range(1, 26))
     assert everything.events == 25
 
@@ -128,8 +130,9 @@ def test_nothing_before_complete_from_can_be_resumed() -> None:
     journal.begin(EMPTY, NEG_INF, 100)
     assert (journal.retained_from, journal.find(99)) == (100, None)
     journal.begin(live(1, 50), 50, 100)
-    assert journal.find(100) is not None
-    assert journal.find(100).stable_point == 50  # type: ignore[union-attr]
+    found = journal.find(100)
+    assert found is not None
+    assert found.stable_point == 50
 
 
 @pytest.mark.parametrize("turns", [0, 7, 25])
