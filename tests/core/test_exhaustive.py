@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
-from core_world import COPIES_PROMISES, PROMISES, a, f, m
+from core_world import COPIES_PROMISES, PROMISES, a, f, interleavings, m
 
 from lmerge.core.elements import INF, Element
 from lmerge.core.merge import Merge
@@ -39,19 +39,6 @@ SMALL: dict[str, list[list[Element]]] = {
         [a("A", 1, 4), a("A", 1), m("A", 1, INF, 9), a("A", 1, 4), f(INF)],
     ],
 }
-
-
-def interleavings(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Return all orders in which streams of these lengths can arrive, as sequences of stream numbers."""
-    if not any(lengths):
-        yield ()
-        return
-    for at, left in enumerate(lengths):
-        if left:
-            rest = list(lengths)
-            rest[at] -= 1
-            for tail in interleavings(rest):
-                yield (at, *tail)
 
 
 def play(

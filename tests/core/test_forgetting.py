@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from core_world import INDEX_POLICIES
-from test_engines import Twins
+from twins_world import Twins
 
 from lmerge.core import index
 from lmerge.core.batch import Batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.merge import Merge
@@ -53,3 +53,16 @@ def merge_of(inputs: int = 2, algorithm: str = "auto", policy: str = "lazy", *, 
 def emitted(follow: Follow, name: str, *elements: Element) -> list[Element]:
     """Publish ``elements`` of an input, and return the output."""
     return list(follow.publish(name, *elements).batch.elements())
+
+
+def interleavings(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Return all orders in which streams of these lengths can arrive, as sequences of stream numbers."""
+    if not any(lengths):
+        yield ()
+        return
+    for at, left in enumerate(lengths):
+        if left:
+            rest = list(lengths)
+            rest[at] -= 1
+            for tail in interleavings(rest):
+                yield (at, *tail)

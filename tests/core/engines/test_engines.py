@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
-from typing import Any
 
 import pytest
 from core_world import COPIES_PROMISES, INDEX_POLICIES, PROMISES, a, f, m
+from twins_world import Twins
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.engines import selection
 from lmerge.core.engines.selection import best  # not the replacement by the fixture
-from lmerge.core.merge import Merge, Outcome
+from lmerge.core.merge import Merge
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidBatch, LmergeError, UsageError
@@ -55,48 +55,6 @@ def test_the_compiled_core_is_imported_only_when_an_engine_is_made() -> None:
     program = "import sys, lmerge.core.merge, lmerge.core.snapshot; print('lmerge._native' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
     assert result.stdout.strip() == "False"
-
-
-class Twins:
-    """A merge on the engine under test and one on Python; every call must have the same outcome on both, and leave the
-    same status and snapshot, which are compared after every so many calls."""
-
-    def __init__(self, *settings: Any, compare_every: int = 1, **options: Any) -> None:
-        self.calls, self.compare_every = 0, compare_every
-        self.merges = [Merge(*settings, **options), Merge(*settings, **options, engine="python")]
-
-    def call(self, method: str, *arguments: object, **options: object) -> None:
-        results = [self._result(getattr(merge, method), *arguments, **options) for merge in self.merges]
-        assert results[0] == results[1]
-        self.calls += 1
-        if self.calls % self.compare_every == 0:
-            self.compare()
-
-    def compare(self) -> None:
-        mine, python = self.merges
-        mine.check()
-        assert mine.inputs() == python.inputs()
-        for name in ("algorithm", "algorithm_reason", "stable_point", "live_count", "visits"):
-            assert getattr(mine, name) == getattr(python, name), name
-        if mine.algorithm != "r3-":  # kept for comparison; its memory does not matter
-            assert mine.live_bytes == python.live_bytes
-        assert list(mine.live_events().elements()) == list(python.live_events().elements())
-        assert snapshot_of(mine) == snapshot_of(python)
-
-    def exchange(self) -> None:
-        """Let each engine continue with the snapshot of the other."""
-        mine, python = self.merges
-        self.merges = [restored(snapshot_of(python)), restored(snapshot_of(mine), engine="python")]
-        self.compare()
-
-    @staticmethod
-    def _result(method: Callable[..., Outcome], *arguments: object, **options: object) -> object:
-        try:
-            outcome = method(*arguments, **options)
-        except LmergeError as error:
-            return type(error), str(error)
-        ended = [(d.input, d.incarnation, d.reason, getattr(d.violation, "index", None)) for d in outcome.detached]
-        return list(outcome.batch.elements()), ended, outcome.joined, outcome.switched, outcome.refused
 
 
 def lawless(random: Random, stream: Tdb, count: int) -> Iterator[Element]:
