@@ -69,9 +69,9 @@ def choose(changed: Iterable[str], graph: Graph, modules: Mapping[str, str]) -> 
         [test for path in sources for test in tests if _is_named_after(test, path)],
         reached[0] if reached else [],
         others,
-        [test for path in sources for test in tests if str(Path(test).parent) == _mirror(path, tests)],
-        [test for path in files if Path(path).name == "conftest.py" for test in tests
-         if test.startswith(f"{Path(path).parent}/")],
+        [test for folder in _mirrors(sources, tests) for test in tests if _folder(test) == folder],
+        [test for path in files if path.endswith("/conftest.py") for test in tests
+         if test.startswith(f"{_folder(path)}/")],
     )
     near = dict.fromkeys(test for tier in tiers for test in sorted(tier, key=_slowness))
     far = {test for step in reached[1:] for test in step} - near.keys()
@@ -88,13 +88,20 @@ def _is_named_after(test: str, path: str) -> bool:
     return name == stem or name.startswith(f"{stem}_")
 
 
-def _mirror(path: str, tests: Iterable[str]) -> str | None:
-    """Return the folder of tests that mirrors the folder of a module, or the nearest one above it."""
-    folders = {str(Path(test).parent) for test in tests}
-    inner = path.removeprefix("lmerge/").removeprefix("lmerge_").removeprefix("testing/")
-    parts = Path(inner).parts[:-1]
-    mirrors = ("/".join(("tests", *parts[:count])) for count in range(len(parts), 0, -1))
-    return next((folder for folder in mirrors if folder in folders), None)
+def _mirrors(paths: Iterable[str], tests: Iterable[str]) -> list[str]:
+    """Return the folders of tests that mirror the folders of modules, or the nearest ones above them."""
+    folders = {_folder(test) for test in tests}
+    found = []
+    for path in paths:
+        inner = path.removeprefix("lmerge/").removeprefix("lmerge_").removeprefix("testing/")
+        parts = inner.split("/")[:-1]
+        mirrors = ("/".join(("tests", *parts[:count])) for count in range(len(parts), 0, -1))
+        found += [folder for folder in mirrors if folder in folders][:1]
+    return found
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _slowness(test: str) -> tuple[bool, str]:
