@@ -14,6 +14,7 @@ BIN := $(VENV)/bin
 DEFECT_JOBS ?= 2
 TESTS ?= tests
 SPARK_TESTS ?= tests/spark
+SLOWEST ?= --durations 20 --durations-min 2
 
 HAS_RUST := $(shell command -v cargo >/dev/null && rustc --version 2>/dev/null | \
 	awk '{ split($$2, v, "."); if (v[1] > 1 || v[2] >= 88) print "yes" }')
@@ -30,11 +31,12 @@ quietly = { log=$$(mktemp) && { $(1) >"$$log" 2>&1 || { status=$$?; cat "$$log" 
 	rm -f "$$log"; }; }
 pip_install = $(call quietly,$(BIN)/python -m pip install $(1))
 
-.PHONY: bench-against bench-stale demo docs test demo-bare test-bare spark-test test-long lint types wire defects bench soak native native-check missing clean help
+.PHONY: bench-against bench-stale check demo docs test demo-bare test-bare spark-test test-long lint types wire defects bench soak native native-check missing clean help
 
 help:
 	@echo "make demo       replicas of a year of flights, one in Spark; kills the leading one; a verdict"; \
 	echo "make test       lint, types, architecture, generated code, the native core, tests, tests with Spark"; \
+	echo "make check      lint, types and the tests near a change, in about a minute; BASE=<commit> to compare with"; \
 	echo "make demo-bare  the demo with only Python, git and a C toolchain; make test-bare: the tests"; \
 	echo "make test-long  the long tests: many seeds (LMERGE_SEEDS=1000), kills, seeded defects"; \
 	echo "make bench      every benchmark; tables in bench/results"; \
@@ -91,12 +93,16 @@ demo: $(VENV)/.demo $(if $(filter no,$(SPARK)),,$(VENV)/.spark)
 # Both parts run and both results are printed, also if the first part fails. Exit code 2 of pytest is Ctrl-C.
 test: $(VENV)/.native lint types wire-check native-check
 	@echo "==> tests"
-	@$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" --ignore tests/spark $(TESTS) $(ARGS); \
+	@$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not long" --ignore tests/spark $(TESTS) $(SLOWEST) $(ARGS); \
 	first=$$?; test $$first -ne 2 || exit 2; \
 	$(MAKE) --no-print-directory spark-test; second=$$?; \
 	result() { test $$1 -eq 0 && echo passed || echo FAILED; }; \
 	echo "==> tests: $$(result $$first); tests with Spark: $$(result $$second)"; \
 	test $$first -eq 0 -a $$second -eq 0
+
+# For the loop of editing: what differs from the last commit (BASE=<commit> for another) decides which tests run.
+check: $(VENV)/.native
+	@$(REQUIRE_NATIVE) $(BIN)/python scripts/check.py $(if $(BASE),--base $(BASE)) $(ARGS)
 
 # In a copy of this folder, with only the tools on the PATH that README requires: see scripts/bare.sh.
 demo-bare:
@@ -109,7 +115,7 @@ test-bare:
 spark-test: $(VENV)/.native
 	@echo "==> tests with Spark"
 	@$(finds_java) || $(call pip_install,'lmerge[java]')
-	@$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist loadfile $(SPARK_TESTS) -m "not long" $(ARGS)
+	@$(REQUIRE_NATIVE) $(BIN)/python -m pytest -n 2 --dist loadfile $(SPARK_TESTS) -m "not long" $(SLOWEST) $(ARGS)
 
 test-long: $(VENV)/.native
 	$(REQUIRE_NATIVE) LMERGE_SEEDS=$${LMERGE_SEEDS:-1000} $(BIN)/python -m pytest -n 2 --dist worksteal -m long --timeout 3000 $(ARGS)
@@ -120,6 +126,7 @@ lint: $(VENV)/.dev
 	@echo "==> lint and architecture"
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
+	@$(BIN)/python scripts/commit_subjects.py
 
 types: $(VENV)/.dev
 	@echo "==> types"

@@ -142,7 +142,7 @@ class Tdb:
     def memory(self) -> tuple[int, int]:
         """Bytes allocated; bytes of the payloads in them."""
     def __len__(self) -> int:
-        """Number of live events."""
+        """Return the number of live events."""
     @property
     def at_most(self) -> int:
         """An upper bound of the number of live events, in O(1). ``len`` is exact, and indexes all waiting batches."""

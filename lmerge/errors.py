@@ -95,8 +95,9 @@ class PermissionDenied(UsageError):
 
 
 class Quarantined(PermissionDenied):
-    """A replica that may not attach until it is released: its events differed from the others', or an administrator
-    detached it with quarantine.
+    """A replica that may not attach until it is released.
+
+    Its events differed from the others', or an administrator detached it with quarantine.
     """
 
 
@@ -152,8 +153,9 @@ class Draining(Unavailable):
 
 
 class OutputGap(Unavailable):
-    """No input could supply a stretch of time any more, and the output goes on behind it. A new subscription reports
-    where it is complete from.
+    """No input could supply a stretch of time any more, and the output goes on behind it.
+
+    A new subscription reports where it is complete from.
     """
 
 

@@ -39,8 +39,10 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def replace(path: Path, data: bytes, *, sync: bool = True, mode: int = PRIVATE_FILE) -> None:
-    """Make ``data`` the whole content of ``path``: a reader finds all of the old or all of the new, also after a kill,
-    and with ``sync`` after a power failure. Raises OSError.
+    """Make ``data`` the whole content of ``path``.
+
+    A reader finds all of the old or all of the new, also after a kill, and with ``sync`` after a power failure. Raises
+    OSError.
     """
     written = path.with_name(f".{path.name}.new")
     with open(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:

@@ -22,8 +22,9 @@ def is_loopback(host: str) -> bool:
 
 
 def host_of(address: str) -> str:
-    """Return the host in ``host:port``, ``[host]:port``, ``dns:///host:port``, or a peer as gRPC names it
-    (``ipv4:127.0.0.1:5``, ``ipv6:%5B::1%5D:5``); a UNIX socket is ``localhost``.
+    """Return the host in ``host:port``, ``[host]:port``, ``dns:///host:port``, or a peer as gRPC names it.
+
+    gRPC's forms are ``ipv4:127.0.0.1:5`` and ``ipv6:%5B::1%5D:5``. A UNIX socket is ``localhost``.
     """
     text = unquote(address)
     scheme, colon, rest = text.partition(":")

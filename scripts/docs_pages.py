@@ -139,10 +139,10 @@ def section(name: str, command: Any) -> str:
                 arguments.append((info.metavar or parameter.name.upper(), info.help or ""))
             elif isinstance(info, OptionInfo) and not info.hidden:
                 options.append(option_row(parameter, kind, info))
-    usage = ["lmerge", name, *(["[OPTIONS]"] if options else []), *(word for word, _ in arguments)]
+    usage = ["lmerge", name, *(["[OPTIONS]"] if options else []), *(metavar for metavar, _ in arguments)]
     parts = [f"## lmerge {name}\n", paragraphs(inspect.getdoc(command) or ""), f"```text\n{' '.join(usage)}\n```\n"]
     if arguments:
-        parts.append(table(("argument", ""), ((f"`{word}`", text) for word, text in arguments)))
+        parts.append(table(("argument", ""), ((f"`{metavar}`", text) for metavar, text in arguments)))
     if options:
         parts.append(table(("option", "", "default"), options))
     return "\n".join(parts)

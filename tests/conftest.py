@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import signal
 from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
+from interrupts import accept_interrupts
 
 from lmerge.core.engines import selection
 
@@ -20,9 +20,7 @@ from lmerge.core.engines import selection
 settings.register_profile("lmerge", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lmerge")
 
-# A process that was started in the background of a script ignores Ctrl-C, and so would the processes that tests start.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+accept_interrupts()
 
 DEADLINE_S = 60.0  # far above any test's time, so that a wait without an end ends
 

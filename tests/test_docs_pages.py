@@ -6,11 +6,12 @@ import base64
 import hashlib
 import io
 import re
-import sys
 import tarfile
 from dataclasses import fields
 from pathlib import Path
 
+import docs_mermaid
+import docs_pages
 import pytest
 
 import lmerge.errors
@@ -18,10 +19,6 @@ from lmerge.cli.main import COMMANDS
 from lmerge.service.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "scripts"))
-
-import docs_mermaid  # noqa: E402  # the scripts are no package
-import docs_pages  # noqa: E402
 
 
 @pytest.fixture(scope="module")

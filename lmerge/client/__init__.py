@@ -1,6 +1,8 @@
 """The client library: publish a replica's stream, subscribe to a merged one, query a server.
 
 ``Publisher`` and ``Subscriber`` block; ``AsyncPublisher`` and ``AsyncSubscriber`` are for asyncio.
+
+Called by users, replicas, the connector and the commands. Imports the wire and the core, never the service.
 """
 
 from __future__ import annotations

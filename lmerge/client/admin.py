@@ -32,8 +32,9 @@ def detach_input(
     target: str, merge: str, replica: str, *, reason: str = "", quarantine: bool = False, forget: bool = False,
     security: Security | None = None, timeout_s: float = TIMEOUT_S,
 ) -> None:
-    """End an input; its publisher fails for good. ``quarantine``: refuse its name until it is released. ``forget``: let
-    the name begin again with any incarnation.
+    """End an input; its publisher fails for good.
+
+    ``quarantine``: refuse its name until it is released. ``forget``: let the name begin again with any incarnation.
     """
     for what, name in (("merge", merge), ("replica", replica), ("reason", reason)):
         check_sendable(what, name)

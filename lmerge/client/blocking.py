@@ -55,15 +55,15 @@ class Publisher:
         return self
 
     def insert(self, payload: Any, vs: int, ve: int = INF) -> None:
-        """Publish insert(payload, vs, ve). ``payload``: bytes, text, or a row if there is a schema."""
+        """Publish an insert of the event [vs, ve). ``payload``: bytes, text, or a row if there is a schema."""
         self._put((INSERT, vs, ve, 0, self._async.encoder.encode(payload)))
 
     def adjust(self, payload: Any, vs: int, vold: int, ve: int) -> None:
-        """Publish adjust(payload, vs, vold, ve); ``ve == vs`` removes the event."""
+        """Publish an adjust: the event [vs, vold) becomes [vs, ve). ``ve == vs`` removes it."""
         self._put((ADJUST, vs, ve, vold, self._async.encoder.encode(payload)))
 
     def stable(self, vc: int) -> None:
-        """Publish stable(vc)."""
+        """Publish a stable element: no later element changes anything before ``vc``."""
         self._put((STABLE, vc, 0, 0, b""))
 
     def publish(
@@ -100,22 +100,27 @@ class Publisher:
 
     @property
     def algorithm(self) -> str:
+        """The algorithm of the merge, as a server has reported it: r0 to r4."""
         return self._async.algorithm
 
     @property
     def joined(self) -> bool:
+        """Whether the input has joined at a server: its stables count there."""
         return self._async.joined
 
     @property
     def role(self) -> str:
+        """The role of the input, as a server has reported it last."""
         return self._async.role
 
     @property
     def incarnation(self) -> int:
+        """The incarnation with which the input attaches."""
         return self._async.incarnation
 
     @property
     def reconnects(self) -> int:
+        """How often a connection was made again."""
         return self._async.reconnects
 
     @property
@@ -230,14 +235,17 @@ class Subscriber(Envelopes):
 
     @property
     def gaps(self) -> list[SubscriptionGap]:
+        """The gaps of the stream so far, in order."""
         return self._async.gaps
 
     @property
     def reconnects(self) -> int:
+        """How often a connection was made again."""
         return self._async.reconnects
 
     @property
     def resyncs(self) -> int:
+        """How often the reader subscribed again because it read too slowly."""
         return self._async.resyncs
 
     def __enter__(self) -> Subscriber:

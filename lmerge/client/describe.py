@@ -1,5 +1,6 @@
-"""Queries to a server: its merges, one merge, itself. Blocking; each raises ServerGone, UnknownMerge, or
-Unauthenticated and PermissionDenied.
+"""Queries to a server: its merges, one merge, itself.
+
+Blocking; each raises ServerGone, UnknownMerge, or Unauthenticated and PermissionDenied.
 """
 
 from __future__ import annotations

@@ -47,8 +47,10 @@ class Situation(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What to do now. ``action``: KILL, START or empty; ``victim``: REPLICA, SERVER or empty. ``until``: the part of
-    the replay that its clock may not pass; None: it may go to the end.
+    """What to do now.
+
+    ``action``: KILL, START or empty; ``victim``: REPLICA, SERVER or empty. ``until``: the part of the replay that its
+    clock may not pass; None: it may go to the end.
     """
 
     action: str

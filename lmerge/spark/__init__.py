@@ -1,5 +1,7 @@
 """lmerge for PySpark Structured Streaming: queries that publish into a merge, and merged streams as DataFrames.
 
+Called by users' programs, and by Spark through ``format("lmerge")``. Imports the client, the wire and the core.
+
     lmerge.spark.publish(counts, servers="h1:7171,h2:7171", merge="flights", replica="a", mode="update",
                          vs="window.start", ve="window.end").option("checkpointLocation", "...").start()
 

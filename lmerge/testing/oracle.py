@@ -19,8 +19,10 @@ def assert_same_tdb(left: Iterable[Element], right: Iterable[Element]) -> None:
 
 
 class Follow:
-    """Drives a merge and checks after each step: its invariants, that its output is a legal stream, that the live
-    events it reports are those of the output, and C1-C3.
+    """Drives a merge and checks it after each step.
+
+    It checks the invariants, that the output is a legal stream, that the live events which the merge reports are those
+    of the output, and C1-C3.
 
     ``compatible=False`` leaves C1-C3 out: they do not hold for inputs that are not mutually consistent.
     """

@@ -8,4 +8,6 @@
 * ``lmerge.wire.rows``: declared schemas, and rows to and from canonical payload bytes; ``lmerge.wire.arrow`` does the
   same for Arrow tables.
 * ``lmerge.wire.limits``: the default limits of both sides.
+
+Called by the service, the client and Spark. Imports protobuf and the core.
 """

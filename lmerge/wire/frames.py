@@ -38,8 +38,9 @@ class Frames(Protocol):
 
 
 def groups(batches: Sequence[AnyBatch], limits: BatchLimits) -> Iterator[list[AnyBatch]]:
-    """Yield ``batches`` in groups, in order, each of which fits into a message as one batch; a batch that alone does
-    not fit is split. Raises LimitExceeded if a single payload is above its limit.
+    """Yield ``batches`` in groups, in order, each of which fits into a message as one batch.
+
+    A batch that alone does not fit is split. Raises LimitExceeded if a single payload is above its limit.
     """
     room = limits.message_bytes - MESSAGE_OVERHEAD_BYTES
     group: list[AnyBatch] = []

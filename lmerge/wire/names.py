@@ -37,8 +37,9 @@ def cut_name(name: str) -> str:
 
 
 def check_sendable(what: str, name: str) -> None:
-    """Raise UsageError if ``name`` cannot be sent in a request because it is no text. Servers may have names from
-    before the rule; requests may still describe and detach them.
+    """Raise UsageError if ``name`` cannot be sent in a request because it is no text.
+
+    Servers may have names from before the rule; requests may still describe and detach them.
     """
     try:
         name.encode()

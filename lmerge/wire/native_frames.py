@@ -33,8 +33,9 @@ class ReceivedColumns(NamedTuple):
 
 
 class NativeFrames:
-    """Frames that the core reads and writes. Batches of Python's lists are accepted as well: the snapshot of an empty
-    merge is one.
+    """Frames that the core reads and writes.
+
+    Batches of Python's lists are accepted as well: the snapshot of an empty merge is one.
 
     The core reads only the encodings that it and protobuf write. Protobuf reads all others, including batches.
     """

@@ -1,8 +1,8 @@
-"""Text from outside (names, reasons, payloads) in a form that a terminal, a log or a status message may show.
+r"""Text from outside (names, reasons, payloads) in a form that a terminal, a log or a status message may show.
 
 A terminal obeys control characters: ESC sequences move the cursor, rename the window or hide what follows, and
 bidirectional overrides show text in another order than it has. So every character that is not printable is escaped as
-in a literal of Python (``\\x1b``, ``\\u202e``). All escaping is done here.
+in a literal of Python (``\x1b``, ``\u202e``). All escaping is done here.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 
 
 def escaped(text: str, *, keep_lines: bool = True) -> str:
-    """Return ``text`` with every character escaped that is not printable; newlines only without ``keep_lines``.
+    r"""Return ``text`` with every character escaped that is not printable; newlines only without ``keep_lines``.
 
-    >>> escaped("a\\x1b[31mb\\u202e")
-    'a\\\\x1b[31mb\\\\u202e'
+    >>> escaped("a\x1b[31mb\u202e")
+    'a\\x1b[31mb\\u202e'
     """
     lines = text.split("\n") if keep_lines else [text]
     return "\n".join(line if line.isprintable() else "".join(map(_escaped, line)) for line in lines)

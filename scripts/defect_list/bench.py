@@ -5,7 +5,7 @@ from seeded import Defect
 PACE = "lmerge/service/merge/turn_pace.py"
 LINK = "lmerge/client/publish/link.py"
 LINGER = "lmerge/linger.py"
-OF_PUBLISHERS = "tests/client/test_linger.py::test_messages_are_rarer_where_each_takes_long"
+OF_PUBLISHERS = "tests/client/publish/test_linger.py::test_messages_are_rarer_where_each_takes_long"
 AGAINST = "tests/bench/test_against.py::"
 
 DEFECTS = (
@@ -13,19 +13,19 @@ DEFECTS = (
         "many subscribers get as many messages as one", PACE,
         "max(self._linger.seconds, self._per_subscriber_s * subscribers)",
         "self._linger.seconds",
-        "tests/service/test_turns.py::test_turns_are_apart_by_what_their_messages_cost[100-20]",
+        "tests/service/merge/test_turns.py::test_turns_are_apart_by_what_their_messages_cost[100-20]",
     ),
     Defect(
         "turns that take long follow one another like short ones", PACE,
         "        self._linger.took(self._late_s + took_s)\n",
         "",
-        "tests/service/test_turns.py::test_turns_are_apart_by_a_multiple_of_what_they_take_up_to_a_bound[0.002-8]",
+        "tests/service/merge/test_turns.py::test_turns_are_apart_by_a_multiple_of_what_they_take_up_to_a_bound[0.002-8]",
     ),
     Defect(
         "a request to hurry waits for the end of the pause", PACE,
         "            await self._hurry.wait()\n",
         "            await asyncio.sleep(pause_s)\n",
-        "tests/service/test_turns.py::test_a_pause_ends_when_there_is_a_hurry",
+        "tests/service/merge/test_turns.py::test_a_pause_ends_when_there_is_a_hurry",
     ),
     Defect(
         "a publisher sends a message without waiting for more elements", LINK,
@@ -49,7 +49,7 @@ DEFECTS = (
         "the inputs are compared in every turn", "lmerge/service/merge/divergence_policy.py",
         "        if outcome.joined or outcome.detached:\n            self._changed = True",
         "        self._changed = True",
-        "tests/service/test_turn_cost.py::test_a_turn_calls_no_more_functions_than_it_did[native-1]",
+        "tests/service/merge/test_turn_cost.py::test_a_turn_calls_no_more_functions_than_it_did[native-1]",
     ),
     Defect(
         "a rate that falls is an improvement", "bench/against.py",

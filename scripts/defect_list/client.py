@@ -3,7 +3,7 @@
 from seeded import Defect
 
 LIVE = "lmerge/client/publish/live_events.py"
-LIVE_TESTS = "tests/client/test_live.py::"
+LIVE_TESTS = "tests/client/publish/test_live.py::"
 
 DEFECTS = (
     Defect(
@@ -32,6 +32,6 @@ DEFECTS = (
         "lmerge/client/publish/outbox.py",
         "            self._count_at = self.live.at_most + self.behind_events_max",
         "            self._count_at = len(self.live) + self.behind_events_max",
-        "tests/client/test_outbox.py::test_an_ack_looks_at_no_event_that_waits[here]",
+        "tests/client/publish/test_outbox.py::test_an_ack_looks_at_no_event_that_waits[here]",
     ),
 )

@@ -7,10 +7,10 @@ VIEW_TABLE = "lmerge/client/views/view_table.py"
 ROWS = "lmerge/client/sinks/rows.py"
 PGTABLE = "lmerge/client/sinks/pgtable.py"
 PARQUET = "lmerge/client/sinks/parquet.py"
-TEST_ENVELOPES = "tests/client/test_envelopes.py::"
-TEST_VIEW = "tests/client/test_view.py::"
-TEST_POSTGRES = "tests/client/test_sinks_postgres.py::"
-TEST_PARQUET = "tests/client/test_sinks_parquet.py::"
+TEST_ENVELOPES = "tests/client/subscribe/test_envelopes.py::"
+TEST_VIEW = "tests/client/views/test_view.py::"
+TEST_POSTGRES = "tests/client/sinks/test_sinks_postgres.py::"
+TEST_PARQUET = "tests/client/sinks/test_sinks_parquet.py::"
 
 DEFECTS = (
     Defect(

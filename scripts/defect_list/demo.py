@@ -2,8 +2,8 @@
 
 from seeded import Defect
 
-PACE = "tests/cli/test_demo_pace.py"
-VERDICT = "tests/cli/test_demo_verdict.py"
+PACE = "tests/demo/test_demo_pace.py"
+VERDICT = "tests/demo/test_demo_verdict.py"
 
 DEFECTS = (
     Defect(

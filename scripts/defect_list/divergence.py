@@ -7,8 +7,8 @@ MONITOR = "lmerge/core/divergence/monitor.py"
 CERTIFY = "lmerge/service/merge/divergence_policy.py"
 GATE = "lmerge/service/merge/stable_gate.py"
 CUTOVER = "lmerge/service/admin/cutover.py"
-CORE_TEST = "tests/core/test_divergence.py::"
-TEST = "tests/service/test_divergence_policy.py::"
+CORE_TEST = "tests/core/divergence/test_divergence.py::"
+TEST = "tests/service/merge/test_divergence_policy.py::"
 
 DEFECTS = (
     Defect(
@@ -16,7 +16,7 @@ DEFECTS = (
         GATE,
         "                self.agreed_until = min(self.agreed_until, frozen_until)\n",
         "",
-        "tests/service/test_wrong_replicas.py::"
+        "tests/service/merge/test_wrong_replicas.py::"
         "test_one_that_comes_late_changes_nothing_that_was_agreed_on_and_waits[python-majority-lost]",
     ),
     Defect(
@@ -115,14 +115,14 @@ DEFECTS = (
         CUTOVER,
         "            if self._equal >= self._intervals:\n",
         "            if self._equal >= 0:\n",
-        "tests/service/test_cutover.py::test_a_difference_rolls_back_and_nothing_has_changed",
+        "tests/service/admin/test_cutover.py::test_a_difference_rolls_back_and_nothing_has_changed",
     ),
     Defect(
         "a cutover that is rolled back leaves the new one promoted",
         CUTOVER,
         "            if not done:\n                self._give_role_back()\n",
         "            if not done:\n                pass\n",
-        "tests/service/test_cutover.py::test_a_promotion_that_does_not_end_in_time_is_taken_back",
+        "tests/service/admin/test_cutover.py::test_a_promotion_that_does_not_end_in_time_is_taken_back",
     ),
     Defect(
         "a cutover counts what an earlier incarnation of the new one delivered",

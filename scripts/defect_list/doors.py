@@ -2,13 +2,13 @@
 
 from seeded import Defect
 
-RESET = "tests/service/test_reset.py"
-HTTP = "tests/service/test_http.py"
+RESET = "tests/service/admin/test_reset.py"
+HTTP = "tests/service/admin/test_http.py"
 MODES = "tests/service/test_modes.py"
 NAMES = "tests/wire/test_names.py"
 HOSTILE = "tests/service/test_hostile.py"
 TERMINAL = "tests/cli/test_terminal.py"
-BARE = "tests/service/test_publish.py::test_what_subscribers_get_fits_the_columns_that_were_declared_first"
+BARE = "tests/service/calls/test_publish.py::test_what_subscribers_get_fits_the_columns_that_were_declared_first"
 
 DEFECTS = (
     Defect(
@@ -16,14 +16,14 @@ DEFECTS = (
         "lmerge/service/calls/publish.py",
         "            Schema.from_message(declared)\n",
         "            str(declared)\n",
-        "tests/service/test_publish.py::test_the_schema_of_the_first_publisher_holds_for_all",
+        "tests/service/calls/test_publish.py::test_the_schema_of_the_first_publisher_holds_for_all",
     ),
     Defect(
         "an observer declares the schema for all",
         "lmerge/service/merge/hub.py",
         "if self._output.schema is None and request.role == ACTIVE:",
         "if self._output.schema is None:",
-        "tests/service/test_publish.py::test_an_observer_declares_no_schema_for_others",
+        "tests/service/calls/test_publish.py::test_an_observer_declares_no_schema_for_others",
     ),
     Defect(
         "a schema is declared after events were delivered without one",
@@ -51,7 +51,7 @@ DEFECTS = (
         "lmerge/service/output/pipeline.py",
         "        self.schema, self.has_bare_events = None, False\n",
         "        self.schema = None\n",
-        "tests/service/test_publish.py::test_after_a_reset_columns_can_be_declared_again",
+        "tests/service/calls/test_publish.py::test_after_a_reset_columns_can_be_declared_again",
     ),
     Defect(
         "a store with an invalid schema is opened",

@@ -7,21 +7,21 @@ OUTPUT = "lmerge/service/output/pipeline.py"
 JOURNAL = "lmerge/service/output/journal.py"
 STORE = "lmerge/service/output/store.py"
 RESUME = "lmerge/core/resume.py"
-SETTLED = "tests/service/test_durable.py"
-TOKENS = "tests/service/test_resume.py"
+SETTLED = "tests/service/output/test_durable.py"
+TOKENS = "tests/service/calls/test_resume.py"
 
 DEFECTS = (
     Defect(
         "a closed store is opened again by a late write", STORE,
         "        if self._is_closed:\n",
         "        if False:\n",
-        "tests/service/test_store.py::test_a_closed_store_is_not_opened_again_by_what_comes_late",
+        "tests/service/output/test_store.py::test_a_closed_store_is_not_opened_again_by_what_comes_late",
     ),
     Defect(
         "a server that could not start is stopped twice", "lmerge/service/server.py",
         "            self._closed = None\n            raise\n",
         "            raise\n",
-        "tests/service/test_store.py::test_a_server_that_could_not_start_has_nothing_to_stop",
+        "tests/service/output/test_store.py::test_a_server_that_could_not_start_has_nothing_to_stop",
     ),
     Defect(
         "a restarted merge is taken to be right from the beginning", "lmerge/service/output/durable_merges.py",
@@ -45,7 +45,7 @@ DEFECTS = (
         "resume is off by one segment", JOURNAL,
         "            if later.number >= segment.number:\n",
         "            if later.number > segment.number:\n",
-        "tests/service/test_journal.py::test_the_past_is_the_snapshot_and_every_message_since",
+        "tests/service/output/test_journal.py::test_the_past_is_the_snapshot_and_every_message_since",
     ),
     Defect(
         "a token older than the journal gets the journal", JOURNAL,
@@ -81,7 +81,7 @@ DEFECTS = (
         "a disk that is full from the first file on is taken for damage", STORE,
         "        if is_blank and not make:\n            return\n",
         "",
-        "tests/service/test_store.py::test_a_disk_that_is_full_from_the_first_file_on_is_no_damage_over_restarts",
+        "tests/service/output/test_store.py::test_a_disk_that_is_full_from_the_first_file_on_is_no_damage_over_restarts",
     ),
     Defect(
         "the fence is lost at a restart", OUTPUT,
@@ -93,7 +93,7 @@ DEFECTS = (
         "the journal's tail is lost with a log that was cut", STORE,
         "        if marked > self._commits:\n",
         "        if False:\n",
-        "tests/service/test_store.py::test_a_log_that_has_lost_its_end_is_refused_as_output_was_shown_from_it[truncated]",
+        "tests/service/output/test_store.py::test_a_log_that_has_lost_its_end_is_refused_as_output_was_shown_from_it[truncated]",
     ),
     Defect(
         "final-only emits an event again after a restart", RESUME,
@@ -111,7 +111,7 @@ DEFECTS = (
         "checksums are not checked", STORE,
         "        if not isinstance(data, bytes) or crc != _crc(data, *values):\n",
         "        if not isinstance(data, bytes):\n",
-        "tests/service/test_store.py::test_a_row_that_does_not_fit_its_checksum_is_refused",
+        "tests/service/output/test_store.py::test_a_row_that_does_not_fit_its_checksum_is_refused",
     ),
     Defect(
         "a batch is acked before it is durable", "lmerge/service/merge/acks.py",

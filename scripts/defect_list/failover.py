@@ -6,11 +6,11 @@ OUTBOX = "lmerge/client/publish/outbox.py"
 FOLLOWER = "lmerge/client/subscribe/follower.py"
 READER = "lmerge/client/subscribe/reader.py"
 FORWARD = "lmerge/client/publish/fast_forward.py"
-OUTBOX_TESTS = "tests/client/test_outbox.py::"
+OUTBOX_TESTS = "tests/client/publish/test_outbox.py::"
 SUBSCRIBER = "lmerge/client/subscribe/subscriber.py"
-FOLLOWER_TESTS = "tests/client/test_follower.py::"
+FOLLOWER_TESTS = "tests/client/subscribe/test_follower.py::"
 BLOCKING_TESTS = "tests/client/test_blocking.py::"
-MANY = "tests/client/test_many_servers.py::"
+MANY = "tests/client/subscribe/test_many_servers.py::"
 NOTHING_LOST = MANY + "test_as_long_as_one_server_is_there_nothing_is_lost_and_nothing_delivered_twice"
 
 DEFECTS = (
@@ -68,7 +68,7 @@ DEFECTS = (
         FORWARD,
         "            if until > self._skipped_to and self._skip is not None:",
         "            if until > self._skipped_to and self._skip is not None and self.count:",
-        "tests/client/test_feedback.py::test_what_ends_before_the_point_is_not_needed_and_the_skip_is_sent_first",
+        "tests/client/publish/test_feedback.py::test_what_ends_before_the_point_is_not_needed_and_the_skip_is_sent_first",
     ),
     Defect(
         "a blocking reader reads the merge while another thread changes it",

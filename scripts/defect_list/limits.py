@@ -4,9 +4,9 @@ from seeded import Defect
 
 LEAD = "lmerge/core/lead.py"
 LEAD_TEST = "tests/core/test_lead.py::"
-WRONG_TEST = "tests/service/test_wrong_replicas.py::"
+WRONG_TEST = "tests/service/merge/test_wrong_replicas.py::"
 DISK_TEST = "tests/service/test_full_disks.py::"
-WEIGHT_TEST = "tests/service/test_payload_limit.py::"
+WEIGHT_TEST = "tests/service/merge/test_payload_limit.py::"
 
 DEFECTS = (
     Defect(
@@ -14,7 +14,7 @@ DEFECTS = (
         LEAD,
         "        inp.held = held\n",
         "        inp.held = False\n",
-        LEAD_TEST + "test_one_that_runs_ahead_ruins_nothing_and_without_the_bound_it_does[python]",
+        LEAD_TEST + "test_one_that_runs_ahead_ruins_nothing_and_without_the_bound_it_does[python-lazy-all]",
     ),
     Defect(
         "the input whose stable is held is found after the quorum was counted",
@@ -113,14 +113,14 @@ DEFECTS = (
         "lmerge/service/merge/redundancy.py",
         "        if status.stable_point == NEG_INF:\n            if",
         "        if status.stable_point == NEG_INF:\n            return \"\"\n            if",
-        "tests/service/test_redundancy.py::test_sixty_three_that_have_delivered_nothing_are_no_redundancy",
+        "tests/service/merge/test_redundancy.py::test_sixty_three_that_have_delivered_nothing_are_no_redundancy",
     ),
     Defect(
         "an input that has stopped counts as redundant for ever",
         "lmerge/service/merge/redundancy.py",
         "        if status.stable_point >= reached:\n",
         "        if True:\n",
-        "tests/service/test_redundancy.py::"
+        "tests/service/merge/test_redundancy.py::"
         "test_inputs_that_cannot_carry_the_output_do_not_count_with_the_reason[lacking8-life8-it lags: it is at 99, "
         "and the output was at 100 already 30 s ago]",
     ),

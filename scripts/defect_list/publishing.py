@@ -13,11 +13,11 @@ PUBLISHING = "lmerge/spark/publishing.py"
 SHARD = "lmerge/spark/merging/shard.py"
 SINK = "lmerge/spark/sink/writers.py"
 WORKERS = "lmerge/spark/sink/workers.py"
-TEST_EXACTLY_ONCE = "tests/spark/test_exactly_once.py::"
-TEST_READ = "tests/spark/test_read.py::"
-TEST_SINK = "tests/spark/test_sink.py::"
+TEST_EXACTLY_ONCE = "tests/spark/sink/test_exactly_once.py::"
+TEST_READ = "tests/spark/source/test_read.py::"
+TEST_SINK = "tests/spark/sink/test_sink.py::"
 FAILED_BATCH = TEST_EXACTLY_ONCE + "test_a_batch_that_fails_is_published_once_when_it_is_run_again"
-EDGES = "tests/spark/test_stable_edges.py::"
+EDGES = "tests/spark/plan/test_stable_edges.py::"
 ALL_RANGES = TEST_READ + "test_a_range_has_the_same_rows_at_every_server"
 
 DEFECTS = (
@@ -90,18 +90,18 @@ DEFECTS = (
     Defect(
         "a driver that holds enough wakes no waiting thread",
         FEED, "self._events_read.stable_point > before or self._is_full():", "self._events_read.stable_point > before:",
-        "tests/spark/test_source.py::"
+        "tests/spark/source/test_source.py::"
         "test_a_full_driver_wakes_a_waiting_query_though_nothing_new_is_stable",
     ),
     Defect(
         "a shard continues from a failed attempt",
-        SHARD, " and held.token == head.token", "", "tests/spark/test_merging.py::"
+        SHARD, " and held.token == head.token", "", "tests/spark/merging/test_merging.py::"
         "test_after_every_batch_it_means_what_the_core_means",
     ),
     Defect(
         "a sum of floats that is cut off counts as rounded",
         LINT_RULES, '"Round"', '"Round", "Floor"',
-        "tests/spark/test_lint.py::test_what_differs_between_replicas_is_found_and_named",
+        "tests/spark/plan/test_lint.py::test_what_differs_between_replicas_is_found_and_named",
     ),
     Defect(
         "all flights are taken to be short",
@@ -111,7 +111,7 @@ DEFECTS = (
     Defect(
         "a worker freezes what each of its tasks leaves",
         WORKERS, "if next(_seen) == _FREEZES_AT:", "if next(_seen) >= _FREEZES_AT:",
-        "tests/spark/test_workers.py::"
+        "tests/spark/sink/test_workers.py::"
         "test_what_is_loaded_is_frozen_once_at_the_second_task_and_later_garbage_is_still_collected",
     ),
 )

@@ -6,8 +6,8 @@ AUTH = "lmerge/service/security/auth.py"
 ACCESS = "lmerge/service/security/access_file.py"
 GUARD = "lmerge/service/security/guard.py"
 QUOTA = "lmerge/service/security/quota.py"
-DOORS_TEST = "tests/service/test_guard.py"
-AUTH_TEST = "tests/service/test_auth.py"
+DOORS_TEST = "tests/service/security/test_guard.py"
+AUTH_TEST = "tests/service/security/test_auth.py"
 
 DEFECTS = (
     Defect(
@@ -96,7 +96,7 @@ DEFECTS = (
         "        self.require((PUBLISH,), f\"publish into",
         "        self._guard.count_attach(self._peer, merge, replica)\n"
         "        self.require((PUBLISH,), f\"publish into",
-        "tests/service/test_quota.py::test_a_caller_that_may_not_publish_uses_up_no_attaches",
+        "tests/service/security/test_quota.py::test_a_caller_that_may_not_publish_uses_up_no_attaches",
     ),
     Defect(
         "metrics are open to strangers",
@@ -117,48 +117,48 @@ DEFECTS = (
         "lmerge/service/settings.py",
         "        if self.insecure or is_loopback(self.host):\n",
         "        if True:\n",
-        "tests/service/test_tls.py::test_settings_that_would_leave_access_open_are_refused",
+        "tests/service/security/test_tls.py::test_settings_that_would_leave_access_open_are_refused",
     ),
     Defect(
         "a token is sent to any host unencrypted",
         "lmerge/client/connection/security.py",
         "security.insecure or is_loopback(host_of(target)):\n",
         "True:\n",
-        "tests/client/test_security.py::test_a_token_does_not_leave_the_machine_unencrypted",
+        "tests/client/connection/test_security.py::test_a_token_does_not_leave_the_machine_unencrypted",
     ),
     Defect(
         "certificates that do not fit their key are taken",
         "lmerge/service/security/tls.py",
         '        load_pair(context, str(self._paths["certificate"]), str(self._paths["key"]))\n',
         "",
-        "tests/service/test_tls.py::test_files_that_do_not_fit_together_leave_the_last_good_ones",
+        "tests/service/security/test_tls.py::test_files_that_do_not_fit_together_leave_the_last_good_ones",
     ),
     Defect(
         "the oldest input is ended for the bytes of a new one",
         "lmerge/service/merge/live_limit.py",
         "        since = {key: count - self._at_ease.get(key, 0) for key, count in brought.items()}\n",
         "        since = dict(brought)\n",
-        "tests/service/test_quota.py::test_the_input_that_brought_the_growth_is_ended_and_not_the_oldest",
+        "tests/service/security/test_quota.py::test_the_input_that_brought_the_growth_is_ended_and_not_the_oldest",
     ),
     Defect(
         "a bucket is full again at every call",
         QUOTA,
         "left + (now_s - before_s) * self._rate_per_s)\n",
         "left + 1.0)\n",
-        "tests/service/test_quota.py::test_a_bucket_gives_its_burst_at_once_and_then_its_rate",
+        "tests/service/security/test_quota.py::test_a_bucket_gives_its_burst_at_once_and_then_its_rate",
     ),
     Defect(
         "a replica that comes with lmerge sends no token",
         "replicas/flights/__main__.py",
         "        security=security,\n    ) as publisher",
         "    ) as publisher",
-        "tests/client/test_security.py::test_a_replica_that_comes_with_lmerge_takes_it_too",
+        "tests/client/connection/test_security.py::test_a_replica_that_comes_with_lmerge_takes_it_too",
     ),
     Defect(
         "an option of security is not passed to a replica",
         "lmerge/cli/replica.py",
         "    return given + [option for option, is_set in flags.items() if is_set]",
         "    return []",
-        "tests/client/test_security.py::test_a_replica_that_comes_with_lmerge_takes_it_too[options]",
+        "tests/client/connection/test_security.py::test_a_replica_that_comes_with_lmerge_takes_it_too[options]",
     ),
 )

@@ -3,8 +3,8 @@
 from seeded import Defect
 
 INBOX = "lmerge/service/merge/inbox.py"
-INBOX_TESTS = "tests/service/test_inbox.py::"
-ROW_TESTS = "tests/service/test_publish.py::"
+INBOX_TESTS = "tests/service/merge/test_inbox.py::"
+ROW_TESTS = "tests/service/calls/test_publish.py::"
 ASIDE_TESTS = "tests/service/test_offload.py::"
 
 DEFECTS = (
@@ -13,7 +13,7 @@ DEFECTS = (
         "lmerge/service/output/fanout.py",
         "        self.queued_bytes -= len(message)\n",
         "",
-        "tests/service/test_subscribe.py::test_a_slow_subscriber_is_cut_off_by_name_and_a_fast_one_misses_nothing",
+        "tests/service/calls/test_subscribe.py::test_a_slow_subscriber_is_cut_off_by_name_and_a_fast_one_misses_nothing",
     ),
     Defect(
         "an empty batch costs a turn nothing",
@@ -34,14 +34,14 @@ DEFECTS = (
         "lmerge/service/merge/new_beginnings.py",
         "            self._recorder.admitted(first.name)\n",
         "            pass\n",
-        "tests/service/test_session_recorder.py::test_that_the_first_input_is_right_only_from_a_time_on_is_recorded",
+        "tests/service/output/test_session_recorder.py::test_that_the_first_input_is_right_only_from_a_time_on_is_recorded",
     ),
     Defect(
         "an event that differs is shown as the payload came",
         "lmerge/service/merge/divergence_policy.py",
         "escaped_line(payload_text(d.event.payload))",
         "d.event.payload.decode(errors='replace')",
-        "tests/service/test_divergence_policy.py::test_rows_that_differ_are_shown_by_their_columns_in_reasons_and_in_the_log",
+        "tests/service/merge/test_divergence_policy.py::test_rows_that_differ_are_shown_by_their_columns_in_reasons_and_in_the_log",
     ),
     Defect(
         "a long option is cut in the help of a narrow terminal",

@@ -89,7 +89,7 @@ DEFECTS = (
     Defect(
         "a skip that a server has asked for breaks the connection to it",
         "lmerge/client/publish/link.py", "self.lane.note_stable(max(self.lane.needs, self.needed_from))", "pass",
-        "tests/client/test_feedback.py::test_a_skip_that_a_server_has_asked_for_needs_no_other_connection",
+        "tests/client/publish/test_feedback.py::test_a_skip_that_a_server_has_asked_for_needs_no_other_connection",
     ),
     Defect(
         "an input that attaches behind a stalled merge gets no feedback",
@@ -97,12 +97,12 @@ DEFECTS = (
         "        if self._settings.feedback_lag is not None and self._feedback_timer is None:\n",
         "        if self._settings.feedback_lag is not None and self._feedback_timer is None and any(\n"
         "                inp.acked_stable != release.stable_point for inp in self._inputs.values()):\n",
-        "tests/service/test_lifecycle.py::test_an_input_that_attaches_behind_a_stalled_merge_gets_feedback",
+        "tests/service/merge/test_lifecycle.py::test_an_input_that_attaches_behind_a_stalled_merge_gets_feedback",
     ),
     Defect(
         "a server that is still being called needs nothing",
         "lmerge/client/publish/publisher.py",
         "if not all(link.was_tried for link in self.links):", "if not self.links:",
-        "tests/client/test_feedback.py::test_a_server_that_is_still_being_called_may_need_more",
+        "tests/client/publish/test_feedback.py::test_a_server_that_is_still_being_called_may_need_more",
     ),
 )

@@ -23,15 +23,15 @@ SOURCE = "lmerge/spark/source/readers.py"
 TERMINAL = "lmerge/spark/terminal.py"
 UPDATE_SINK = "lmerge/spark/sink/update_sink.py"
 EXACT_EDGES = "tests/spark/test_exact.py::test_ties_cancellation_and_the_ends_of_the_range"
-FOUND = "tests/spark/test_lint.py::test_what_differs_between_replicas_is_found_and_named"
-SOUND = "tests/spark/test_lint.py::test_what_is_the_same_on_every_replica_passes"
-WITH = "tests/spark/test_lint.py::test_what_stands_in_a_with_clause_counts_as_a_view"
-ONE_EPOCH = "tests/spark/test_epochs.py::test_a_query_reads_one_epoch_and_ends_by_name_in_the_next"
+FOUND = "tests/spark/plan/test_lint.py::test_what_differs_between_replicas_is_found_and_named"
+SOUND = "tests/spark/plan/test_lint.py::test_what_is_the_same_on_every_replica_passes"
+WITH = "tests/spark/plan/test_lint.py::test_what_stands_in_a_with_clause_counts_as_a_view"
+ONE_EPOCH = "tests/spark/source/test_epochs.py::test_a_query_reads_one_epoch_and_ends_by_name_in_the_next"
 TEST_REFUSALS = "tests/spark/test_refusals.py::"
 TEST_TERMINAL = "tests/spark/test_terminal.py::"
-TEST_PLAN = "tests/spark/test_plan.py::"
-TEST_MERGING = "tests/spark/test_merging.py::"
-TEST_READ = "tests/spark/test_read.py::"
+TEST_PLAN = "tests/spark/plan/test_plan.py::"
+TEST_MERGING = "tests/spark/merging/test_merging.py::"
+TEST_READ = "tests/spark/source/test_read.py::"
 STABLE_RULE = TEST_PLAN + "test_the_stable_rule_follows_from_the_plan"
 AS_THE_CORE = TEST_MERGING + "test_after_every_batch_it_means_what_the_core_means"
 ALL_ROWS = TEST_READ + "test_all_ranges_together_are_the_tdb"
@@ -237,13 +237,13 @@ DEFECTS = (
     Defect(
         "a task reads whatever epoch a server is in",
         READING, "if begin.epoch != self._epoch:", "if begin.epoch < 0:",
-        "tests/spark/test_epochs.py::test_a_query_goes_on_at_a_server_that_was_not_reset_yet",
+        "tests/spark/source/test_epochs.py::test_a_query_goes_on_at_a_server_that_was_not_reset_yet",
     ),
     Defect(
         "a late row is shown as its bytes",
         ELEMENTS, "row_formatter(None if self.plan.schema is None else self.plan.schema.to_message())",
         "row_formatter(None)",
-        "tests/spark/test_elements.py::test_a_late_row_is_shown_by_its_columns",
+        "tests/spark/sink/test_elements.py::test_a_late_row_is_shown_by_its_columns",
     ),
     Defect(
         "a finding of the lint that the page does not name",

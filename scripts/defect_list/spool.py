@@ -8,11 +8,12 @@ RETENTION = "lmerge/spark/spool/retention.py"
 STATE = "lmerge/spark/spool/published_state.py"
 MARKS = "lmerge/spark/sink/intervals.py"
 ELEMENTS = "lmerge/spark/sink/elements.py"
-TEST_SPOOL = "tests/spark/test_spool.py::"
-TEST_STATE = "tests/spark/test_published_state.py::"
-TEST_MARKS = "tests/spark/test_marks.py::"
-TEST_ELEMENTS = "tests/spark/test_elements.py::"
-DEATH = TEST_SPOOL + "test_whoever_opens_it_after_a_death_finds_it_as_before_or_as_after"
+TEST_SPOOL = "tests/spark/spool/test_spool.py::"
+DAMAGE = "tests/spark/spool/test_spool_damage.py::"
+TEST_STATE = "tests/spark/spool/test_published_state.py::"
+TEST_MARKS = "tests/spark/sink/test_marks.py::"
+TEST_ELEMENTS = "tests/spark/sink/test_elements.py::"
+DEATH = DAMAGE + "test_whoever_opens_it_after_a_death_finds_it_as_before_or_as_after"
 
 DEFECTS = (
     Defect(
@@ -87,17 +88,17 @@ DEFECTS = (
     Defect(
         "two attempts write one file",
         FILES, "os.urandom(6).hex()", '"one"',
-        TEST_SPOOL + "test_a_worker_that_was_given_up_harms_nothing",
+        DAMAGE + "test_a_worker_that_was_given_up_harms_nothing",
     ),
     Defect(
         "a damaged frame is read",
         FILES, "if zlib.crc32(frame) != crc32:", "if len(frame) > size:",
-        TEST_SPOOL + "test_every_damaged_file_is_named",
+        DAMAGE + "test_every_damaged_file_is_named",
     ),
     Defect(
         "a newer format is read as the old one",
         FILES, "if version > FORMAT:", "if version > 9:",
-        TEST_SPOOL + "test_a_newer_format_is_refused",
+        DAMAGE + "test_a_newer_format_is_refused",
     ),
     Defect(
         "the changes of a lost attempt stay in the worker",

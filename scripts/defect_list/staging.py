@@ -5,9 +5,10 @@ from seeded import Defect
 PARTS = "lmerge/service/merge/staged_parts.py"
 PUBLISH = "lmerge/service/calls/publish.py"
 LINK = "lmerge/client/publish/link.py"
-SERVICE_TESTS = "tests/service/test_staging.py::"
-PARTS_TESTS = "tests/service/test_staged_parts.py::"
-CLIENT_TESTS = "tests/client/test_stage.py::"
+SERVICE_TESTS = "tests/service/calls/test_staging.py::"
+REFUSED_TESTS = "tests/service/calls/test_staging_refused.py::"
+PARTS_TESTS = "tests/service/merge/test_staged_parts.py::"
+CLIENT_TESTS = "tests/client/publish/test_stage.py::"
 DROPS = PARTS_TESTS + "test_a_commit_drops_other_attempts_and_what_came_before_and_nothing_else"
 
 DEFECTS = (
@@ -73,14 +74,14 @@ DEFECTS = (
         "lmerge/service/merge/hub.py",
         "acked = sequence if is_last else 0",
         "acked = sequence",
-        "tests/service/test_hub.py::test_batches_with_one_sequence_are_acked_when_the_last_of_them_is_merged",
+        "tests/service/merge/test_hub.py::test_batches_with_one_sequence_are_acked_when_the_last_of_them_is_merged",
     ),
     Defect(
         "a worker may stage for every replica of its merge",
         "lmerge/service/security/guard.py",
         "as replica {_cut(replica)}\", merge, replica)\n        return self._guard.one_stage",
         "as replica {_cut(replica)}\", merge)\n        return self._guard.one_stage",
-        SERVICE_TESTS + "test_a_worker_stages_for_the_replica_that_its_token_names_and_for_no_other",
+        REFUSED_TESTS + "test_a_worker_stages_for_the_replica_that_its_token_names_and_for_no_other",
     ),
     Defect(
         "a server must commit what another one holds",

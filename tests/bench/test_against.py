@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +16,8 @@ SAMPLES = st.lists(st.integers(1, 10**9), min_size=1, max_size=9)
 
 
 @given(SAMPLES, st.booleans(), st.randoms(use_true_random=False))
-def test_equal_samples_in_any_order_are_never_worse(values: list[int], more: bool, random: object) -> None:
-    shuffled = sorted(values, key=lambda _: random.random())  # type: ignore[attr-defined]
+def test_equal_samples_in_any_order_are_never_worse(values: list[int], more: bool, random: Random) -> None:
+    shuffled = sorted(values, key=lambda _: random.random())
     assert judge(values, shuffled, more_is_better=more).outcome == SAME
 
 

@@ -142,10 +142,11 @@ def test_a_full_buffer_blocks_the_caller_until_the_link_is_mended(world: Threade
 
 def test_many_threads_can_share_a_publisher(world: ThreadedWorld) -> None:
     with Publisher(world.target, MERGE, "a") as publisher:
-        threads = [
-            threading.Thread(target=lambda k=k: [publisher.insert(f"{k} {i}", i) for i in range(500)])  # type: ignore[misc]
-            for k in range(4)
-        ]
+        def publish(number: int) -> None:
+            for i in range(500):
+                publisher.insert(f"{number} {i}", i)
+
+        threads = [threading.Thread(target=publish, args=(number,)) for number in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -287,7 +288,8 @@ def test_a_reader_of_two_servers_may_ask_anything_while_they_are_merged() -> Non
 
         with Publisher(targets, MERGE, "a") as publisher:
             subscriber = Subscriber(targets, MERGE, resume=f"{MERGE}@-inf")
-            subscriber._async.follower._merge = Guarded(subscriber._async.follower._merge)  # type: ignore[assignment]
+            guarded: Any = Guarded(subscriber._async.follower._merge)
+            subscriber._async.follower._merge = guarded
             publishing = threading.Thread(target=publish_all)
             publishing.start()
             received, inserts = Tdb("received"), 0

@@ -305,4 +305,4 @@ async def test_in_the_middle_of_a_batch_the_token_covers_no_more_than_what_was_s
         for element, token in seen:
             if isinstance(element, Stable):
                 assert token == f"{MERGE}@{element.vc}"
-        await elements.aclose()  # type: ignore[attr-defined]
+        await elements.aclose()  # type: ignore[attr-defined]  # of a generator

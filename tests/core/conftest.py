@@ -1,29 +1,31 @@
-"""Makes ``helpers`` importable, and runs every test of this folder on both engines."""
+"""Runs every test of this folder on both engines."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from lmerge.core.engines import selection
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-MARKER = "python_engine"
+PYTHON_ONLY = "python_engine"
+TWINS = "twins"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", f"{MARKER}: uses internals of the Python engine, or none; does not run twice")
+    config.addinivalue_line("markers", f"{PYTHON_ONLY}: uses internals of the Python engine, or none; runs on it alone")
+    config.addinivalue_line("markers", f"{TWINS}: compares the engine with Python's; runs on the native one alone")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    once = [item for item in items if item.get_closest_marker(MARKER) and _engine_of(item) == selection.NATIVE]
-    if once:
-        config.hook.pytest_deselected(items=once)
-        items[:] = [item for item in items if item not in set(once)]
+    left_out = {PYTHON_ONLY: selection.NATIVE, TWINS: selection.PYTHON}
+    twice = [
+        item for item in items for marker, engine in left_out.items()
+        if item.get_closest_marker(marker) and _engine_of(item) == engine
+    ]
+    if twice:
+        config.hook.pytest_deselected(items=twice)
+        items[:] = [item for item in items if item not in set(twice)]
 
 
 def _engine_of(item: pytest.Item) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import INDEX_POLICIES, PROMISES, a, emitted, f, m, merge_of
+from core_world import INDEX_POLICIES, PROMISES, a, emitted, f, m, merge_of
 
 from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.merge import Merge

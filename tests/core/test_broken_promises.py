@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 from broken_world import INDEXED, World, irreparable, play
-from helpers import R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, m
-from test_exhaustive import interleavings
+from core_world import R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, interleavings, m
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Element, Event, Insert

@@ -74,7 +74,7 @@ def test_open_ended_events_leave_nothing_behind() -> None:
     merge.attach("a", ("key",))
     for at in range(1000):
         merge.apply("a", Batch.of([Insert(b"%d" % at, at, INF), Stable(at), Adjust(b"%d" % at, at, INF, at + 1)]))
-    assert len(merge._engine._algorithm.calendar.entries()) < 10  # type: ignore[attr-defined]
+    assert len(merge._engine._algorithm.calendar.entries()) < 10  # type: ignore[attr-defined]  # Python's
 
 
 def test_due_times_of_both_signs_and_at_both_ends() -> None:

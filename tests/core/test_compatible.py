@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import INDEX_POLICIES, PROMISES
+from core_world import INDEX_POLICIES, PROMISES
 
 from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable

@@ -7,7 +7,7 @@ from itertools import combinations_with_replacement
 from random import Random
 
 import pytest
-from helpers import PROMISES, a, f
+from core_world import PROMISES, a, f
 
 from lmerge.core.compatible import InputPrefix
 from lmerge.core.consistent import contradictions, mutually_consistent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import PROMISES
+from core_world import PROMISES
 
 from lmerge.core.batch import Batch
 from lmerge.core.comparison.cleanse import Cleanse

@@ -6,7 +6,7 @@ import json
 from random import Random
 
 import pytest
-from helpers import COPIES_PROMISES, PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, m
+from core_world import COPIES_PROMISES, PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, m
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Event, Insert, Stable

@@ -7,10 +7,11 @@ leave and are replaced meanwhile. The results must be those of a merge that remo
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
-from helpers import INDEX_POLICIES
-from test_engines import Twins
+from core_world import INDEX_POLICIES
+from twins_world import Twins
 
 from lmerge.core import index
 from lmerge.core.batch import Batch
@@ -110,16 +111,16 @@ def forgotten(merge: Merge) -> Merge:
 class Triplets(Twins):
     """Adds a third merge, on Python, that removes all entries at once."""
 
-    def __init__(self, *settings: str) -> None:
+    def __init__(self, *settings: Any) -> None:
         super().__init__(*settings, compare_every=40)
-        self.merges.append(Merge(*settings, engine="python"))  # type: ignore[arg-type]
+        self.merges.append(Merge(*settings, engine="python"))
 
     def call(self, method: str, *arguments: object, **options: object) -> None:
         mine, python, at_once = [
             self._result(getattr(merge, method), *arguments, **options) for merge in self.merges
         ]
         assert mine == python == at_once
-        algorithm = self.merges[2]._engine._algorithm  # type: ignore[attr-defined]
+        algorithm = self.merges[2]._engine._algorithm  # type: ignore[attr-defined]  # of the Python engine
         assert isinstance(algorithm, Indexed)
         algorithm._sweep_all()
         self.calls += 1

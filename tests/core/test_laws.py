@@ -9,7 +9,7 @@ import sys
 from random import Random
 
 import pytest
-from helpers import PROMISES, R1_PROMISES, a, emitted, f, m, merge_of
+from core_world import PROMISES, R1_PROMISES, a, emitted, f, m, merge_of
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Event, Insert, Stable
@@ -258,6 +258,7 @@ def test_law_9_check_finds_a_damaged_index(algorithm: str) -> None:
     merge.attach("1", PROMISES[algorithm])
     merge.apply("1", Batch.of([a("A", 1, 50), a("B", 2, 60), f(2)]))
     merge.check()
-    next(iter(merge._engine._algorithm.nodes.values()))[0] = 10**12  # type: ignore[attr-defined]
+    nodes = merge._engine._algorithm.nodes  # type: ignore[attr-defined]  # of the Python engine
+    next(iter(nodes.values()))[0] = 10**12
     with pytest.raises(AssertionError):
         merge.check()

@@ -6,9 +6,8 @@ import json
 from itertools import permutations, product
 
 import pytest
-from helpers import COPIES_PROMISES, PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f
+from core_world import COPIES_PROMISES, PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, interleavings
 from ordered_world import CASES, World, play
-from test_exhaustive import interleavings
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Insert, Stable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import INDEX_POLICIES, PROMISES
+from core_world import INDEX_POLICIES, PROMISES
 
 from lmerge.core.elements import INF, Element
 from lmerge.core.merge import Merge

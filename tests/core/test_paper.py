@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from helpers import COPIES_PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES, a, emitted, f, m, merge_of
+from core_world import COPIES_PROMISES, R0_PROMISES, R1_PROMISES, R2_PROMISES, a, emitted, f, m, merge_of
 
 from lmerge.core.adapters import Close, Open, from_open_close, from_signed, to_open_close, to_signed
 from lmerge.core.compatible import InputPrefix, incompatibilities, is_compatible
-from lmerge.core.elements import INF, Event, Insert, Stable, is_fully_frozen, is_half_frozen
+from lmerge.core.elements import INF, Element, Event, Insert, Stable, is_fully_frozen, is_half_frozen
 from lmerge.core.merge import Merge
 from lmerge.core.properties import Case, choose, parse_properties
 from lmerge.core.tdb import Tdb, equivalent, reconstitute
@@ -71,7 +71,9 @@ def test_example_2_the_outputs_of_table_2(policy: str, algorithm: str) -> None:
     follow = merge_of(algorithm=algorithm, policy=policy)
     shown = []
     for one, two in zip(IN1[:-1], IN2[:-1], strict=True):
-        shown.append(emitted(follow, "1", one) if one else emitted(follow, "2", two))  # type: ignore[arg-type]
+        name, element = ("1", one) if one else ("2", two)
+        assert element is not None
+        shown.append(emitted(follow, name, element))
     shown.append(emitted(follow, "2", f(16)))
     assert shown == TABLE_2[policy]
 
@@ -123,13 +125,13 @@ def test_example_5_adjust_to_the_start_removes_the_event() -> None:
         (f(9), "stable-backwards"),
     ],
 )
-def test_example_5_what_stable_forbids(element: object, code: str) -> None:
+def test_example_5_what_stable_forbids(element: Element, code: str) -> None:
     """III.C, Example 5: no insert with Vs < Vc, no adjust with Vold < Vc or Ve < Vc."""
     tdb = Tdb()
     for legal in (a("B", 5, 12), f(10)):
         tdb.apply(legal)
     with pytest.raises(InputViolation) as caught:
-        tdb.apply(element)  # type: ignore[arg-type]
+        tdb.apply(element)
     assert caught.value.code == code
 
 
@@ -359,12 +361,12 @@ def test_v_a_quorum_waits_for_k_inputs() -> None:
 
 def test_v_a_lag_saves_an_adjust() -> None:
     """III.D, V.A: "lagging a bit behind the maximum would avoid some adjust() elements"."""
-    def run(policy: str) -> list[object]:
+    def run(policy: str) -> list[Element]:
         follow = merge_of(policy=policy)
         follow.publish("1", a("A", 2, 8))
         follow.publish("2", a("A", 2, 9), f(9))
         follow.publish("2", m("A", 2, 9, 12), m("A", 2, 12, 9))
-        return follow.elements  # type: ignore[return-value]
+        return follow.elements
 
     assert m("A", 2, 8, 9) in run("lazy")
     assert m("A", 2, 8, 9) not in run("lazy+lag:5")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import PROMISES, a, emitted, f, m, merge_of
+from core_world import PROMISES, a, emitted, f, m, merge_of
 
 from lmerge.core.elements import NEG_INF, Adjust, Element, Insert, Stable
 from lmerge.core.merge import Merge, Outcome

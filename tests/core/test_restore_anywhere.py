@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 from broken_world import POLICIES, World
-from helpers import INDEX_POLICIES, R1_PROMISES, a, f, m
+from core_world import INDEX_POLICIES, R1_PROMISES, a, f, m
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element

@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from helpers import COPIES_PROMISES, INDEX_POLICIES, PROMISES, R1_PROMISES, R3_PROMISES, a, f, m
+from core_world import COPIES_PROMISES, INDEX_POLICIES, PROMISES, R1_PROMISES, R3_PROMISES, a, f, m
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +29,7 @@ CASES = [(algorithm, policy) for algorithm in ("r3", "r4") for policy in INDEX_P
 ]
 
 
-class Replica:
+class ReplicaStream:
     """A replica's stream, the position in it, and the live events."""
 
     def __init__(self, stream: list[Element]) -> None:
@@ -85,7 +85,7 @@ def run(random: Random, algorithm: str, policy: str) -> None:
     duplicates = algorithm in ("r1", "r2 copies", "r4") and random.random() < 0.7
     promises = COPIES_PROMISES if algorithm == "r2 copies" else PROMISES[algorithm]
     events = reference(random, random.randint(1, 20), duplicates=duplicates, strict=algorithm == "r0")
-    replicas = {str(at): Replica(stream_of(random, algorithm, events)) for at in range(random.randint(1, 3))}
+    replicas = {str(at): ReplicaStream(stream_of(random, algorithm, events)) for at in range(random.randint(1, 3))}
     follow = Follow(Merge("auto", policy))
     for name in replicas:
         follow.attach(name, promises)

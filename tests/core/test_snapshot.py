@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from helpers import PROMISES, a, f
+from core_world import PROMISES, a, f
 
 from lmerge.core.batch import Batch
 from lmerge.core.engines import selection

@@ -7,7 +7,7 @@ index hold (check), the output is a legal stream, and the live events are right.
 from __future__ import annotations
 
 import pytest
-from helpers import INDEX_POLICIES, PROMISES
+from core_world import INDEX_POLICIES, PROMISES
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -124,11 +124,12 @@ def _batch(element: Element) -> Batch:
     return Batch.of([element])
 
 
+@pytest.mark.parametrize("sessions", [60, pytest.param(600, marks=pytest.mark.long)])
 @pytest.mark.parametrize("algorithm", PROMISES)
-def test_a_merge_stays_in_order_whatever_happens(algorithm: str) -> None:
+def test_a_merge_stays_in_order_whatever_happens(algorithm: str, sessions: int) -> None:
     machine = type(f"Machine{algorithm}", (MergeMachine,), {"algorithm": algorithm})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # Hypothesis gives no types
         machine,
-        settings=settings(max_examples=120, stateful_step_count=25, deadline=None, derandomize=True,
+        settings=settings(max_examples=sessions, stateful_step_count=25, deadline=None, derandomize=True,
                           suppress_health_check=list(HealthCheck)),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers import R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, m
+from core_world import R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, m
 
 from lmerge.core.batch import Batch
 from lmerge.core.merge import Merge

@@ -11,8 +11,10 @@ from lmerge.core.elements import INF, Event
 from lmerge.demo.judge import FlightsJudge, RawCounts, require_packages
 from lmerge.errors import UsageError
 from replicas.flights import source
-from replicas.flights.flight import MINUTE, NEW_YORK, SECOND, Clock, Flight, read_flights, to_flight
+from replicas.flights.flight import DAY, MINUTE, NEW_YORK, SECOND, Clock, Flight, read_flights, to_flight
 from replicas.flights.source import Days, Row, airport_zones, read_rows
+from replicas.flights.style import final_at
+from replicas.flights.timetable import SETTLED_AFTER
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +28,8 @@ def judge() -> Iterator[FlightsJudge]:
         yield judge
 
 
-def utc(*clock: int) -> int:
-    return int(datetime(*clock, tzinfo=timezone.utc).timestamp()) * SECOND  # type: ignore[misc]
+def utc(year: int, month: int, day: int, hour: int, minute: int) -> int:
+    return int(datetime(year, month, day, hour, minute, tzinfo=timezone.utc).timestamp()) * SECOND
 
 
 def row(month: int, day: int, sched_dep: int, sched_arr: int, dest: str, **changes: int | None) -> Row:
@@ -67,6 +69,15 @@ def test_no_clock_of_the_table_is_ambiguous(year: list[Flight]) -> None:
             hour_before = clock.to_local(instant - 60 * MINUTE, zone)
             hour_after = clock.to_local(instant + 60 * MINUTE, zone)
             assert clock.to_local(instant, zone) not in (hour_before, hour_after)
+
+
+def test_what_a_join_leaves_out_is_settled(year: list[Flight]) -> None:
+    """The margin holds for every flight of the table, also for flights that wait until those before them are final."""
+    clock, latest = Clock(), 0
+    for f in year:
+        day = clock.to_local(f.vs, NEW_YORK) // DAY * DAY
+        latest = max(latest, final_at(f), 0 if f.is_diverted else f.ve)
+        assert latest < clock.to_utc(day, NEW_YORK) + SETTLED_AFTER
 
 
 def test_winter_and_summer_differ_by_an_hour() -> None:

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmerge.core.elements import INF
-from replicas.flights.flight import DAY, HOUR, NEW_YORK, Clock, Flight, midnight, read_flights
+from replicas.flights.flight import HOUR, NEW_YORK, Clock, Flight, midnight, read_flights
 from replicas.flights.source import Days
 from replicas.flights.stream import FlightStream, StreamStep
-from replicas.flights.style import STYLES, final_at
-from replicas.flights.timetable import SETTLED_AFTER, Timetable
+from replicas.flights.style import STYLES
+from replicas.flights.timetable import Timetable
 
 DAYS = Days(date(2013, 2, 1), date(2013, 2, 14))  # with the storm of the 9th
 FIRST = Clock().to_utc(midnight(DAYS.first), NEW_YORK)
@@ -45,15 +45,6 @@ def test_the_whole_year_is_there_and_in_order_without_reading_it() -> None:
     assert all(a <= b for a, b in pairwise(late))
     assert sum(flight.is_diverted for flight in late) > 650
     assert len(late) < 6_000
-
-
-def test_what_a_join_leaves_out_is_settled(flights: list[Flight]) -> None:
-    """The margin holds for every flight of the table, also for flights that wait until those before them are final."""
-    clock, latest = Clock(), 0
-    for flight in read_flights(Days()):
-        day = clock.to_local(flight.vs, NEW_YORK) // DAY * DAY
-        latest = max(latest, final_at(flight), 0 if flight.is_diverted else flight.ve)
-        assert latest < clock.to_utc(day, NEW_YORK) + SETTLED_AFTER
 
 
 def elements_of(stream: FlightStream, now: int, join_at: int) -> list[object]:

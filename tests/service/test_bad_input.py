@@ -8,25 +8,25 @@ from typing import Any
 
 import grpc
 import pytest
-from service_world import MERGE, Ending, Publisher, World, adj, batch_message, ins, stable
+from service_world import MERGE, Ending, RawPublisher, World, adj, batch_message, ins, stable
 
 from lmerge.core.elements import Event
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 pytestmark = pytest.mark.usefixtures("engine")
 
-Fault = Callable[[Publisher], Awaitable[None]]
+Fault = Callable[[RawPublisher], Awaitable[None]]
 
 
 def elements(*sent_elements: Any) -> Fault:
-    async def send(publisher: Publisher) -> None:
+    async def send(publisher: RawPublisher) -> None:
         await publisher.send(*sent_elements)
 
     return send
 
 
 def raw(**columns: Any) -> Fault:
-    async def send(publisher: Publisher) -> None:
+    async def send(publisher: RawPublisher) -> None:
         message = batch_message([ins("p", 6, 7), ins("q", 7, 8)])
         for name, value in columns.items():
             setattr(message, name, value)
@@ -36,13 +36,13 @@ def raw(**columns: Any) -> Fault:
 
 
 def sequence(number: int) -> Fault:
-    async def send(publisher: Publisher) -> None:
+    async def send(publisher: RawPublisher) -> None:
         await publisher.send_message(batch_message([ins("p", 6, 7)]), sequence=number)
 
     return send
 
 
-async def attach_again(publisher: Publisher) -> None:
+async def attach_again(publisher: RawPublisher) -> None:
     await publisher.attach("bad", MERGE)
 
 
@@ -171,17 +171,17 @@ async def test_an_attach_that_cannot_be_is_refused_and_changes_nothing(name: str
 
 async def test_a_stream_that_does_not_begin_with_an_attach_is_refused() -> None:
     async with World() as world:
-        publisher = Publisher(world.stub.Publish())
+        publisher = RawPublisher(world.stub.Publish())
         await publisher.send(ins("x", 1, 2))
         assert (await publisher.ending()).code is grpc.StatusCode.INVALID_ARGUMENT
-        silent = Publisher(world.stub.Publish())
+        silent = RawPublisher(world.stub.Publish())
         await silent.call.done_writing()
         assert "before an attach came" in (await silent.ending()).details
 
 
 async def test_a_stream_without_an_attach_is_not_held_for_ever() -> None:
     async with World(attach_timeout_s=0.05) as world:
-        ending = await Publisher(world.stub.Publish()).ending()
+        ending = await RawPublisher(world.stub.Publish()).ending()
         assert ending.code is grpc.StatusCode.INVALID_ARGUMENT
         assert "no attach came within" in ending.details
 

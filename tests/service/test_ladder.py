@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service_world import Reader, World, adj, ins, stable
+from service_world import RawReader, World, adj, ins, stable
 
 from lmerge.core.elements import INF, Event
 
@@ -23,7 +23,7 @@ async def rungs(w: World) -> list[str]:
 
 async def test_each_weaker_newcomer_takes_the_merge_one_rung_down_and_nothing_is_lost() -> None:
     async with World() as w:
-        reader: Reader | None = None
+        reader: RawReader | None = None
         publishers, events = {}, []
         for at, (name, promises) in enumerate(RUNGS.items()):
             publishers[name] = await w.publisher(name, properties=promises, join_at=10 * at if at else None)

@@ -38,8 +38,8 @@ def must_be_private(folder: Path) -> list[str]:
     names = []
     for path in folder.rglob("*"):
         mode = stat.S_IMODE(path.stat().st_mode)
-        wanted = 0o700 if path.is_dir() else PUBLIC_FILE if path.name in PUBLIC else 0o600
-        assert mode == wanted, f"{path}: {mode:o}"
+        expected = 0o700 if path.is_dir() else PUBLIC_FILE if path.name in PUBLIC else 0o600
+        assert mode == expected, f"{path}: {mode:o}"
         names.append(path.name)
     return names
 
@@ -121,7 +121,7 @@ async def test_a_mark_that_was_lost_is_reported(loss: str, tmp_path: Path, caplo
     async with World(**settings) as world:
         a = await world.publisher("a")
         await a.merged(ins("x", 1, 50), stable(10))
-        mark = Store(world.server._registry._folder.path_of(MERGE)).mark  # type: ignore[union-attr]
+        mark = Store(world.server._registry._folder.path_of(MERGE)).mark  # type: ignore[union-attr]  # durable
     if loss == "deleted":
         mark.unlink()
     else:

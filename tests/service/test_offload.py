@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import msgpack
 import pytest
-from service_world import MERGE, Gate, Publisher, Reader, World, ins, stable
+from service_world import MERGE, Gate, RawPublisher, RawReader, World, ins, stable
 
 from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.engines.selection import NATIVE
@@ -39,7 +39,7 @@ def live(n: int = EVENTS) -> list[Element]:
     return [ins(f"event {at}", at, 1_000 + at) for at in range(n)]
 
 
-async def others_go_on(world: World, other: Publisher, *, turns: int = 20) -> None:
+async def others_go_on(world: World, other: RawPublisher, *, turns: int = 20) -> None:
     """Check that another merge of the server takes ``turns`` turns, and that calls are answered."""
     for at in range(turns):
         await other.merged(ins("x", at, at + 1), stable(at))
@@ -199,7 +199,7 @@ async def played(random: Random, path: Path) -> Any:
     async with World(**settings) as world:
         publishers = {name: await world.publisher(name) for name in "ab"}
         streams = {name: present(random, events) for name in publishers}
-        readers: list[Reader] = []
+        readers: list[RawReader] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Journal, "begin", noted(Journal.begin, begun))
             while any(streams.values()):

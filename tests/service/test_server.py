@@ -12,7 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
-from service_world import MERGE, Reader, World, ins, stable
+from service_world import MERGE, RawReader, World, ins, stable
 
 from lmerge.core.elements import NEG_INF, Event
 from lmerge.core.engines import selection
@@ -130,7 +130,7 @@ async def test_draining_merges_what_was_received_and_ends_every_stream() -> None
     async with World() as world:
         a, b = await world.publisher("a"), await world.publisher("b")
         reader = await world.subscriber()
-        waiting = asyncio.create_task(Reader(world.subscribe("never", wait=True)).ending())
+        waiting = asyncio.create_task(RawReader(world.subscribe("never", wait=True)).ending())
         for at in range(100):
             await a.send(ins("x", at, at + 1))
         await a.acked()
@@ -174,7 +174,9 @@ def test_settings_that_cannot_work_together_are_named() -> None:
         assert message in str(caught.value)
 
 
-async def test_a_bug_in_a_merge_ends_its_streams_and_the_server_reports_it(monkeypatch, caplog) -> None:
+async def test_a_bug_in_a_merge_ends_its_streams_and_the_server_reports_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     async with World() as world:
         a = await world.publisher("a")
         reader = await world.subscriber()
@@ -188,7 +190,7 @@ async def test_a_bug_in_a_merge_ends_its_streams_and_the_server_reports_it(monke
     assert "merge 'flights' failed" in caplog.text
 
 
-def test_log_lines_are_readable_and_machine_readable(caplog) -> None:
+def test_log_lines_are_readable_and_machine_readable(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="lmerge.service"):
         log.event(logging.INFO, "input attached", merge="flights", input="a")
     assert caplog.messages == ["input attached merge='flights' input='a'"]

@@ -1,15 +1,13 @@
 """A Spark session for the tests that need one, and fixtures from ``spark_world``.
 
 Java, a session and its first batch take about ten seconds, so all tests share one session. Spark's own processes run
-code of the tests' folder. They find it by PYTHONPATH, which is set before the session is made.
+code of tests/worlds. They find it by PYTHONPATH, which is set before the session is made.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,10 +15,6 @@ import pytest
 from lmerge.errors import UsageError
 from lmerge.spark.java import use_java
 from lmerge.spark.spool.published_state import forget_cached
-
-HERE = Path(__file__).parent
-for folder in (HERE, HERE.parent / "client", HERE.parent / "service"):
-    sys.path.append(str(folder))
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

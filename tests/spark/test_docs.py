@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from client_world import threaded_world
-from spark_world import HERE, S, recorded, table
+from spark_world import ROOT, S, recorded, table
 
 from lmerge.client import list_merges
 from lmerge.core.elements import Event, Stable
@@ -28,7 +28,6 @@ from lmerge.spark.source import options
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 
-ROOT = HERE.parents[1]
 DEADLINE_S = 900.0  # of one block; above the 600 s of a cutover, which then ends with its own message
 HOUR_S = 1_700_002_800
 

@@ -125,7 +125,7 @@ def test_floats_are_added_as_they_are_and_no_rows_give_null(spark: Any) -> None:
 
 def test_what_is_no_column_is_refused(spark: Any) -> None:
     with pytest.raises(UsageError, match="take a column or its name, not float"):
-        exact_sum(1.5)  # type: ignore[arg-type]
+        exact_sum(1.5)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_a_group_of_more_numbers_than_64_bits_can_add_ends_the_query(spark: Any) -> None:

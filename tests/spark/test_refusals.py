@@ -20,7 +20,7 @@ from lmerge.spark import publish
 pytestmark = pytest.mark.filterwarnings("ignore::lmerge.spark.plan.lint.LintWarning")
 
 
-class Case(NamedTuple):
+class RefusalCase(NamedTuple):
     """``refused``: by mode, a part of the reason. A mode that is missing must run."""
 
     name: str
@@ -40,37 +40,39 @@ def other(df: Any, f: Any) -> Any:
 
 
 CASES = [
-    Case("projection", lambda df, f: df.select("ts", "k"), {}),
-    Case("windows", windowed, {}, "window.start", "window.end", None),
-    Case("sliding windows", lambda df, f: df.groupBy(f.window("ts", "10 seconds", "5 seconds"), "k").count(), {},
+    RefusalCase("projection", lambda df, f: df.select("ts", "k"), {}),
+    RefusalCase("windows", windowed, {}, "window.start", "window.end", None),
+    RefusalCase("sliding windows", lambda df, f: df.groupBy(f.window("ts", "10 seconds", "5 seconds"), "k").count(), {},
          "window.start", "window.end", None),
-    Case("session windows", lambda df, f: df.groupBy(f.session_window("ts", "5 seconds"), "k").count(),
+    RefusalCase("session windows", lambda df, f: df.groupBy(f.session_window("ts", "5 seconds"), "k").count(),
          {"update": "session window"}, "session_window.end", None, None),
-    Case("grouping without event time", lambda df, f: df.groupBy("k").agg(f.max("ts").alias("ts")),
+    RefusalCase("grouping without event time", lambda df, f: df.groupBy("k").agg(f.max("ts").alias("ts")),
          {"append": "watermark", "update": "stable", "intervals": "watermark"}),
-    Case("windows without watermark", lambda df, f: df.withColumn("at", f.expr("ts + INTERVAL 1 SECOND")).groupBy(
+    RefusalCase("windows without watermark",
+         lambda df, f: df.withColumn("at", f.expr("ts + INTERVAL 1 SECOND")).groupBy(
         f.window(f.timestamp_micros(f.unix_micros("at")), "10 seconds"), "k").count(),
          {"append": "stable", "update": "stable", "intervals": "stable"}, "window.start", "window.end", None),
-    Case("windows of windows", lambda df, f: windowed(windowed(df, f).select(
+    RefusalCase("windows of windows", lambda df, f: windowed(windowed(df, f).select(
         f.window_time("window").alias("ts"), "k"), f), {"update": "late rows"}, "window.start", "window.end", None),
-    Case("duplicates", lambda df, f: df.select("ts", "k").dropDuplicates(), {}),
-    Case("duplicates within the watermark",
+    RefusalCase("duplicates", lambda df, f: df.select("ts", "k").dropDuplicates(), {}),
+    RefusalCase("duplicates within the watermark",
          lambda df, f: df.dropDuplicatesWithinWatermark(["k"]).select("ts", "k"), {}),
-    Case("duplicates after an aggregation", lambda df, f: windowed(df, f).dropDuplicates(["window", "k"]),
+    RefusalCase("duplicates after an aggregation", lambda df, f: windowed(df, f).dropDuplicates(["window", "k"]),
          {"update": "late rows"}, "window.start", "window.end", None),
-    Case("inner join", lambda df, f: df.join(other(df, f), f.expr("k = k2 AND ts = ts2")).select("ts", "k"),
+    RefusalCase("inner join", lambda df, f: df.join(other(df, f), f.expr("k = k2 AND ts = ts2")).select("ts", "k"),
          {"update": "update-join"}),
-    Case("outer join", lambda df, f: df.join(other(df, f), f.expr("k = k2 AND ts = ts2"), "left").select("ts", "k"),
+    RefusalCase("outer join",
+         lambda df, f: df.join(other(df, f), f.expr("k = k2 AND ts = ts2"), "left").select("ts", "k"),
          {"append": "stable", "update": "stable", "intervals": "stable"}),
-    Case("full join of no time", lambda df, f: df.join(other(df, f), f.expr("k = k2"), "full").select("ts", "k"),
+    RefusalCase("full join of no time", lambda df, f: df.join(other(df, f), f.expr("k = k2"), "full").select("ts", "k"),
          {"append": "stable", "update": "stable", "intervals": "stable"}),
-    Case("union", lambda df, f: df.select("ts", "k").union(df.select("ts", "k")), {}),
-    Case("sort", lambda df, f: df.select("ts", "k").orderBy("k"),
+    RefusalCase("union", lambda df, f: df.select("ts", "k").union(df.select("ts", "k")), {}),
+    RefusalCase("sort", lambda df, f: df.select("ts", "k").orderBy("k"),
          {"append": "Sorting", "update": "Sorting", "intervals": "Sorting"}),
-    Case("limit", lambda df, f: df.select("ts", "k").limit(3),
+    RefusalCase("limit", lambda df, f: df.select("ts", "k").limit(3),
          {"append": "limit", "update": "limit", "intervals": "limit"}),
-    Case("distinct", lambda df, f: df.select("ts", "k").distinct(), {}),
-    Case("window function", lambda df, f: df.withColumn(
+    RefusalCase("distinct", lambda df, f: df.select("ts", "k").distinct(), {}),
+    RefusalCase("window function", lambda df, f: df.withColumn(
         "n", f.expr("row_number() OVER (PARTITION BY k ORDER BY ts)")).select("ts", "k"),
          {"append": "Window", "update": "Window", "intervals": "Window"}),
 ]
@@ -85,7 +87,7 @@ def target() -> Any:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_what_publish_accepts_runs(spark: Any, target: str, tmp_path: Path, case: Case, mode: str) -> None:
+def test_what_publish_accepts_runs(spark: Any, target: str, tmp_path: Path, case: RefusalCase, mode: str) -> None:
     from pyspark.sql import functions as f
 
     feed = FileFeed(tmp_path / "in", "ts long, k string")

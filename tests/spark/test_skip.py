@@ -169,7 +169,7 @@ def test_a_replica_that_skips_may_still_publish_what_begins_before_the_point() -
 # Replicas and servers. Rows are (key, n, vs, ve).
 
 
-class Query:
+class PublishingQuery:
     """A query that publishes, without Spark: it does the work of tasks and agent, batch by batch."""
 
     def __init__(self, servers: str, folder: Path, *, skips: bool = True) -> None:
@@ -240,7 +240,7 @@ def publish_rows(publisher: lmerge.Publisher, rows: Sequence[KeyedRow], stable: 
 
 
 def test_a_skip_is_announced_before_the_first_event_is_left_out(tmp_path: Path, world: ThreadedWorld) -> None:
-    slow = Query(world.target, tmp_path)
+    slow = PublishingQuery(world.target, tmp_path)
     with recorded(world.target) as reader, fast(world) as ahead:
         publish_rows(ahead, rows_until(1000), 1000)
         assert slow.batch(rows_until(20), 20).parts[0].elements == 4
@@ -256,7 +256,7 @@ def test_a_skip_is_announced_before_the_first_event_is_left_out(tmp_path: Path, 
 
 
 def test_a_commit_comes_back_when_a_server_has_merged_its_batch(tmp_path: Path, world: ThreadedWorld) -> None:
-    query = Query(world.target, tmp_path)
+    query = PublishingQuery(world.target, tmp_path)
     for at in range(20, 420, 20):
         query.batch(rows_until(at, at - 20), at)
         assert [one.stable_point for one in describe_merge(world.target, MERGE).inputs] == [at]
@@ -264,7 +264,7 @@ def test_a_commit_comes_back_when_a_server_has_merged_its_batch(tmp_path: Path, 
 
 
 def test_a_query_that_does_not_skip_leaves_nothing_out(tmp_path: Path, world: ThreadedWorld) -> None:
-    slow = Query(world.target, tmp_path, skips=False)
+    slow = PublishingQuery(world.target, tmp_path, skips=False)
     with fast(world) as ahead:
         publish_rows(ahead, rows_until(1000), 1000)
         slow.batch(rows_until(20), 20)
@@ -278,7 +278,7 @@ def test_a_query_that_does_not_skip_leaves_nothing_out(tmp_path: Path, world: Th
 
 def test_one_that_is_alone_never_leaves_out_what_it_alone_has(tmp_path: Path) -> None:
     with threaded_world(feedback_lag=0, feedback_interval_s=0.0) as world, recorded(world.target) as reader:
-        slow = Query(world.target, tmp_path)
+        slow = PublishingQuery(world.target, tmp_path)
         for at in range(0, 200, 20):
             manifest = slow.batch(rows_until(at + 20, at), at)
             assert (manifest.skipped, manifest.elements) == (NEG_INF, 4)
@@ -289,7 +289,7 @@ def test_one_that_is_alone_never_leaves_out_what_it_alone_has(tmp_path: Path) ->
 
 def test_events_that_a_dead_replica_never_published_are_not_left_out(tmp_path: Path, world: ThreadedWorld) -> None:
     """The replica ahead has gone. Events before its stable point are decided, only this replica has the rest."""
-    slow = Query(world.target, tmp_path)
+    slow = PublishingQuery(world.target, tmp_path)
     with recorded(world.target) as reader:
         ahead = fast(world)
         publish_rows(ahead, rows_until(500), 500)
@@ -305,7 +305,7 @@ def test_events_that_a_dead_replica_never_published_are_not_left_out(tmp_path: P
 def test_of_several_servers_the_least_counts(tmp_path: Path) -> None:
     settings = {"feedback_lag": 100, "feedback_interval_s": 0.0}
     with threaded_world(**settings) as first, threaded_world(**settings) as second:
-        slow = Query(f"{first.target},{second.target}", tmp_path)
+        slow = PublishingQuery(f"{first.target},{second.target}", tmp_path)
         with fast(first, "one") as one, fast(second, "other") as other:
             slow.batch(rows_until(20), 20)
             for world in (first, second):  # an unreachable server would not count
@@ -324,7 +324,7 @@ def test_of_several_servers_the_least_counts(tmp_path: Path) -> None:
 
 
 def test_one_that_is_no_longer_behind_does_not_skip(tmp_path: Path, world: ThreadedWorld) -> None:
-    slow = Query(world.target, tmp_path)
+    slow = PublishingQuery(world.target, tmp_path)
     with fast(world) as ahead:
         publish_rows(ahead, rows_until(1000), 1000)
         manifest = slow.batch(rows_until(1000), 1000)
@@ -335,7 +335,7 @@ def test_one_that_is_no_longer_behind_does_not_skip(tmp_path: Path, world: Threa
 
 def test_a_restart_leaves_out_what_it_left_out_and_may_publish_the_rest(tmp_path: Path, world: ThreadedWorld) -> None:
     """Its own stable point is far below the time to which it skips. Events that continue there must be published."""
-    slow = Query(world.target, tmp_path)
+    slow = PublishingQuery(world.target, tmp_path)
     goes_on: list[KeyedRow] = [("long", 1, 30, 5000)]
     with recorded(world.target) as reader:
         with fast(world) as ahead:
@@ -356,7 +356,7 @@ def test_a_restart_leaves_out_what_it_left_out_and_may_publish_the_rest(tmp_path
 def test_a_server_that_comes_later_learns_what_is_missing(tmp_path: Path, world: ThreadedWorld) -> None:
     """Its stable point is below the skip. The replica joins there, and counts only once another one has come so far.
     """
-    slow = Query(world.target, tmp_path)
+    slow = PublishingQuery(world.target, tmp_path)
     with fast(world) as ahead:
         publish_rows(ahead, rows_until(1000), 1000)
         slow.batch(rows_until(20), 20)

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 from client_world import ThreadedWorld, threaded_world
-from spark_world import HERE, recorded
+from spark_world import ROOT, recorded
 
 from lmerge.client.admin import detach_input
 from lmerge.spark.terminal import own_message
 
-ROOT = HERE.parents[1]
 ANSWER_S = 240.0
 
 PROGRAM = """

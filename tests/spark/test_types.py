@@ -49,7 +49,7 @@ def test_what_must_not_be_null_stays_so() -> None:
     assert schema_of_spark(fields) == parse_schema({"a": "int"})
 
 
-class PointType(types.UserDefinedType):  # type: ignore[misc,name-defined]
+class PointType(types.UserDefinedType):  # type: ignore[misc,name-defined]  # PySpark gives no type
     """A type that a library adds."""
 
     @classmethod

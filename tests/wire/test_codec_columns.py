@@ -153,4 +153,4 @@ def test_what_cannot_be_encoded_is_refused_by_name() -> None:
     with pytest.raises(InvalidBatch, match="column ve has 0 elements where kinds has 1"):
         encode_batch(Batch(b"\x00", [1], [], [0], [b""]))
     with pytest.raises(InvalidBatch, match="column payloads, element 0: str is not bytes"):
-        encode_batch(Batch(b"\x00", [1], [2], [0], ["text"]))  # type: ignore[list-item]
+        encode_batch(Batch(b"\x00", [1], [2], [0], ["text"]))  # type: ignore[list-item]  # wrong on purpose

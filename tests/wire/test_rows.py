@@ -152,7 +152,7 @@ def test_a_refused_value_deep_inside_is_found_by_its_path() -> None:
 def test_what_is_not_a_row_at_all_is_refused() -> None:
     codec = RowCodec({"a": "int"})
     with pytest.raises(InvalidRow, match=r"row 0: a row is a mapping of column to value, not \[1\]"):
-        codec.encode([1])  # type: ignore[arg-type]
+        codec.encode([1])  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InvalidRow, match=r"row 0: there is no column 'b' in the schema \(a: int\)"):
         codec.encode({"a": 1, "b": 2})
     with pytest.raises(InvalidRow, match="row 1, column 'a'"):

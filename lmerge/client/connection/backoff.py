@@ -14,9 +14,11 @@ from lmerge import clock
 
 @dataclass
 class Backoff:
-    """Waits in seconds. ``first_s`` is short because a replica that reconnects fast leaves no gap in redundancy;
-    ``cap_s`` is short because a lone durable server that comes back should have its clients within a second: its
-    output stands still until one publisher and the reader are there.
+    """Waits in seconds.
+
+    ``first_s`` is short because a replica that reconnects fast leaves no gap in redundancy; ``cap_s`` is short because
+    a lone durable server that comes back should have its clients within a second: its output stands still until one
+    publisher and the reader are there.
     """
 
     first_s: float = 0.05

@@ -53,8 +53,9 @@ def is_retryable(code: grpc.StatusCode | None, *, was_let_in: bool = False) -> b
 def error_of(
     code: grpc.StatusCode | None, details: str | None, target: str, *, attached: bool = False, trailing: Any = None
 ) -> LmergeError:
-    """Return the error that a status stands for; ``details`` are the server's text. ``attached``: batches were sent;
-    ``trailing``: metadata that came with the status, if any.
+    """Return the error that a status stands for; ``details`` are the server's text.
+
+    ``attached``: batches were sent; ``trailing``: metadata that came with the status, if any.
     """
     text = details or "no details"
     if code is None or code in _RETRYABLE:

@@ -42,9 +42,11 @@ _SYSTEM_CA: Final = (
 
 @dataclass(frozen=True)
 class Security:
-    """How a client connects. ``ca``: the authorities that sign servers; ``tls`` without it: those of the system.
-    ``cert`` and ``key``: the certificate that this client presents (mTLS). ``token`` or ``token_file``: the token. All
-    files are PEM except the token file.
+    """How a client connects.
+
+    ``ca``: the authorities that sign servers; ``tls`` without it: those of the system. ``cert`` and ``key``: the
+    certificate that this client presents (mTLS). ``token`` or ``token_file``: the token. All files are PEM except the
+    token file.
 
     Without ``ca``, ``cert`` and ``tls`` nothing is encrypted. Then a token may be sent to this machine only, unless
     ``insecure`` declares that the network protects it. ``server_name``: the name that the server's certificate must
@@ -69,6 +71,7 @@ class Security:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ, **over: Any) -> Security | None:
         """Return a Security made of LMERGE_CA, LMERGE_CERT, LMERGE_KEY, LMERGE_TOKEN, LMERGE_TOKEN_FILE and LMERGE_TLS.
+
         A value in ``over`` replaces its variable. None if there is no value at all.
         """
         given: dict[str, Any] = {name: value for name, value in over.items() if value}
@@ -83,6 +86,7 @@ class Security:
 
     @property
     def is_encrypted(self) -> bool:
+        """Whether connections use TLS: any of its options asks for it."""
         return self.tls or self.ca is not None or self.cert is not None
 
     def channel(self, target: str) -> SecureChannel:
@@ -129,7 +133,7 @@ class TokenSource:
     """The token for one server. While the token file cannot be read, the last token that was read is used."""
 
     def __init__(self, security: Security, target: str) -> None:
-        """Raises UsageError if the token is missing or malformed, or if it must not be sent to ``target``."""
+        """Raise UsageError if the token is missing or malformed, or if it must not be sent to ``target``."""
         self._file = security.token_file
         self._token = security.token
         if self._file is not None:

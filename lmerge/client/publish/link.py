@@ -78,8 +78,10 @@ class PublisherIdentity:
 
 
 class Trust:
-    """Decides whether a server may commit a staged batch. A server that does not hold it costs a connection: the first
-    such loss is taken for a restart; after more of them in a row the next 1, 3, 7 .. batches are sent in full.
+    """Decides whether a server may commit a staged batch.
+
+    A server that does not hold it costs a connection: the first such loss is taken for a restart; after more of them in
+    a row the next 1, 3, 7 .. batches are sent in full.
     """
 
     def __init__(self) -> None:
@@ -111,13 +113,13 @@ class LinkOwner(Protocol):
     @property
     def is_closing(self) -> bool: ...
     def moved(self) -> None:
-        """Called when something was sent, acked, accepted or lost."""
+        """Note that something was sent, acked, accepted or lost."""
     def limits_changed(self) -> None:
-        """Called when a server has declared its limits, such as the size of a payload."""
+        """Note that a server has declared its limits, such as the size of a payload."""
     def interest_changed(self) -> None:
-        """Called when a server has sent a fast-forward, or has gone."""
+        """Note that a server has sent a fast-forward, or has gone."""
     def role_is(self, role: str) -> None:
-        """Called when a server has given the input another role."""
+        """Note that a server has given the input another role."""
     def gives_up(self) -> bool:
         """Return whether no server has been reachable for too long."""
 

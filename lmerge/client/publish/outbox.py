@@ -58,8 +58,10 @@ class Skip(NamedTuple):
 
 @dataclass(frozen=True)
 class Staged:
-    """Describes a batch whose parts have been staged: ``parts`` by (partition, attempt), in the order in which they are
-    published, ``holders`` the servers that have all of them (see ``stage``).
+    """Describes a batch whose parts have been staged.
+
+    ``parts`` by (partition, attempt), in the order in which they are published, ``holders`` the servers that have all
+    of them (see ``stage``).
     """
 
     query: str
@@ -126,8 +128,10 @@ class Lane:
             return self.joins_at
 
     def restart(self) -> Taken | None:
-        """Return the prelude of a connection that has been accepted. None: the table is not complete from ``joins_at``
-        any more, because the server took too long to answer; attach again.
+        """Return the prelude of a connection that has been accepted.
+
+        None: the table is not complete from ``joins_at`` any more, because the server took too long to answer; attach
+        again.
         """
         outbox = self._outbox
         with outbox.lock:
@@ -317,8 +321,10 @@ class Outbox:
                 self._put_staged(staged, owned, last)
 
     def skip(self, until: int) -> None:
-        """Leave out events that end before ``until`` from here on. A server whose merge has not come so far gets a new
-        connection, which joins there. Raises UsageError if ``until`` is no time.
+        """Leave out events that end before ``until`` from here on.
+
+        A server whose merge has not come so far gets a new connection, which joins there. Raises UsageError if
+        ``until`` is no time.
         """
         if type(until) is not int or not NEG_INF < until < INF:
             shown = show_time(until) if type(until) is int else repr(until)
@@ -334,8 +340,9 @@ class Outbox:
                 lane.put(Skip(until), self.published, self.total_bytes)
 
     def seed(self, batch: AnyBatch) -> None:
-        """Publish the events of a checkpoint before anything else. They are right for events that end at the
-        checkpoint's stable or later, and so is all that follows.
+        """Publish the events of a checkpoint before anything else.
+
+        They are right for events that end at the checkpoint's stable or later, and so is all that follows.
         """
         assert not self.published
         self.put_batch(batch)

@@ -92,8 +92,9 @@ class AsyncPublisher:
     # What a user calls.
 
     async def open(self) -> AsyncPublisher:
-        """Connect. Returns when a server has accepted the input and the others have been tried. Raises what ended the
-        attempt.
+        """Connect.
+
+        Returns when a server has accepted the input and the others have been tried. Raises what ended the attempt.
         """
         self.start()
         if self._has_started:
@@ -121,22 +122,23 @@ class AsyncPublisher:
             self._spawn(self._run_heartbeat(self._heartbeat), f"heartbeat of {self.replica}", None)
 
     async def insert(self, payload: Any, vs: int, ve: int = INF) -> None:
-        """Publish insert(payload, vs, ve). ``payload``: bytes, text, or a row if there is a schema."""
+        """Publish an insert of the event [vs, ve). ``payload``: bytes, text, or a row if there is a schema."""
         await self._put((INSERT, vs, ve, 0, self.encoder.encode(payload)))
 
     async def adjust(self, payload: Any, vs: int, vold: int, ve: int) -> None:
-        """Publish adjust(payload, vs, vold, ve); ``ve == vs`` removes the event."""
+        """Publish an adjust: the event [vs, vold) becomes [vs, ve). ``ve == vs`` removes it."""
         await self._put((ADJUST, vs, ve, vold, self.encoder.encode(payload)))
 
     async def stable(self, vc: int) -> None:
-        """Publish stable(vc)."""
+        """Publish a stable element: no later element changes anything before ``vc``."""
         await self._put((STABLE, vc, 0, 0, b""))
 
     async def publish(
         self, batch: AnyBatch | Sequence[AnyBatch], staged: Staged | None = None, *, stable: int | None = None
     ) -> None:
-        """Publish a whole batch, or several in a list or tuple, then ``stable``, as one. On a violation the elements
-        before the offender have been published.
+        """Publish a whole batch, or several in a list or tuple, then ``stable``, as one.
+
+        On a violation the elements before the offender have been published.
 
         ``staged``: the batches, without ``stable``, have been staged (``Stager``); servers that hold them receive only
         a commit. They must hold what the parts hold, part by part in the same order.
@@ -148,8 +150,10 @@ class AsyncPublisher:
             self.nudge()
 
     async def publish_rows(self, rows: Any, *, vs: str, ve: str | None = None) -> None:
-        """Publish one insert per row (dicts, or an Arrow table or record batch); ``vs`` and ``ve`` name the columns of
-        the lifetime, ``ve`` None: it does not end. They stay in the payload only if the schema has them.
+        """Publish one insert per row: dicts, or an Arrow table or record batch.
+
+        ``vs`` and ``ve`` name the columns of the lifetime, ``ve`` None: it does not end. They stay in the payload only
+        if the schema has them.
         """
         await self.publish(self.encoder.inserts(rows, vs, ve))
 
@@ -226,6 +230,7 @@ class AsyncPublisher:
 
     @property
     def algorithm_reason(self) -> str:
+        """Why the merge runs its algorithm, as a server has reported it."""
         return next((link.algorithm_reason for link in self.links if link.algorithm), "")
 
     @property

@@ -1,7 +1,8 @@
-"""A reader's checkpoint as bytes: what a reader of raw elements needs to go on after a restart as if it had never
-stopped.
+r"""A reader's checkpoint as bytes.
 
-    lmerge checkpoint 1\\n | 16 bytes BLAKE2b | MessagePack [merge, stable point, since, [[vs, payload, ve]], epoch]
+It is what a reader of raw elements needs to go on after a restart as if it had never stopped.
+
+    lmerge checkpoint 1\n | 16 bytes BLAKE2b | MessagePack [merge, stable point, since, [[vs, payload, ve]], epoch]
 
 A checkpoint is bound to the merge by name and epoch, and to nothing else: any server of the merge will do. Epoch 0,
 that of a merge that was never reset, is left out. A token alone (``wire.token``) is enough for a reader that keeps its
@@ -33,8 +34,9 @@ def dump(merge: str, resume_point: ResumePoint, epoch: int = 0) -> bytes:
 
 
 def load(data: bytes, merge: str) -> tuple[ResumePoint, int]:
-    """Return what ``dump`` wrote, and the epoch. Raises UsageError if it is damaged, of another version or of another
-    merge.
+    """Return what ``dump`` wrote, and the epoch.
+
+    Raises UsageError if it is damaged, of another version or of another merge.
     """
     what = f"cannot resume merge {merge!r} from a checkpoint of {len(data)} bytes"
     if not data.startswith(_MAGIC):

@@ -37,15 +37,15 @@ class SourceLinkOwner(Protocol):
     def epoch_problem(self, epoch: int, target: str) -> MergeReset | None:
         """Return why a server in this epoch of the merge cannot serve; None: it is the reader's epoch, or the first."""
     def has_begun(self, schema: pb.Schema | None) -> None:
-        """Called when a snapshot has begun."""
+        """Note that a snapshot has begun."""
     @property
     def lacks_schema(self) -> bool: ...
     def notify(self) -> None:
-        """Called when there may be something for the reader, or a source must be asked again."""
+        """Note that there may be something for the reader, or that a source must be asked again."""
     async def wait_for_room(self) -> None:
         """Wait until the reader has taken enough."""
     def connection_ended(self, source: SourceLink, problem: grpc.aio.AioRpcError | None) -> None:
-        """Called when a connection has ended. Raises what ends the subscriber."""
+        """Note that a connection has ended. Raises what ends the subscriber."""
 
 
 class SourceLink:

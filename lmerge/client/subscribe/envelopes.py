@@ -110,8 +110,10 @@ def never_reset() -> int:
 
 
 class Envelope(ABC, Generic[C]):
-    """Turns a stream into deliveries. ``since``: the time of the token with which the reader resumes; ``epoch``:
-    returns that of the merge, once something has come.
+    """Turns a stream into deliveries.
+
+    ``since``: the time of the token with which the reader resumes; ``epoch``: returns that of the merge, once something
+    has come.
     """
 
     def __init__(

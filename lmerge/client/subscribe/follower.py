@@ -146,8 +146,9 @@ class Follower:
     # The events of servers.
 
     def asked(self, name: str, begin: int | None) -> None:
-        """Note that the source is asked for a subscription that begins at ``begin``; None: now. A source that is away
-        stays away until it answers.
+        """Note that the source is asked for a subscription that begins at ``begin``; None: now.
+
+        A source that is away stays away until it answers.
         """
         source = self.sources[name]
         if source.state != AWAY:
@@ -214,8 +215,9 @@ class Follower:
         self._join_ready_sources()
 
     def to_ask_again(self) -> list[str]:
-        """Return the sources that must be asked again from ``final_to``: those that may hold more than they have sent
-        while none is joined, and those of which too much is kept.
+        """Return the sources that must be asked again from ``final_to``.
+
+        They are those that may hold more than they have sent while none is joined, and those of which too much is kept.
         """
         final_to = self.final_to
         stuck = not self._has_joined_source()

@@ -58,8 +58,10 @@ class Reader:
         self.delivered_to = max(self.delivered_to, last_stable(batch))
 
     def take(self, *, at_once: bool = True) -> AnyBatch | None:
-        """Return the next batch, None if there is none. All of the batch before counts as seen; with ``at_once`` all of
-        this one as well; otherwise ``see`` sets how far it was seen.
+        """Return the next batch, None if there is none.
+
+        All of the batch before counts as seen; with ``at_once`` all of this one as well; otherwise ``see`` sets how far
+        it was seen.
         """
         with self._lock:
             self._seen = self._batch.count

@@ -49,8 +49,10 @@ class RowChange(NamedTuple):
 
 
 class SourceStatus(NamedTuple):
-    """One server of a subscriber. ``state``: connecting, joining, joined, away or broken; ``lag``: how far its stable
-    point is behind the reader's, in units of time; None: there is no stable point yet.
+    """One server of a subscriber.
+
+    ``state``: connecting, joining, joined, away or broken; ``lag``: how far its stable point is behind the reader's, in
+    units of time; None: there is no stable point yet.
     """
 
     target: str
@@ -129,8 +131,9 @@ class AsyncSubscriber(AsyncEnvelopes):
 
     @property
     def token(self) -> str:
-        """The token from which a reader that keeps its own live events can resume, at any server: it has the final
-        result for every event that ends before.
+        """The token from which a reader that keeps its own live events can resume, at any server.
+
+        The reader has the final result for every event that ends before.
         """
         return format_token(self.merge, max(self.follower.since, self.stable_point), self.epoch or 0)
 

@@ -1,4 +1,5 @@
 """One module for each streaming call of the wire: Publish, Subscribe, Stage.
 
-Called by ``service.server``. A call reaches its merge through the inbox of the hub, and never calls the core.
+Called by ``service.server``. A call reaches its merge through the inbox of the hub, and never calls the core. Imports
+``merge``, ``output``, ``security`` and the wire.
 """

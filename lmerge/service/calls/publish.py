@@ -201,8 +201,8 @@ class PublishSession:
     async def _commit(self, hub: Hub, commit: pb.PublishRequest.Commit) -> None:
         """Queue the staged parts of a commit, and the stable behind them, as one batch."""
         self._must_be_due("commit", commit.sequence)
-        wanted = [(part.partition, part.attempt) for part in commit.parts]
-        if len(set(wanted)) < len(wanted):
+        listed = [(part.partition, part.attempt) for part in commit.parts]
+        if len(set(listed)) < len(listed):
             raise InvalidBatch(f"{self._who}, commit {commit.sequence}: a part of it is listed twice")
         self._sequence += 1
         attached = hub.attached(self._owner.replica)
@@ -215,7 +215,7 @@ class PublishSession:
         staging = self._registry.staging
         try:
             parts = staging.take(
-                self._owner, commit.query, commit.batch, wanted, declared, asyncio.get_running_loop().time()
+                self._owner, commit.query, commit.batch, listed, declared, asyncio.get_running_loop().time()
             )
         except Unavailable:
             hub.missed_commits += 1

@@ -30,7 +30,7 @@ async def serve_subscriber(
     hub = await registry.wait_for(request.merge) if request.wait_for_merge else registry.get(request.merge)
     token = read_token(request.resume_token, request.merge) if request.resume_token else None
     subscriber = SubscriberQueue(
-        name, context.peer(), settings.subscriber_queue_bytes, wants_marks=request.marks,
+        name, context.peer(), settings.subscriber_queue_bytes, takes_marks=request.marks,
         epoch=None if token is None else token.epoch,
     )
     resume_at = None if token is None else token.time

@@ -1,7 +1,7 @@
-"""The states of an input, and the choice of the inputs that get feedback. Pure: the hub calls these, and acts.
+r"""The states of an input, and the choice of the inputs that get feedback. Pure: the hub calls these, and acts.
 
     JOINING --> JOINED <--> SKIPPING        OBSERVING
-        \\          \\            \\              \\
+        \          \            \              \
          `---------> LEAVING -> gone <------------'
 
 - *joining*: MaxStable has not reached the input's join_at yet (V.B).

@@ -31,7 +31,7 @@ class SubscriberQueue:
     """
 
     def __init__(
-        self, name: str, peer: str, queue_bytes_max: int, *, wants_marks: bool = False, epoch: int | None = None
+        self, name: str, peer: str, queue_bytes_max: int, *, takes_marks: bool = False, epoch: int | None = None
     ) -> None:
         self.name = name
         self.peer = peer
@@ -39,7 +39,7 @@ class SubscriberQueue:
         self.sent_elements = 0
         self.quiet = False
         self.complete_from = NEG_INF
-        self.wants_marks = wants_marks
+        self.takes_marks = takes_marks
         self.epoch = epoch  # of the merge, from its token
         self.has_left = False
         self.cut: asyncio.Future[LmergeError] = asyncio.get_running_loop().create_future()
@@ -121,7 +121,7 @@ class Fanout:
     def mark(self, message: bytes) -> None:
         """Offer a message to the subscribers that requested marks."""
         for subscriber in list(self.subscribers.values()):
-            if subscriber.wants_marks and not subscriber.offer(message, 0):
+            if subscriber.takes_marks and not subscriber.offer(message, 0):
                 self._cut_off(subscriber)
 
     def finish(self, error: LmergeError, complete_from: int | None = None) -> None:

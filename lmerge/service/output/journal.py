@@ -154,7 +154,7 @@ class Journal:
         segment.inserts += message.inserts
         self._bytes += len(message.data)
 
-    def wants_segment(self, stable_point: int) -> bool:
+    def needs_segment(self, stable_point: int) -> bool:
         """Whether it is time to ``begin`` the next segment."""
         if not self._segments:
             return self._unkept > self._retain_bytes

@@ -121,7 +121,7 @@ class MergeOutput:
     async def keep_journal(self) -> None:
         """Once a turn, after ``flush``: begin a segment if one is due, and forget what is too old."""
         stable_point = self.merge.stable_point
-        if self._segment_is_due or self.journal.wants_segment(stable_point):
+        if self._segment_is_due or self.journal.needs_segment(stable_point):
             await self._begin_large_segment()
         self.journal.trim(stable_point)
 
@@ -242,7 +242,7 @@ class MergeOutput:
                 f"{self.epoch} here, as it was reset; what was read before does not go on, so subscribe without a token"
             )
         self.flush()
-        self._with_marks = self._with_marks or subscriber.wants_marks
+        self._with_marks = self._with_marks or subscriber.takes_marks
         stable_point = self.merge.stable_point
         complete_from = max(self.complete_from, stable_point)
         live, history = None, None

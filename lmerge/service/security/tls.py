@@ -60,7 +60,6 @@ class TlsFiles:
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
         """Return the credentials of the gRPC port. Each new connection gets the newest files."""
-
         configuration, self._pending = self._pending, None
         return grpc.dynamic_ssl_server_credentials(
             configuration, self._changed_configuration, require_client_authentication=self.requires_client_certificate
@@ -68,8 +67,9 @@ class TlsFiles:
 
     @property
     def http_context(self) -> ssl.SSLContext:
-        """The present context of the HTTP port. It requests a client certificate but does not require one: probes have
-        none.
+        """The present context of the HTTP port.
+
+        It requests a client certificate but does not require one: probes have none.
         """
         return self._context
 

@@ -118,9 +118,10 @@ class HostileClient(SimulatedMachine):
         return True
 
     def _broken(self, stream: list[Element], stable: int) -> list[list[Element]]:
-        """Return one list of elements for each way to break the promises of the case after ``stream``, which is stable
-        at ``stable``. Under R0 to R2 the output shows an insert at once and keeps it. So there only the last element is
-        no part of the reference.
+        """Return one list of elements for each way to break the promises of the case after ``stream``.
+
+        The stream is stable at ``stable``. Under R0 to R2 the output shows an insert at once and keeps it. So there
+        only the last element is no part of the reference.
         """
         inserts = [element for element in stream if isinstance(element, Insert)]
         far = self.world.scenario.events[-1].ve + 1_000

@@ -37,10 +37,10 @@ class Holder(Protocol):
         """Return how long the next function in a thread takes."""
 
     def function_begins(self) -> None:
-        """Called when a function is about to run in a thread."""
+        """Note that a function is about to run in a thread."""
 
     def function_ends(self) -> None:
-        """Called when the caller has received the function's result."""
+        """Note that the caller has received the function's result."""
 
 
 class RunsForever(Exception):

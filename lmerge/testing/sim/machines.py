@@ -178,8 +178,9 @@ class ServerMachine(SimulatedMachine):
         return found
 
     def can_serve(self, start: int, reader: SimulatedMachine) -> bool:
-        """Return whether a reader that has everything before ``start`` could have received here what comes next: both
-        machines have been without trouble for so long that they must have connected.
+        """Return whether a reader that has everything before ``start`` could have received here what comes next.
+
+        It could if both machines have been without trouble for so long that they must have connected.
         """
         hub = self.hub
         quiet_s = self.world.loop.time() - max(self.trouble_s, reader.trouble_s)

@@ -102,6 +102,7 @@ class SubscriberMachine(SimulatedMachine):
 
 class Witness(SimulatedMachine):
     """Reads one server without the client's library, and checks snapshots, tokens and deltas against the wire document.
+
     It asks for everything, after a break for what it does not have yet, and now and then from an earlier time.
     """
 
@@ -149,8 +150,9 @@ class Witness(SimulatedMachine):
                     return
 
     def _present_era(self) -> tuple[int, int]:
-        """Return a value that changes where the server may forget what it has shown: with a restart without a store,
-        and after a gap in its own output, where its merge begins anew.
+        """Return a value that changes where the server may forget what it has shown.
+
+        That is with a restart without a store, and after a gap in its own output, where its merge begins anew.
         """
         hub = self.server.hub
         return (0 if self.server.durable else self.server.lives, 0 if hub is None else hub.gaps)

@@ -12,8 +12,10 @@ LINES_KEPT: Final = 4000
 
 
 class Trace:
-    """The lines of a run. ``note`` adds a line; ``saw`` adds bytes to the hash only. ``echo`` receives every line.
-    ``folder``: the run's files, shown as ``~``, because the name differs from run to run.
+    """The lines of a run.
+
+    ``note`` adds a line; ``saw`` adds bytes to the hash only. ``echo`` receives every line. ``folder``: the run's
+    files, shown as ``~``, because the name differs from run to run.
     """
 
     def __init__(

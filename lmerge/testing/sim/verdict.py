@@ -40,8 +40,10 @@ class ReferenceEvents:
 
 
 class Doubt:
-    """The events for which the policy promises nothing: those that begin below a stable by which something was decided
-    while the doubt was in force. All streams of a run share one.
+    """The events for which the policy promises nothing.
+
+    They begin below a stable by which something was decided while the doubt was in force. All streams of a run share
+    one.
 
     A stable that is emitted decides. Under final-only a merge decides at a stable of an input and emits later, perhaps
     when the doubt is over:

@@ -138,8 +138,10 @@ class WatchedMerge(Merge):
                 self.watch.doubt.decided(self.current[name][1].stable_point)
 
     def check_output(self) -> None:
-        """Check the output up to the last call but one. After the last call the hub may still declare from where on its
-        output is right; so may a hub that goes on after a restart, once it has read its store.
+        """Check the output up to the last call but one.
+
+        After the last call the hub may still declare from where on its output is right; so may a hub that goes on after
+        a restart, once it has read its store.
         """
         unchecked, self._unchecked = self._unchecked, []
         if self.is_wrong:
@@ -184,8 +186,10 @@ class WatchedMerge(Merge):
             raise Contradiction(f"survives {hub.survives_losses} losses, but only {counted} count")
 
     def _is_calm(self, received: Counts, emitted: Counts) -> bool:
-        """Return whether law 8 holds. The output can remove an event that does not exist before the input that
-        published it does so. It can also remove one that an input which begins later does not have.
+        """Return whether law 8 holds.
+
+        The output can remove an event that does not exist before the input that published it does so. It can also
+        remove one that an input which begins later does not have.
         """
         can_be_more = self.watch.has_spurious or self.output.complete_from > NEG_INF
         taken_back = (received.inserts if can_be_more else 0) + self.resumed_events

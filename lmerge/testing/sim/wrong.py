@@ -110,8 +110,9 @@ class WrongReplica(SimulatedMachine):
     # The check of what the policy has done, while all wrong elements are merged and the publisher is still there.
 
     async def _arrived(self, publisher: AsyncPublisher) -> None:
-        """Wait until every server has acked the whole stream, ``ARRIVED_S`` at most. A flush waits only for the servers
-        that have accepted the input by then.
+        """Wait until every server has acked the whole stream, ``ARRIVED_S`` at most.
+
+        A flush waits only for the servers that have accepted the input by then.
         """
         end_s = self.world.loop.time() + ARRIVED_S
         await publisher.flush()
@@ -120,8 +121,9 @@ class WrongReplica(SimulatedMachine):
             await publisher.flush()
 
     def _look_at_servers(self, publisher: AsyncPublisher) -> None:
-        """Check each server by what publishers have seen acked there, not by what the server has compared: a server
-        that compares nothing must be found.
+        """Check each server by what publishers have seen acked there, not by what the server has compared.
+
+        A server that compares nothing must be found.
         """
         differing = self._differing()
         for server in self.world.servers:
