@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from lmerge.core import properties as props
 from lmerge.core.batch import EMPTY, AnyBatch, payload_bytes
+from lmerge.core.detaching import DetachCause, InputDetached, broken_promise
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.core.emitted import EmittedOutput
 from lmerge.core.engines import selection
@@ -39,15 +40,6 @@ class Counts(NamedTuple):
     def plus(self, other: Counts) -> Counts:
         """Return the sum, kind by kind."""
         return Counts(self.inserts + other.inserts, self.adjusts + other.adjusts, self.stables + other.stables)
-
-
-class InputDetached(NamedTuple):
-    """The end of an input. ``violation`` is the broken promise, None if the input left or was replaced."""
-
-    input: str
-    incarnation: int
-    reason: str
-    violation: InputViolation | None = None
 
 
 class AlgorithmSwitched(NamedTuple):
@@ -166,7 +158,7 @@ class Merge:
         choice = self._choice_with(name, promised, role)
         detached: tuple[InputDetached, ...] = ()
         if name in self._inputs:
-            detached = (self._remove(self._inputs[name], f"replaced by incarnation {incarnation}"),)
+            detached = (self._replaced(self._inputs[name], incarnation),)
         self._incarnations[name] = incarnation
         inp = Input(
             name, incarnation, self._engine.free_slot(), promised, promised | self._fixed_needs(), join_at, role,
@@ -179,14 +171,17 @@ class Merge:
             self._engine.after_detach()
         return self._outcome(detached, switched)
 
-    def detach(self, name: str, reason: str = "left") -> Outcome:
-        """Detach an input; the others continue. Raises UnknownInput if it is not attached."""
+    def detach(self, name: str, reason: str = "left", cause: DetachCause = DetachCause.LEFT) -> Outcome:
+        """Detach an input; the others continue. ``reason``: the cause as a sentence for people.
+
+        Raises UnknownInput if it is not attached.
+        """
         inp = self._inputs.get(name)
         if inp is None:
             raise UnknownInput(f"input {name!r} cannot be detached: it is not attached")
-        detached = self._remove(inp, reason)
+        self._remove(inp)
         self._engine.after_detach()
-        return self._outcome((detached,), ())
+        return self._outcome((InputDetached(name, inp.incarnation, cause, reason),), ())
 
     def admit(self, name: str) -> Outcome:
         """Let a joining input count from now on, although MaxStable has not reached its join_at (V.B).
@@ -244,7 +239,8 @@ class Merge:
             start = violation.index
             change = self._weaken(inp, violation)
             if change is None:
-                detached.append(self._remove(inp, str(violation), violation))
+                self._remove(inp)
+                detached.append(broken_promise(name, inp.incarnation, violation))
                 end = start
             switched += change or ()
         self._count(inp, Counts(*batch.counts(end)))
@@ -395,10 +391,13 @@ class Merge:
         used = {inp.place for inp in self._inputs.values()}
         return next(place for place in range(len(used) + 1) if place not in used)
 
-    def _remove(self, inp: Input, reason: str, violation: InputViolation | None = None) -> InputDetached:
+    def _replaced(self, inp: Input, incarnation: int) -> InputDetached:
+        self._remove(inp)
+        return InputDetached(inp.name, inp.incarnation, DetachCause.REPLACED, f"replaced by incarnation {incarnation}")
+
+    def _remove(self, inp: Input) -> None:
         del self._inputs[inp.name]
         self._engine.remove(inp)
-        return InputDetached(inp.name, inp.incarnation, reason, violation)
 
     # The choice of the algorithm.
 
@@ -505,7 +504,8 @@ class Merge:
             for violation in broken:
                 inp = self._inputs.get(violation.input_name)
                 if inp is not None:
-                    detached += (self._remove(inp, str(violation), violation),)
+                    self._remove(inp)
+                    detached += (broken_promise(inp.name, inp.incarnation, violation),)
                     self._engine.after_detach()
         batch, joined = self._engine.take()
         if self._emitted_before:

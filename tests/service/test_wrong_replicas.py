@@ -84,8 +84,8 @@ class PolicySession:
             self.settle()
 
     def settle(self) -> None:
-        for name, reason in self.certifier.settle(self.lives):
-            self._absorb(self.merge.detach(name, reason))
+        for name, expulsion in self.certifier.settle(self.lives):
+            self._absorb(self.merge.detach(name, expulsion.reason, expulsion.cause))
         has_joined = True
         while has_joined:
             outcomes = [give() for give in self.certifier.releases(self.lives)]

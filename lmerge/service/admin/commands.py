@@ -7,7 +7,7 @@ from typing import Any
 from lmerge.core.divergence.monitor import Divergence, DivergenceMonitor
 from lmerge.errors import UnknownInput, UsageError
 from lmerge.service.admin.cutover import Cutover, CutoverStep
-from lmerge.service.merge.divergence_policy import DETACHED, counted, describe_report
+from lmerge.service.merge.divergence_policy import counted, describe_report, expulsion
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
 from lmerge.service.settings import Settings
@@ -74,9 +74,9 @@ def _detach(hub: Hub, request: pb.DetachInputRequest) -> None:
         raise UnknownInput(f"input {name!r} of merge {hub.name!r} cannot be detached: it is not attached")
     if request.quarantine:
         check_name("replica", name)
-    reason = hub.certifier.quarantine(name, why) if request.quarantine else DETACHED + why
+    ending = hub.certifier.quarantine(name, why) if request.quarantine else expulsion(why)
     if is_attached:
-        hub.expel(name, reason)
+        hub.expel(name, ending)
     if request.forget:
         hub.forget(name)
 

@@ -173,8 +173,8 @@ class Cutover:
             raise _RolledBack(f"{self._to} does not count any more")
         certifier = self._hub.certifier
         stable_point = show_time(self._hub.merge.stable_point)
-        reason = certifier.quarantine(self._leaves, f"{self._to} has taken its place at {stable_point}")
-        self._hub.expel(self._leaves, reason)
+        ending = certifier.quarantine(self._leaves, f"{self._to} has taken its place at {stable_point}")
+        self._hub.expel(self._leaves, ending)
 
     def _status(self, name: str) -> InputStatus | None:
         return next((status for status, _ in self._hub.lives if status.name == name), None)

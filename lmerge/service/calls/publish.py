@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 from grpc.aio import EOF
 
 from lmerge.core.batch import EMPTY, AnyBatch, Batch
+from lmerge.core.detaching import DetachCause
 from lmerge.core.elements import Stable
 from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, OBSERVE
 from lmerge.core.properties import parse_properties
@@ -96,14 +97,14 @@ class PublishSession:
                 self._registry.settle(hub)
             await self._serve_accepted(hub, accepted)
         finally:
-            hub.gone(self, "its connection ended")
+            hub.gone(self, DetachCause.CONNECTION_ENDED, "its connection ended")
 
     async def _serve_accepted(self, hub: Hub, accepted: Accepted) -> None:
         try:
             await self._context.write(pb.PublishResponse(accepted=self._accepted(accepted)))
             await self._serve(hub)
         except LmergeError as error:
-            await hub.leave(self, f"refused: {error}")
+            await hub.leave(self, DetachCause.REFUSED, f"refused: {error}")
             await self._write_rest()
             raise
 
@@ -116,7 +117,7 @@ class PublishSession:
                 writer.result()  # raises: the stream is broken
             if not self._ended.done() and reader.done():
                 reader.result()
-                await hub.leave(self, "left")
+                await hub.leave(self, DetachCause.LEFT, "left")
         finally:
             reader.cancel()
             self._hurry.set()

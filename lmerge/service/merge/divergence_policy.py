@@ -33,14 +33,15 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from lmerge.core.batch import AnyBatch
+from lmerge.core.detaching import DetachCause, InputDetached
 from lmerge.core.divergence.digests import bounds, interval_of
 from lmerge.core.divergence.monitor import AgreementRule, Divergence, DivergenceMonitor, DivergenceReport
 from lmerge.core.elements import show_time
 from lmerge.core.inputs import ACTIVE
-from lmerge.core.merge import InputDetached, InputStatus, Merge, Outcome
+from lmerge.core.merge import InputStatus, Merge, Outcome
 from lmerge.errors import LmergeError, Quarantined, StaleIncarnation, UsageError
 from lmerge.service import log
 from lmerge.service.merge.lifecycle import HELD, JOINED, InputLifecycle
@@ -57,9 +58,6 @@ MAJORITY: Final = "majority"
 HOLD: Final = "hold"
 QUARANTINE: Final = "quarantine"
 
-# The prefixes of the reasons for which inputs end here.
-QUARANTINED: Final = "quarantined: "
-DETACHED: Final = "detached: "
 # Names that may be refused at a time: the list is reported and persisted. A further input is ended, but may come back.
 QUARANTINED_MAX: Final = 1024
 _DIFFERENCES_REPORTED: Final = 3
@@ -70,6 +68,18 @@ QUARANTINED_NAMES: Final = "quarantined"
 DISPUTED: Final = "disputed"
 # R0-R2 emit at once what one input delivers, and cannot retract it.
 LACKS: Final = "keeps no events that inputs could agree on before they are frozen"
+
+
+class Expulsion(NamedTuple):
+    """Why an input is to be ended: the cause, and a sentence for people, with which its publisher's stream ends too."""
+
+    cause: DetachCause
+    reason: str
+
+
+def expulsion(why: str) -> Expulsion:
+    """Return the expulsion of an input whose name may come back."""
+    return Expulsion(DetachCause.EXPELLED, f"detached: {why}")
 
 
 class Certifier:
@@ -142,8 +152,8 @@ class Certifier:
     def gone(self, gone: InputDetached) -> None:
         """Note that an input has ended. If it broke a promise or was quarantined, the monitor forgets it."""
         self.notice()
-        is_disowned = gone.violation is not None or gone.reason.startswith(QUARANTINED)
-        self._is_decided = self._is_decided or is_disowned or gone.reason.startswith(DETACHED)
+        is_disowned = gone.cause in (DetachCause.BROKEN_PROMISE, DetachCause.QUARANTINED)
+        self._is_decided = self._is_decided or is_disowned or gone.cause is DetachCause.EXPELLED
         self._excused.discard(gone.input)
         if self.monitor is not None:
             self.monitor.detach(gone.input, forget=is_disowned)
@@ -169,9 +179,9 @@ class Certifier:
 
     def ending(self, gone: InputDetached) -> LmergeError | None:
         """Return the error for the publisher of an input that was quarantined or detached; None for other endings."""
-        if gone.reason.startswith(QUARANTINED):
+        if gone.cause is DetachCause.QUARANTINED:
             return Quarantined(f"input {gone.input!r} of merge {self._name!r} was {gone.reason}")
-        if gone.reason.startswith(DETACHED):
+        if gone.cause is DetachCause.EXPELLED:
             return StaleIncarnation(
                 f"input {gone.input!r} of merge {self._name!r}, incarnation {gone.incarnation}, was {gone.reason}; "
                 "a new process may take its place"
@@ -185,8 +195,8 @@ class Certifier:
         """Whether there is anything to settle."""
         return self.monitor is not None and (self._changed or self.monitor.is_due)
 
-    def settle(self, lives: Callable[[], Iterable[tuple[InputStatus, InputLifecycle]]]) -> list[tuple[str, str]]:
-        """Compare the inputs; return those to detach, each with the reason, in the form that ``ending`` reads."""
+    def settle(self, lives: Callable[[], Iterable[tuple[InputStatus, InputLifecycle]]]) -> list[tuple[str, Expulsion]]:
+        """Compare the inputs; return those to detach, each with the reason."""
         monitor = self.monitor
         self.notice()
         self._changed = False
@@ -263,15 +273,15 @@ class Certifier:
 
     # What administrators do.
 
-    def quarantine(self, name: str, why: str) -> str:
-        """Refuse this name from now on. Return the reason with which its input ends."""
+    def quarantine(self, name: str, why: str) -> Expulsion:
+        """Refuse this name from now on. Return why its input ends."""
         if name not in self.quarantined and len(self.quarantined) >= QUARANTINED_MAX:
             log.event(logging.ERROR, "too many quarantined names", merge=self._name, limit=QUARANTINED_MAX, input=name)
-            return DETACHED + why
+            return expulsion(why)
         self.quarantined[name] = why
         self._store()
         log.event(logging.WARNING, "input quarantined", merge=self._name, input=name, reason=why)
-        return QUARANTINED + why
+        return Expulsion(DetachCause.QUARANTINED, f"quarantined: {why}")
 
     def release(self, name: str) -> None:
         """Let this name attach again. Raises UsageError if it is not quarantined."""

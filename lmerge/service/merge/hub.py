@@ -24,10 +24,10 @@ from functools import partial
 from typing import Final, TypeVar
 
 from lmerge.core.batch import AnyBatch
+from lmerge.core.detaching import DetachCause, InputDetached
 from lmerge.core.elements import show_time
 from lmerge.core.engines.selection import NATIVE
 from lmerge.core.inputs import ACTIVE
-from lmerge.core.merge import InputDetached as Gone
 from lmerge.core.merge import InputStatus, Merge, Outcome
 from lmerge.errors import Draining, LimitExceeded, LmergeError, Unavailable, UsageError
 from lmerge.service import log
@@ -41,7 +41,7 @@ from lmerge.service.merge.attachments import (
     ending,
     too_large,
 )
-from lmerge.service.merge.divergence_policy import Certifier
+from lmerge.service.merge.divergence_policy import Certifier, Expulsion
 from lmerge.service.merge.inbox import Inbox, PublisherSession, Step, Work
 from lmerge.service.merge.lead_alarm import LeadAlarm, behind, without_stable
 from lmerge.service.merge.new_beginnings import NewBeginnings
@@ -82,7 +82,7 @@ class Hub(NewBeginnings):
         self.frames: Final = frames_of(self.merge.engine)  # messages as batches for this merge, and back
         self.staged_commits = 0  # commits whose parts were all staged here
         self.missed_commits = 0  # commits of which a part was missing
-        self.detached: deque[Gone] = deque(maxlen=settings.detached_remembered)
+        self.detached: deque[InputDetached] = deque(maxlen=settings.detached_remembered)
         self.detached_counts: dict[str, int] = {}
         self.switches: deque[str] = deque(maxlen=settings.switches_remembered)
         self.turns = 0
@@ -196,10 +196,10 @@ class Hub(NewBeginnings):
             base += piece.count
         self._queue(Work(session, pieces[-1], acked, sequence, base, wire_bytes))
 
-    async def leave(self, session: PublisherSession, reason: str) -> None:
+    async def leave(self, session: PublisherSession, cause: DetachCause, reason: str) -> None:
         """Detach the session's input after all of its batches, if it is still attached."""
         if self.is_alive:
-            await self.settled(lambda: self._leave(session, reason))
+            await self.settled(lambda: self._leave(session, cause, reason))
 
     def leaving(self, session: PublisherSession) -> None:
         """Note that the session's input sends nothing more: it does not count any more."""
@@ -215,9 +215,9 @@ class Hub(NewBeginnings):
         if self.is_alive:
             await self.call(lambda: self._skip(session, until))
 
-    def gone(self, session: PublisherSession, reason: str) -> None:
+    def gone(self, session: PublisherSession, cause: DetachCause, reason: str) -> None:
         """Detach the session's input without waiting: ``leave`` for a stream that has ended."""
-        self._step(lambda: self._leave(session, reason))
+        self._step(lambda: self._leave(session, cause, reason))
 
     # What subscribers do.
 
@@ -377,7 +377,7 @@ class Hub(NewBeginnings):
         if any(outcome.detached for outcome in outcomes):
             self._admit_if_stuck()  # last: an admission emits output, which must follow the output of this run
         for session, error in misfits:
-            self._leave(session, f"invalid-row {error}")
+            self._leave(session, DetachCause.INVALID_ROW, f"invalid-row {error}")
             self._output.then(partial(session.end, error))
 
     def _takes_long(self, pending: list[tuple[Work, Attached]]) -> bool:
@@ -450,20 +450,20 @@ class Hub(NewBeginnings):
         inp.life.skipped_until = max(until, inp.life.skipped_until or until)
         self.certifier.skipped(inp.name, until)
 
-    def _leave(self, session: PublisherSession, reason: str) -> None:
+    def _leave(self, session: PublisherSession, cause: DetachCause, reason: str) -> None:
         inp = self._of(session)
         if inp is None:
             return
         if self._recorder is not None:
             self._recorder.detached(inp.name)
-        self._absorb(self.merge.detach(inp.name, reason))
+        self._absorb(self.merge.detach(inp.name, reason, cause))
 
-    def expel(self, name: str, reason: str) -> None:
+    def expel(self, name: str, expulsion: Expulsion) -> None:
         """End an input; to be called in a step. Its publisher gets the reason (``Certifier.ending``).
 
         Raises UnknownInput.
         """
-        outcome = self.merge.detach(name, reason)
+        outcome = self.merge.detach(name, expulsion.reason, expulsion.cause)
         if self._recorder is not None:
             self._recorder.detached(name)
         self._absorb(outcome)
@@ -511,13 +511,13 @@ class Hub(NewBeginnings):
         error = found[1]
         log.event(logging.WARNING, "merge above its limit", merge=self.name, problem=str(error))
         # Sent as a message too: a peer that is held in the middle of a write may never see the status.
-        self._leave(inp.session, f"limit-exceeded {error}")
+        self._leave(inp.session, DetachCause.LIMIT_EXCEEDED, f"limit-exceeded {error}")
         self._output.then(partial(inp.session.end, error, too_large(error)))
 
     async def _certify(self) -> None:
         """Compare the inputs, and do what the policy requires."""
-        for name, reason in self.certifier.settle(lambda: self.lives):
-            self.expel(name, reason)
+        for name, expulsion in self.certifier.settle(lambda: self.lives):
+            self.expel(name, expulsion)
         has_joined = True
         while has_joined:
             has_joined = False
@@ -565,12 +565,11 @@ class Hub(NewBeginnings):
         if outcome.detached and work is None:
             self._admit_if_stuck()
 
-    def _input_gone(self, gone: Gone, work: Work | None) -> None:
+    def _input_gone(self, gone: InputDetached, work: Work | None) -> None:
         self.certifier.gone(gone)
         self.payload_limit.gone((gone.input, gone.incarnation), self.merge.live_bytes)
         self.detached.appendleft(gone)
-        cause = gone.violation.code if gone.violation is not None else gone.reason.split(" ")[0]
-        self.detached_counts[cause] = self.detached_counts.get(cause, 0) + 1
+        self.detached_counts[gone.label] = self.detached_counts.get(gone.label, 0) + 1
         log.event(
             logging.INFO if gone.violation is None else logging.WARNING, "input detached",
             merge=self.name, input=gone.input, incarnation=gone.incarnation, reason=gone.reason,

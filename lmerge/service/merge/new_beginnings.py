@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from lmerge.core.detaching import DetachCause, InputDetached
 from lmerge.core.elements import NEG_INF
-from lmerge.core.merge import InputDetached as Gone
 from lmerge.core.merge import InputStatus, Merge, Outcome, earliest_joining
 from lmerge.errors import MergeReset, Unavailable
 from lmerge.service import log
@@ -30,7 +30,7 @@ class NewBeginnings(HubQueries):
     name: str
     certifier: Certifier
     payload_limit: PayloadLimit
-    detached: deque[Gone]
+    detached: deque[InputDetached]
     detached_counts: dict[str, int]
     _settings: Settings
     _standstill: StandstillTimer
@@ -72,7 +72,9 @@ class NewBeginnings(HubQueries):
         error = gap_error(self.name, self.merge.stable_point, first.join_at)
         merge = self._settings.new_merge()
         merge.keep_fence(self.merge)
-        self._begin_anew("gap", merge, error, partial(self._output.begin_anew, merge, first.join_at, error))
+        self._begin_anew(
+            DetachCause.GAP, merge, error, partial(self._output.begin_anew, merge, first.join_at, error)
+        )
 
     def reset(self, epoch: int, subscriber_error: MergeReset, publisher_error: Unavailable) -> None:
         """Begin a new epoch; to be called in a step.
@@ -82,15 +84,19 @@ class NewBeginnings(HubQueries):
         merge = self._settings.new_merge()
         self._standstill.close()
         self.certifier.quarantined.clear()
-        self._begin_anew("reset", merge, publisher_error, partial(self._output.reset, merge, epoch, subscriber_error))
+        self._begin_anew(
+            DetachCause.RESET, merge, publisher_error, partial(self._output.reset, merge, epoch, subscriber_error)
+        )
 
-    def _begin_anew(self, cause: str, merge: Merge, error: Unavailable, put_into_output: Callable[[], None]) -> None:
+    def _begin_anew(
+        self, cause: DetachCause, merge: Merge, error: Unavailable, put_into_output: Callable[[], None]
+    ) -> None:
         """Replace the present merge by ``merge``. All inputs end with ``error``.
 
-        ``put_into_output`` sets ``merge`` in the output. ``cause``: as ``detached_counts`` counts the inputs.
+        ``put_into_output`` sets ``merge`` in the output. ``cause``: of the ends of the inputs.
         """
         for name, inp in self._inputs.items():
-            self.detached.appendleft(Gone(name, inp.incarnation, str(error)))
+            self.detached.appendleft(InputDetached(name, inp.incarnation, cause, str(error)))
             self._output.then(partial(inp.session.end, error))
         self.detached_counts[cause] = self.detached_counts.get(cause, 0) + len(self._inputs)
         self._inputs.clear()

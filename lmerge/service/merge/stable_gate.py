@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from lmerge.core import violations
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder
+from lmerge.core.detaching import DetachCause
 from lmerge.core.divergence.digests import completed_at
 from lmerge.core.divergence.monitor import AgreementRule, DivergenceMonitor, time_of
 from lmerge.core.elements import ADJUST, INSERT, NEG_INF, STABLE, Stable
@@ -90,7 +91,7 @@ class StableGate:
 
     def _detach(self, name: str, batch: AnyBatch, index: int, stable_point: int) -> Outcome:
         violation = _violation(name, batch, index, stable_point)
-        outcome = self._merge.detach(name, str(violation))
+        outcome = self._merge.detach(name, str(violation), DetachCause.BROKEN_PROMISE)
         return outcome._replace(detached=tuple(
             gone._replace(violation=violation) if gone.input == name else gone for gone in outcome.detached
         ))

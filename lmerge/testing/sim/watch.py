@@ -14,6 +14,7 @@ from typing import Any
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.compatible import InputPrefix, incompatibilities
+from lmerge.core.detaching import DetachCause
 from lmerge.core.elements import NEG_INF
 from lmerge.core.inputs import ACTIVE
 from lmerge.core.merge import Counts, Merge, Outcome
@@ -87,8 +88,8 @@ class WatchedMerge(Merge):
         self._follow(outcome)
         return outcome
 
-    def detach(self, name: str, reason: str = "left") -> Outcome:
-        outcome = super().detach(name, reason)
+    def detach(self, name: str, reason: str = "left", cause: DetachCause = DetachCause.LEFT) -> Outcome:
+        outcome = super().detach(name, reason, cause)
         self._follow(outcome)
         return outcome
 
