@@ -30,7 +30,7 @@ from lmerge.core.batch import BatchBuilder, Row
 from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.consistent import contradictions
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.core.inputs import OBSERVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.session import AdmitLine, AttachLine, DetachLine, ElementLine, ExcuseLine, format_detached, format_row
 from lmerge.core.tdb import Tdb
@@ -236,7 +236,7 @@ class Checker:
     def attach(self, item: AttachLine) -> None:
         """Begin a new incarnation of an input."""
         self.current[item.input] = tdb = Tdb(item.input)
-        if item.role != OBSERVE:
+        if item.role is not InputRole.OBSERVE:
             join_at = NEG_INF if item.join_at is None else item.join_at
             self.inputs.append(InputPrefix(item.input, tdb, join_at, item.properties))
 

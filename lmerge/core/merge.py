@@ -21,7 +21,7 @@ from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.core.emitted import EmittedOutput
 from lmerge.core.engines import selection
 from lmerge.core.engines.python_engine import ALGORITHMS
-from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, OBSERVE, ROLES, Input
+from lmerge.core.inputs import INCARNATION_MAX, Input, InputRole, JoinState
 from lmerge.core.lead import mark_held
 from lmerge.core.policy import LAZY, Closing, Policy, parse_closing, parse_policy
 from lmerge.core.properties import NEEDS, Case, Choice
@@ -66,8 +66,8 @@ class InputStatus(NamedTuple):
     name: str
     incarnation: int
     properties: tuple[str, ...]
-    role: str
-    state: str
+    role: InputRole
+    state: JoinState
     join_at: int | None
     stable_point: int
     inserts: int
@@ -81,13 +81,13 @@ class InputStatus(NamedTuple):
     @property
     def right_from(self) -> int:
         """The time from which the output is right if this input is admitted now."""
-        return self.join_at if self.state == "joining" and self.join_at is not None else NEG_INF
+        return self.join_at if self.state is JoinState.JOINING and self.join_at is not None else NEG_INF
 
 
 def earliest_joining(inputs: Iterable[InputStatus]) -> InputStatus | None:
     """Return the joining input to admit first if no input has joined; None if one has, or if there is no input."""
-    active = [i for i in inputs if i.role == ACTIVE]
-    if not active or any(i.state == "joined" for i in active):
+    active = [i for i in inputs if i.role is InputRole.ACTIVE]
+    if not active or any(i.state is JoinState.JOINED for i in active):
         return None
     return min(active, key=lambda i: (i.join_at is not None, i.join_at))
 
@@ -141,7 +141,7 @@ class Merge:
     # Inputs attach, deliver and detach.
 
     def attach(
-        self, name: str, properties: Iterable[str] = (), *, join_at: int | None = None, role: str = ACTIVE,
+        self, name: str, properties: Iterable[str] = (), *, join_at: int | None = None, role: str = InputRole.ACTIVE,
         incarnation: int | None = None,
     ) -> Outcome:
         """Attach an input (V.B). ``join_at``: its stream is right for every event with ``Ve >= join_at``.
@@ -150,8 +150,9 @@ class Merge:
         InputTaken, StaleIncarnation, PropertiesTooWeak or UsageError, changing nothing.
         """
         promised = props.parse_properties(properties)
-        if role not in ROLES:
-            raise UsageError(f"input {name!r} cannot attach: unknown role {role!r}; it is {' or '.join(ROLES)}")
+        if role not in tuple(InputRole):
+            raise UsageError(f"input {name!r} cannot attach: unknown role {role!r}; it is {' or '.join(InputRole)}")
+        role = InputRole(role)
         if join_at is not None and not NEG_INF <= join_at <= INF:
             raise UsageError(f"input {name!r} cannot attach: join_at {show_time(join_at)} is out of the 64-bit range")
         incarnation = self._fence(name, incarnation)
@@ -162,7 +163,8 @@ class Merge:
         self._incarnations[name] = incarnation
         inp = Input(
             name, incarnation, self._engine.free_slot(), promised, promised | self._fixed_needs(), join_at, role,
-            joined=role == OBSERVE or join_at is None or join_at <= self._engine.max_stable, place=self._free_place(),
+            joined=role is InputRole.OBSERVE or join_at is None or join_at <= self._engine.max_stable,
+            place=self._free_place(),
         )
         switched = self._switch_to(choice)
         self._inputs[name] = inp
@@ -444,9 +446,9 @@ class Merge:
     def _promises(self) -> dict[str, props.Properties]:
         return {name: inp.promised for name, inp in self._inputs.items() if not inp.observes}
 
-    def _choice_with(self, name: str, promised: props.Properties, role: str) -> Choice:
+    def _choice_with(self, name: str, promised: props.Properties, role: InputRole) -> Choice:
         """Return the choice of the algorithm for the time when ``name`` is attached with these promises."""
-        if role == OBSERVE:
+        if role is InputRole.OBSERVE:
             return Choice(self._case(), self.algorithm_reason)
         if self.fixed and promised:
             missing = sorted(self._fixed_needs() - props.closure(promised))
@@ -524,7 +526,7 @@ class Merge:
 def _status(inp: Input) -> InputStatus:
     promised = tuple(name for name in props.PROPERTY_NAMES if name in inp.promised)
     return InputStatus(
-        inp.name, inp.incarnation, promised, inp.role, "joined" if inp.joined else "joining", inp.join_at, inp.stable,
+        inp.name, inp.incarnation, promised, inp.role, inp.join_state, inp.join_at, inp.stable,
         inp.inserts, inp.adjusts, inp.stables, inp.late, inp.won, inp.held, inp.excused,
     )
 

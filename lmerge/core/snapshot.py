@@ -16,7 +16,7 @@ from lmerge.core import properties as props
 from lmerge.core.elements import INF, NEG_INF, Event
 from lmerge.core.emitted import EmittedOutput
 from lmerge.core.engines.python_engine import ALGORITHMS
-from lmerge.core.inputs import NEVER, Input
+from lmerge.core.inputs import NEVER, Input, InputRole
 from lmerge.core.merge import Counts, Merge
 from lmerge.core.properties import Case
 from lmerge.core.snapshot_text import json_array, json_object, json_text
@@ -151,6 +151,7 @@ def _load_input(fields: dict[str, Any]) -> Input:
         if not isinstance(plain[name], int) and not (name == "join_at" and plain[name] is None):
             raise ValueError(f"the {name} of input {plain['name']!r} is {plain[name]!r}")
     plain["waiting_bytes"] = sum(len(b64decode(row[4])) for row in fields.get("waiting", ()))
+    plain["role"] = InputRole(plain["role"])
     plain["excused"] = fields.get("excused", False)
     if not isinstance(plain["excused"], bool):
         raise ValueError(f"whether input {plain['name']!r} is excused is {plain['excused']!r}")

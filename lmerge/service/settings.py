@@ -18,6 +18,7 @@ from lmerge.core.policy import Policy, parse_policy
 from lmerge.core.resume import resumed
 from lmerge.errors import UsageError
 from lmerge.loopback import is_loopback
+from lmerge.text_enum import TextEnum
 from lmerge.wire import limits
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
@@ -25,9 +26,23 @@ from lmerge.wire.names import check_name
 
 MERGE_FIELD: Final = "{merge}"
 PORTS: Final = ("port", "http_port")  # 0: any that is free
-DIVERGENCE: Final = ("none", "alarm", "majority", "hold", "quarantine")  # merge/divergence_policy.py explains them
 MAY_BE_ZERO: Final = (*PORTS, "feedback_lag", "evidence_bytes", "staged_bytes")
 TURN_ELEMENTS: Final = {selection.PYTHON: 4096, selection.NATIVE: 32_768}
+
+
+class DivergencePolicy(TextEnum):
+    """What happens when inputs differ. The texts are those of options; ``merge/divergence_policy.py`` explains them."""
+
+    NONE = "none"
+    ALARM = "alarm"
+    MAJORITY = "majority"
+    HOLD = "hold"
+    QUARANTINE = "quarantine"
+
+    @property
+    def withholds_stables(self) -> bool:
+        """Whether stables wait until enough inputs agree."""
+        return self in (DivergencePolicy.MAJORITY, DivergencePolicy.HOLD, DivergencePolicy.QUARANTINE)
 
 
 @dataclass(frozen=True)
@@ -107,7 +122,7 @@ class Settings:
     # plans of a query alternate in being the fast one, each alternation waits for the feedback (bench/feedback.py).
     feedback_interval_s: float = 0.025
     # What happens when inputs differ: docs/divergence.md. Comparing costs a hash an element (bench/divergence.py).
-    divergence: str = "alarm"
+    divergence: str = DivergencePolicy.ALARM
     # Length of the intervals that are compared, in units of time: long enough that each has events, short enough that
     # a difference is found soon.
     certify_interval: int = 60_000_000
@@ -267,6 +282,10 @@ class Settings:
         return selection.resolve(self.engine)
 
     @property
+    def divergence_policy(self) -> DivergencePolicy:
+        return DivergencePolicy(self.divergence)
+
+    @property
     def output_policy(self) -> Policy:
         """The policy with the bound of the lead. Raises UsageError."""
         policy = parse_policy(self.policy)
@@ -305,9 +324,9 @@ class Settings:
                 raise UsageError(f"{field.name} must be positive, not {value}")
         if self.feedback_lag is not None and self.feedback_lag < 0:
             raise UsageError(f"feedback_lag must be at least 0 units of time, not {self.feedback_lag}")
-        if self.divergence not in DIVERGENCE:
-            raise UsageError(f"unknown divergence policy {self.divergence!r}; it is {', '.join(DIVERGENCE)}")
-        if self.divergence in ("majority", "hold", "quarantine") and self.algorithm in ("r0", "r1", "r2"):
+        if self.divergence not in tuple(DivergencePolicy):
+            raise UsageError(f"unknown divergence policy {self.divergence!r}; it is {', '.join(DivergencePolicy)}")
+        if self.divergence_policy.withholds_stables and self.algorithm in ("r0", "r1", "r2"):
             raise UsageError(
                 f"divergence {self.divergence} needs r3 or r4: {self.algorithm} emits at once what one input delivers"
             )

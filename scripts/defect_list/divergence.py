@@ -71,8 +71,8 @@ DEFECTS = (
     Defect(
         "an observer is counted in a majority",
         MONITOR,
-        "            if record is not None and record.attached and record.role == ACTIVE and record.is_comparable\n",
-        "            if said is not None and said.attached and said.is_comparable\n",
+        " and record.attached and record.role is InputRole.ACTIVE and record.is_comparable\n",
+        " and record.attached and record.is_comparable\n",
         CORE_TEST + "test_an_observer_is_compared_and_counts_in_no_majority[python]",
     ),
     Defect(

@@ -95,15 +95,15 @@ DEFECTS = (
     Defect(
         "the rows of an input that declares no schema are not checked",
         "lmerge/service/merge/row_check.py",
-        "if inp.role == ACTIVE else None",
-        "if inp.role == ACTIVE and inp.has_schema else None",
+        "if inp.role is InputRole.ACTIVE else None",
+        "if inp.role is InputRole.ACTIVE and inp.has_schema else None",
         ROW_TESTS + "test_bytes_that_are_no_row_end_their_input_alone_and_none_of_that_batch_is_merged",
     ),
     Defect(
         "the rows of an input that declares the schema are not checked",
         "lmerge/service/merge/row_check.py",
-        "if inp.role == ACTIVE else None",
-        "if inp.role == ACTIVE and not inp.has_schema else None",
+        "if inp.role is InputRole.ACTIVE else None",
+        "if inp.role is InputRole.ACTIVE and not inp.has_schema else None",
         ROW_TESTS + "test_what_subscribers_get_fits_the_columns_that_were_declared_first",
     ),
     Defect(

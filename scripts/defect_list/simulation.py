@@ -66,15 +66,15 @@ DEFECTS = (
     Defect(
         "simulated: an observer counts as redundant",
         "lmerge/service/merge/redundancy.py",
-        "        if state != JOINED:\n",
-        "        if state not in (JOINED, OBSERVING):\n",
+        "        if state is not LifeState.JOINED:\n",
+        "        if state not in (LifeState.JOINED, LifeState.OBSERVING):\n",
         SEEDS_0,
     ),
     Defect(
         "simulated: a skipping input counts as redundant",
         "lmerge/service/merge/lifecycle.py",
-        "status.stable_point < self.skipped_until:\n            return SKIPPING",
-        "status.stable_point < self.skipped_until:\n            return JOINED",
+        "status.stable_point < self.skipped_until:\n            return LifeState.SKIPPING",
+        "status.stable_point < self.skipped_until:\n            return LifeState.JOINED",
         SEEDS_0,
     ),
     Defect(

@@ -14,7 +14,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.divergence.digests import INF_INTERVAL
 from lmerge.core.divergence.monitor import AgreementRule, Divergence
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
-from lmerge.core.inputs import OBSERVE
+from lmerge.core.inputs import InputRole
 from lmerge.testing.generate import PLAIN, Shape, present, reference
 
 CHANGES = ("lost", "other end", "doubled", "other payload", "never ends")
@@ -63,7 +63,7 @@ def test_equivalent_streams_raise_no_alarm_whatever_their_elements(
 ) -> None:
     random = Random(seed)
     events = reference(random, 60, duplicates=seed % 2 == 0)
-    inputs = attached(seed, {"a": events, "b": events, "o": events}, roles={"o": OBSERVE}, starts=starts)
+    inputs = attached(seed, {"a": events, "b": events, "o": events}, roles={"o": InputRole.OBSERVE}, starts=starts)
     found = play(random, inputs, restless=restless)
     assert found == []
     for report in inputs[0].watched.reports():
@@ -234,7 +234,7 @@ def test_what_was_completed_before_a_skip_is_still_compared() -> None:
 
 def test_an_observer_is_compared_and_counts_in_no_majority() -> None:
     watched = monitor()
-    inputs = [WatchedInput(watched, name, [], OBSERVE if name in "op" else "active") for name in "abop"]
+    inputs = [WatchedInput(watched, name, [], InputRole("observe" if name in "op" else "active")) for name in "abop"]
     for one in inputs:
         one.attach()
     for one in inputs[1:]:

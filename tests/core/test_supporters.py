@@ -6,7 +6,7 @@ import pytest
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import Adjust, Insert, Stable
-from lmerge.core.inputs import OBSERVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import Merge
 
 A = Insert(b"A", 1, 9)
@@ -39,7 +39,7 @@ def test_supporters_are_the_inputs_that_have_the_event_with_that_end(algorithm: 
 def test_an_observer_supports_nothing(algorithm: str) -> None:
     merge = Merge(algorithm)
     merge.attach("a")
-    merge.attach("o", role=OBSERVE)
+    merge.attach("o", role=InputRole.OBSERVE)
     merge.apply("a", Batch.of([A]))
     merge.apply("o", Batch.of([A]))
     assert supporters(merge, A) == [1]

@@ -15,7 +15,7 @@ from service_world import MERGE, adj, ins, replayed, stable
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import Element, Event
 from lmerge.core.engines import selection
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation, LmergeError, Unavailable, UnknownInput
 from lmerge.service.merge import hub as hubs
@@ -63,7 +63,8 @@ class HubInput:
         raise AssertionError("no change of role was expected")
 
     async def attach(self, name: str, *properties: str, join_at: int | None, incarnation: int | None) -> HubInput:
-        await self.hub.attach(self, AttachRequest(name, incarnation, frozenset(properties), join_at, ACTIVE, None))
+        request = AttachRequest(name, incarnation, frozenset(properties), join_at, InputRole.ACTIVE, None)
+        await self.hub.attach(self, request)
         return self
 
     async def deliver(self, *elements: Element) -> None:

@@ -9,7 +9,7 @@ from service_world import World, ins, stable
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Insert, Stable
-from lmerge.core.inputs import ACTIVE, OBSERVE
+from lmerge.core.inputs import InputRole, JoinState
 from lmerge.core.merge import InputStatus, Merge
 from lmerge.errors import MergeReset, Unavailable
 from lmerge.service.merge.hub import AttachRequest, Hub
@@ -24,9 +24,10 @@ LAG_S = 30.0
 
 
 def status(name: str = "a", stable_point: int = 0, **more: object) -> InputStatus:
-    known = {"state": "joined", "role": ACTIVE, "join_at": None, "inserts": 1} | more
+    known = {"state": "joined", "role": InputRole.ACTIVE, "join_at": None, "inserts": 1} | more
+    state = JoinState(known.pop("state"))
     return InputStatus(
-        name, 1, (), known.pop("role"), known.pop("state"), known.pop("join_at"), stable_point,  # type: ignore[arg-type]
+        name, 1, (), known.pop("role"), state, known.pop("join_at"), stable_point,  # type: ignore[arg-type]
         known.pop("inserts"), 0, 0, 0, 0, **known,  # type: ignore[arg-type]
     )
 
@@ -43,7 +44,7 @@ def at(*moments: tuple[float, int]) -> Redundancy:
     (status(stable_point=NEG_INF, inserts=0), InputLifecycle(), "it has delivered nothing"),
     (status(stable_point=NEG_INF), InputLifecycle(), "it has delivered no stable point"),
     (status(state="joining"), InputLifecycle(), "it is joining"),
-    (status(stable_point=100, role=OBSERVE), InputLifecycle(), "it only observes"),
+    (status(stable_point=100, role=InputRole.OBSERVE), InputLifecycle(), "it only observes"),
     (status(stable_point=100), InputLifecycle(leaving=True), "it is leaving"),
     (status(stable_point=100), InputLifecycle(skipped_until=101), "it is skipping"),
     (status(stable_point=10**12, held=True), InputLifecycle(), "its stable point is held"),
@@ -170,7 +171,7 @@ async def survivors_of_a_new_epoch() -> int:
             await hub.settled(lambda: hub.reset(7, MergeReset("begun"), Unavailable("again")))
         for name in ("a", "b"):
             session = EndedSession()
-            await hub.attach(session, AttachRequest(name, None, frozenset({"key"}), None, ACTIVE, None))
+            await hub.attach(session, AttachRequest(name, None, frozenset({"key"}), None, InputRole.ACTIVE, None))
             await hub.put(session, 1, Batch.of([Insert(b"x", 1, 5), Stable(point)]), 64)
     await hub.settled(lambda: None)
     survives = hub.survives_losses

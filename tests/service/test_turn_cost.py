@@ -16,7 +16,7 @@ import pytest
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import Insert, Stable
 from lmerge.core.engines.selection import NATIVE, PYTHON, native_problem
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.service.merge.hub import AttachRequest, Hub
 from lmerge.service.output.fanout import SubscriberQueue
 from lmerge.service.settings import Settings
@@ -62,7 +62,7 @@ async def calls_a_batch(engine: str, batches_a_turn: int, settings: Settings) ->
     await hub.subscribe(reader)
     sessions = [QuietSession() for _ in range(INPUTS)]
     for name, session in zip("abc", sessions, strict=True):
-        await hub.attach(session, AttachRequest(name, None, frozenset({"key"}), None, ACTIVE, None))
+        await hub.attach(session, AttachRequest(name, None, frozenset({"key"}), None, InputRole.ACTIVE, None))
     work = [[batch_of(engine, number) for number in range((WARM + TURNS) * batches_a_turn)] for _ in sessions]
     counted = 0
 

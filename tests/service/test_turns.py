@@ -11,7 +11,7 @@ import pytest
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import Insert
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.service.merge.hub import AttachRequest, Hub
 from lmerge.service.merge.turn_pace import TurnPace
 from lmerge.service.output.fanout import SubscriberQueue
@@ -46,7 +46,7 @@ async def turns_with(subscribers: int) -> tuple[int, list[int]]:
     for reader in readers:
         await hub.subscribe(reader)
     session = PacedSession()
-    await hub.attach(session, AttachRequest("a", None, frozenset(), None, ACTIVE, None))
+    await hub.attach(session, AttachRequest("a", None, frozenset(), None, InputRole.ACTIVE, None))
     before = hub.turns
     for at in range(BATCHES):
         await hub.put(session, at + 1, Batch.of([Insert(b"%d" % at, at, at + 10)]), 64)

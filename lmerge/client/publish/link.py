@@ -40,7 +40,7 @@ from lmerge.client.publish.outbox import Item, Lane, Outbox, Skip, StagedBatches
 from lmerge.client.publish.payload_encoder import RowEncoder
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF
-from lmerge.core.inputs import ACTIVE, OBSERVE
+from lmerge.core.inputs import InputRole
 from lmerge.errors import LmergeError, ServerGone
 from lmerge.linger import Linger
 from lmerge.wire.frames import Frames, groups
@@ -60,7 +60,7 @@ CLOSE_S: Final = 30.0
 # The most staged batches that are sent to a server that has lost several in a row, before it may commit again.
 DISTRUST_MAX: Final = 64
 
-_ROLES: Final = {ACTIVE: pb.ROLE_ACTIVE, OBSERVE: pb.ROLE_OBSERVE}
+_ROLES: Final = {InputRole.ACTIVE: pb.ROLE_ACTIVE, InputRole.OBSERVE: pb.ROLE_OBSERVE}
 
 
 @dataclass(frozen=True)
@@ -359,7 +359,7 @@ class PublisherLink:
                 self.lane.note_stable(max(self.lane.needs, self.needed_from))  # a fast-forward may come before the ack
                 self._owner.interest_changed()
             elif kind == "change_role":
-                self.role = OBSERVE if response.change_role.role == pb.ROLE_OBSERVE else ACTIVE
+                self.role = InputRole.OBSERVE if response.change_role.role == pb.ROLE_OBSERVE else InputRole.ACTIVE
                 self._owner.role_is(self.role)
                 self._reconnects_at_once = True
                 self._start_again.set()

@@ -37,7 +37,7 @@ from lmerge.core.divergence.digests import (
 from lmerge.core.divergence.engine_digests import digests_of
 from lmerge.core.divergence.evidence import Evidence, Findings
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 
 # Compared intervals are kept for inputs that attach later: 100 bytes each per input.
 INTERVALS_KEPT: Final = 1024
@@ -98,7 +98,7 @@ class _InputRecord:
     def __init__(self, name: str) -> None:
         self.name = name
         self.incarnation = 0
-        self.role = ACTIVE
+        self.role: InputRole = InputRole.ACTIVE
         self.attached = False
         self.digests: Digests | None = None
         self.first: int = ALL  # the current life is right for intervals from here on
@@ -185,7 +185,7 @@ class DivergenceMonitor:
 
     # What inputs do.
 
-    def attach(self, name: str, incarnation: int, role: str, join_at: int | None) -> None:
+    def attach(self, name: str, incarnation: int, role: InputRole, join_at: int | None) -> None:
         """Attach an input. ``join_at``: as the input declared it; it is right for every event with Ve >= join_at."""
         record = self._inputs.pop(name, None) or _InputRecord(name)
         self._inputs[name] = record  # at the end, so the inputs that left first stand first
@@ -406,7 +406,7 @@ class DivergenceMonitor:
         inputs = (self._inputs.get(name) for name in counting)
         return [
             record for record in inputs
-            if record is not None and record.attached and record.role == ACTIVE and record.is_comparable
+            if record is not None and record.attached and record.role is InputRole.ACTIVE and record.is_comparable
             and (record.first <= index or record.covers(index))
         ]
 

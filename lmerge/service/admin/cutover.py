@@ -20,29 +20,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from lmerge.core.elements import show_time
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import InputStatus
 from lmerge.errors import UnknownInput, UsageError
-from lmerge.service.merge.divergence_policy import NONE, describe_divergence
+from lmerge.service.merge.divergence_policy import describe_divergence
 from lmerge.service.merge.hub import Hub
-from lmerge.service.merge.lifecycle import JOINED, OBSERVING
+from lmerge.service.merge.lifecycle import LifeState
+from lmerge.service.settings import DivergencePolicy
+from lmerge.text_enum import TextEnum
 
-WAITING: Final = "waiting"
-JOINED_STAGE: Final = "joined"
-CERTIFYING: Final = "certifying"
-PROMOTING: Final = "promoting"
-LEAVING: Final = "leaving"
-DONE: Final = "done"
-ROLLED_BACK: Final = "rolled-back"
+
+class CutoverStage(TextEnum):
+    """The stages of a cutover, in their order. The texts are those of the wire."""
+
+    WAITING = "waiting"
+    JOINED = "joined"
+    CERTIFYING = "certifying"
+    PROMOTING = "promoting"
+    LEAVING = "leaving"
+    DONE = "done"
+    ROLLED_BACK = "rolled-back"
 
 
 class CutoverStep(NamedTuple):
     """A report of one step of a cutover: its stage, and a sentence about it."""
 
-    stage: str
+    stage: CutoverStage
     text: str
     equal_intervals: int = 0
 
@@ -61,7 +67,7 @@ class Cutover:
         """Check that the cutover is possible. Raises UsageError, UnknownInput."""
         if leaves == to:
             raise UsageError(f"a cutover from {leaves!r} to itself changes nothing")
-        if hub.certifier.policy == NONE:
+        if hub.certifier.policy is DivergencePolicy.NONE:
             raise UsageError(f"merge {hub.name!r} compares nothing (divergence policy none): nothing can be certified")
         if hub.attached(leaves) is None:
             raise UnknownInput(f"cannot cut merge {hub.name!r} over from {leaves!r}: it is not attached")
@@ -74,7 +80,7 @@ class Cutover:
         self._equal = 0
         self._is_certified = False
         self._since: int | None = None  # a difference in an interval from here on ends the attempt
-        self._role_before: str | None = None  # of ``to``, from the moment when it was asked to change its role
+        self._role_before: InputRole | None = None  # of ``to``, from the moment when it was asked to change its role
 
     async def run(self, report: ReportStep) -> None:
         """Run the cutover until it is done or rolled back. The last report has the result."""
@@ -86,11 +92,12 @@ class Cutover:
             await self._hub.settled(self._detach)
             done = True
             text = f"{self._to} has taken over from {self._leaves}, which is refused until it is released"
-            await self._report(report, DONE, text)
+            await self._report(report, CutoverStage.DONE, text)
         except asyncio.TimeoutError:
-            await self._report(report, ROLLED_BACK, f"not done within {self._timeout_s:g} s; nothing has changed")
+            text = f"not done within {self._timeout_s:g} s; nothing has changed"
+            await self._report(report, CutoverStage.ROLLED_BACK, text)
         except _RolledBack as reason:
-            await self._report(report, ROLLED_BACK, f"{reason}; nothing has changed")
+            await self._report(report, CutoverStage.ROLLED_BACK, f"{reason}; nothing has changed")
         finally:
             certifier.cutover_to = ""
             if not done:
@@ -99,16 +106,16 @@ class Cutover:
     async def _prepare(self, report: ReportStep) -> None:
         to, leaves = self._to, self._leaves
         with self._hub.certifier.watching() as news:
-            await self._report(report, WAITING, f"waiting for {to} to attach and join")
-            await self._until(news, lambda: self._state(to) in (JOINED, OBSERVING))
-            await self._report(report, JOINED_STAGE, f"{to} is {self._state(to)}")
+            await self._report(report, CutoverStage.WAITING, f"waiting for {to} to attach and join")
+            await self._until(news, lambda: self._state(to) in (LifeState.JOINED, LifeState.OBSERVING))
+            await self._report(report, CutoverStage.JOINED, f"{to} is {self._state(to)}")
             await self._certify(report, news)
             status = self._status(to)
-            if status is not None and status.role != ACTIVE:
-                await self._report(report, PROMOTING, f"{to} attaches again as active")
+            if status is not None and status.role is not InputRole.ACTIVE:
+                await self._report(report, CutoverStage.PROMOTING, f"{to} attaches again as active")
                 self._promote(status.role)
             await self._until(news, lambda: self._counts(to))
-            await self._report(report, LEAVING, f"{to} counts; {leaves} leaves")
+            await self._report(report, CutoverStage.LEAVING, f"{to} counts; {leaves} leaves")
 
     async def _certify(self, report: ReportStep, news: asyncio.Event) -> None:
         """Wait until the two inputs have been equal in enough intervals in a row."""
@@ -121,7 +128,7 @@ class Cutover:
             if self._equal != reported:
                 reported = self._equal
                 text = f"{self._to} equal to {self._leaves} over {self._equal} of {self._intervals} intervals"
-                await self._report(report, CERTIFYING, text)
+                await self._report(report, CutoverStage.CERTIFYING, text)
             if self._equal >= self._intervals:
                 self._is_certified = True  # its next incarnation counts equal intervals from 0
                 return
@@ -154,12 +161,12 @@ class Cutover:
             text = describe_divergence(divergence, self._hub.schema)
             raise _RolledBack(f"{self._to} and {self._leaves} differ in {text}")
 
-    def _promote(self, role: str) -> None:
+    def _promote(self, role: InputRole) -> None:
         attached = self._hub.attached(self._to)
         if attached is None:
             raise _RolledBack(f"{self._to} has gone")
         self._role_before = role
-        attached.session.change_role(ACTIVE)
+        attached.session.change_role(InputRole.ACTIVE)
 
     def _give_role_back(self) -> None:
         attached = self._hub.attached(self._to)
@@ -179,12 +186,12 @@ class Cutover:
     def _status(self, name: str) -> InputStatus | None:
         return next((status for status, _ in self._hub.lives if status.name == name), None)
 
-    def _state(self, name: str) -> str | None:
+    def _state(self, name: str) -> LifeState | None:
         return next((life.state(status) for status, life in self._hub.lives if status.name == name), None)
 
     def _counts(self, name: str) -> bool:
         status = self._status(name)
-        return status is not None and status.role == ACTIVE and self._state(name) == JOINED
+        return status is not None and status.role is InputRole.ACTIVE and self._state(name) is LifeState.JOINED
 
-    async def _report(self, report: ReportStep, stage: str, text: str) -> None:
+    async def _report(self, report: ReportStep, stage: CutoverStage, text: str) -> None:
         await report(CutoverStep(stage, text, self._equal))

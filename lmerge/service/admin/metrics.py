@@ -19,7 +19,6 @@ from lmerge.service.admin.status import lmerge_version
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
 from lmerge.service.merge.staged_parts import REASONS, Staging
-from lmerge.service.output.session_recorder import RECORDING
 from lmerge.service.security.guard import REFUSALS, Guard
 
 
@@ -159,7 +158,7 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
         live_bytes.add_metric([hub.name], hub.payload_limit.live_bytes + hub.queued_bytes)
         held.add_metric([hub.name], len(hub.lead_alarm.held))
         disputed.add_metric([hub.name], len(hub.certifier.disputed))
-        silent.add_metric([hub.name], hub.recording_status not in ("", RECORDING))
+        silent.add_metric([hub.name], hub.recording_has_stopped)
         broken.add_metric([hub.name], hub.store_problem is not None)
         queued.add_metric([hub.name], hub.queued_elements)
         readers.add_metric([hub.name], len(hub.subscribers))

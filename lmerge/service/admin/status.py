@@ -7,7 +7,7 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 
 from lmerge.core.elements import NEG_INF
-from lmerge.core.inputs import OBSERVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import Counts, InputStatus
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.lifecycle import InputLifecycle
@@ -94,7 +94,7 @@ def _input(hub: Hub, status: InputStatus, now_s: float) -> pb.InputStatus:
     return pb.InputStatus(
         replica=status.name,
         incarnation=status.incarnation,
-        role=pb.ROLE_OBSERVE if status.role == OBSERVE else pb.ROLE_ACTIVE,
+        role=pb.ROLE_OBSERVE if status.role is InputRole.OBSERVE else pb.ROLE_ACTIVE,
         state=life.state(status),
         properties=status.properties,
         stable_point=status.stable_point,

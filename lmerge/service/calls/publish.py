@@ -17,7 +17,7 @@ from grpc.aio import EOF
 from lmerge.core.batch import EMPTY, AnyBatch, Batch
 from lmerge.core.detaching import DetachCause
 from lmerge.core.elements import Stable
-from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, OBSERVE
+from lmerge.core.inputs import INCARNATION_MAX, InputRole
 from lmerge.core.properties import parse_properties
 from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, Unavailable, Undecodable, UsageError
 from lmerge.service.merge.hub import Accepted, AttachRequest, Hub
@@ -32,8 +32,10 @@ from lmerge.wire.schema import Schema
 
 M = TypeVar("M")
 
-_ROLES: Final = {pb.ROLE_UNSPECIFIED: ACTIVE, pb.ROLE_ACTIVE: ACTIVE, pb.ROLE_OBSERVE: OBSERVE}
-_ROLE_NUMBERS: Final = {ACTIVE: pb.ROLE_ACTIVE, OBSERVE: pb.ROLE_OBSERVE}
+_ROLES: Final = {
+    pb.ROLE_UNSPECIFIED: InputRole.ACTIVE, pb.ROLE_ACTIVE: InputRole.ACTIVE, pb.ROLE_OBSERVE: InputRole.OBSERVE
+}
+_ROLE_NUMBERS: Final = {InputRole.ACTIVE: pb.ROLE_ACTIVE, InputRole.OBSERVE: pb.ROLE_OBSERVE}
 
 
 class _Ack(NamedTuple):
@@ -55,7 +57,7 @@ class PublishSession:
         self._sequence = 0
         self._ack: _Ack | None = None
         self._fast_forward: int | None = None
-        self._role: str | None = None
+        self._role: InputRole | None = None
         self._detached: pb.PublishResponse.Detached | None = None
         self._ended: asyncio.Future[LmergeError] = asyncio.get_running_loop().create_future()
         self._wake = asyncio.Event()
@@ -72,7 +74,7 @@ class PublishSession:
         self._fast_forward = until
         self._wake.set()
 
-    def change_role(self, role: str) -> None:
+    def change_role(self, role: InputRole) -> None:
         """Ask the input to attach again in this role."""
         self._role = role
         self._wake.set()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.detaching import DetachCause, InputDetached
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import Outcome
 from lmerge.errors import InputViolation, LmergeError, StaleIncarnation, UsageError
 from lmerge.service.merge.inbox import PublisherSession, Work
@@ -22,7 +23,7 @@ class AttachRequest(NamedTuple):
     incarnation: int | None
     properties: frozenset[str]
     join_at: int | None
-    role: str
+    role: InputRole
     schema: pb.Schema | None
 
 

@@ -40,23 +40,17 @@ from lmerge.core.detaching import DetachCause, InputDetached
 from lmerge.core.divergence.digests import bounds, interval_of
 from lmerge.core.divergence.monitor import AgreementRule, Divergence, DivergenceMonitor, DivergenceReport
 from lmerge.core.elements import show_time
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import InputStatus, Merge, Outcome
 from lmerge.errors import LmergeError, Quarantined, StaleIncarnation, UsageError
 from lmerge.service import log
-from lmerge.service.merge.lifecycle import HELD, JOINED, InputLifecycle
+from lmerge.service.merge.lifecycle import InputLifecycle, LifeState
 from lmerge.service.merge.stable_gate import StableGate, is_gated
 from lmerge.service.merge.stalled_merge import WaitTimer
-from lmerge.service.settings import Settings
+from lmerge.service.settings import DivergencePolicy, Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.rows import row_formatter
 from lmerge.wire.shown import escaped_line
-
-NONE: Final = "none"
-ALARM: Final = "alarm"
-MAJORITY: Final = "majority"
-HOLD: Final = "hold"
-QUARANTINE: Final = "quarantine"
 
 # Names that may be refused at a time: the list is reported and persisted. A further input is ended, but may come back.
 QUARANTINED_MAX: Final = 1024
@@ -96,7 +90,7 @@ class Certifier:
     ) -> None:
         kept = kept or {}
         self._schema = schema
-        self.policy = settings.divergence
+        self.policy = settings.divergence_policy
         self.quarantined: dict[str, str] = dict(json.loads(kept.get(QUARANTINED_NAMES, "{}")))  # name -> why
         self._again = again
         self._wait_timer = WaitTimer(settings.compare_wait_s, self._excuse_late)
@@ -117,9 +111,9 @@ class Certifier:
         self._is_decided = False  # whether one of those that differed was detached since the last ``settle``
         self._late: list[str] = []  # under quarantine: inputs for which the stable waits
         self._excused: set[str] = set()  # under quarantine: inputs for which it does not wait any more
-        gated = self.policy in (MAJORITY, HOLD, QUARANTINE)
+        gated = self.policy.withholds_stables
         self.monitor: DivergenceMonitor | None = None
-        if self.policy != NONE:
+        if self.policy is not DivergencePolicy.NONE:
             self.monitor = DivergenceMonitor(
                 merge.engine, settings.certify_interval, starts=gated, evidence_bytes=settings.evidence_bytes,
                 open_max=settings.certify_open_max,
@@ -141,7 +135,7 @@ class Certifier:
                 f"({why}); an administrator can release it: lmerge release {self._name} {name}"
             )
 
-    def attached(self, name: str, incarnation: int, role: str, join_at: int | None) -> None:
+    def attached(self, name: str, incarnation: int, role: InputRole, join_at: int | None) -> None:
         """Note that an input has attached. ``join_at``: as the input declared it."""
         self.notice()
         if self.monitor is not None:
@@ -206,7 +200,7 @@ class Certifier:
         for divergence in monitor.settle(counting):
             self._log_divergence(divergence)
         self._note_disputed(counting)
-        if self.policy not in (QUARANTINE, MAJORITY):
+        if self.policy not in (DivergencePolicy.QUARANTINE, DivergencePolicy.MAJORITY):
             return []
         expelled = []
         for name, divergence in monitor.outvoted(counting).items():
@@ -234,7 +228,7 @@ class Certifier:
 
         To be called after the last ``releases``.
         """
-        if self.policy != QUARANTINE or self.gate is None or self.monitor is None:
+        if self.policy is not DivergencePolicy.QUARANTINE or self.gate is None or self.monitor is None:
             return
         until, counting = self.gate.agreed_until, _counting(lives())
         self._excused = {name for name in self._excused if self.monitor.completed(name) < until}
@@ -242,13 +236,15 @@ class Certifier:
         self._wait_timer.look(until if self._late else None)
 
     def _verdict(self) -> AgreementRule:
-        if self.policy == HOLD:
+        if self.policy is DivergencePolicy.HOLD:
             return AgreementRule(all_of_them=True, disputed=self._disputed)
-        return AgreementRule(excused=self._excused if self.policy == QUARANTINE else None)
+        return AgreementRule(excused=self._excused if self.policy is DivergencePolicy.QUARANTINE else None)
 
     def _note_disputed(self, counting: list[str]) -> None:
         """Under hold: record the intervals that are disputed from now on, and remove those that are decided."""
-        if self.policy != HOLD or self._settings.hold_survivor_wins or self.gate is None or self.monitor is None:
+        if self.policy is not DivergencePolicy.HOLD or self._settings.hold_survivor_wins:
+            return
+        if self.gate is None or self.monitor is None:
             return
         start, before = self.gate.agreed_until, self._disputed
         differing = set(self.monitor.differing_from(start, counting))
@@ -403,7 +399,10 @@ def _interval(divergence: Divergence) -> str:
 
 def _counting(lives: Iterable[tuple[InputStatus, InputLifecycle]]) -> list[str]:
     """Return the active inputs that count: each can stand in for the others."""
-    return [status.name for status, life in lives if status.role == ACTIVE and life.state(status) in (JOINED, HELD)]
+    return [
+        status.name for status, life in lives
+        if status.role is InputRole.ACTIVE and life.state(status) in (LifeState.JOINED, LifeState.HELD)
+    ]
 
 
 def _merged(outcome: Outcome, name: str, batch: AnyBatch) -> int:

@@ -27,7 +27,7 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.detaching import DetachCause, InputDetached
 from lmerge.core.elements import show_time
 from lmerge.core.engines.selection import NATIVE
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole, JoinState
 from lmerge.core.merge import InputStatus, Merge, Outcome
 from lmerge.errors import Draining, LimitExceeded, LmergeError, Unavailable, UsageError
 from lmerge.service import log
@@ -393,7 +393,7 @@ class Hub(NewBeginnings):
         is_attached = self._inputs.get(inp.name) is inp  # False behind a broken promise: the merge refused the batch
         if self._recorder is not None and is_attached:
             self._recorder.applied(inp.name, work.batch, elements_read(outcome, inp.name, work.batch))
-        if is_attached and inp.role == ACTIVE and self._output.may_be_declared:
+        if is_attached and inp.role is InputRole.ACTIVE and self._output.may_be_declared:
             self._output.note_bare_events(work.batch)
         self._absorb(outcome, work)
         if work.sequence and self._inputs.get(inp.name) is inp:
@@ -415,7 +415,7 @@ class Hub(NewBeginnings):
         )
         self.attached_ever = True
         self._output.use(name, merge.status(name).incarnation)
-        if self._output.schema is None and request.role == ACTIVE:  # an observer's rows are never emitted
+        if self._output.schema is None and request.role is InputRole.ACTIVE:  # an observer's rows are never emitted
             self._output.schema = request.schema
         if self._recorder is not None:
             if outcome.detached:
@@ -425,7 +425,7 @@ class Hub(NewBeginnings):
         self._admit_if_stuck()
         status = merge.status(name)
         self.certifier.attached(name, status.incarnation, request.role, request.join_at)
-        joined = status.state == "joined"
+        joined = status.state is JoinState.JOINED
         self._inputs[name] = Attached(name, status.incarnation, session, request, joined, merge.stable_point)
         log.event(
             logging.INFO, "input attached", merge=self.name, input=name, incarnation=status.incarnation,

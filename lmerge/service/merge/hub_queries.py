@@ -102,6 +102,11 @@ class HubQueries:
         return None if full is None else str(full)
 
     @property
+    def recording_has_stopped(self) -> bool:
+        """Whether ``--record`` has stopped because of a disk."""
+        return self._recorder is not None and self._recorder.has_stopped
+
+    @property
     def recording_status(self) -> str:
         """The state of ``--record``: ``recording``, or why it has stopped. Empty if nothing is recorded."""
         return "" if self._recorder is None else self._recorder.status

@@ -13,7 +13,7 @@ from lmerge.client.connection import streams
 from lmerge.client.publish.fast_forward import FastForward
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Insert, Stable
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.errors import LmergeError, StaleIncarnation
 from lmerge.testing.generate import joining, ordered, present
 from lmerge.testing.sim.calls import Channel
@@ -32,7 +32,7 @@ Key = tuple[int, bytes]
 class ReplicaMachine(SimulatedMachine):
     """One replica. It stays when it has published everything, like a query that waits for more."""
 
-    def __init__(self, world: SimulatedWorld, replica: str, role: str = ACTIVE) -> None:
+    def __init__(self, world: SimulatedWorld, replica: str, role: str = InputRole.ACTIVE) -> None:
         self.replica = replica
         self.role = role
         self.publisher: AsyncPublisher | None = None

@@ -16,7 +16,7 @@ from lmerge.core.batch import AnyBatch
 from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.detaching import DetachCause
 from lmerge.core.elements import NEG_INF
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import Counts, Merge, Outcome
 from lmerge.core.policy import LAZY, Show
 from lmerge.core.tdb import Tdb
@@ -81,7 +81,7 @@ class WatchedMerge(Merge):
         self.current[name] = (status.incarnation, tdb)
         self.counted.discard(name)
         self.join_at[name] = NEG_INF if join_at is None else join_at
-        if options.get("role", ACTIVE) == ACTIVE:
+        if options.get("role", InputRole.ACTIVE) == InputRole.ACTIVE:
             self.prefixes.append(InputPrefix(name, tdb, self.join_at[name]))
             if self.join_at[name] <= max(self.reached, self.stable_point):
                 self.counted.add(name)

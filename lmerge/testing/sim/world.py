@@ -11,7 +11,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from lmerge.core.inputs import OBSERVE
+from lmerge.core.inputs import InputRole
 from lmerge.testing.sim.environment import simulated
 from lmerge.testing.sim.families import BOUNDED, PLAIN, PREVENTING, in_family
 from lmerge.testing.sim.faults import Faults
@@ -78,7 +78,7 @@ class SimulatedWorld:
         self._look = asyncio.Event()
         self.servers = [ServerMachine(self, f"s{n}", durable=plan.durable[n]) for n in range(plan.servers)]
         self.replicas = [ReplicaMachine(self, name) for name in "abcdefgh"[:plan.replicas]]
-        self.replicas += [ReplicaMachine(self, f"o{n}", OBSERVE) for n in range(plan.observers)]
+        self.replicas += [ReplicaMachine(self, f"o{n}", InputRole.OBSERVE) for n in range(plan.observers)]
         self.subscribers = [SubscriberMachine(self, f"reader{n}") for n in range(plan.subscribers)]
         self.witnesses = [Witness(self, server) for server in self.servers]
         self.bad: list[SimulatedMachine] = []
