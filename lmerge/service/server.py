@@ -136,7 +136,7 @@ class Server:
         """Return why publishers should not connect now; None if they may."""
         if self._registry.draining:
             return "draining"
-        problems = (hub.store_problem for hub in self._registry.hubs.values())
+        problems = (hub.state.store_problem for hub in self._registry.hubs.values())
         return next((problem for problem in problems if problem is not None), None)
 
     def _on_crash(self, bug: BaseException) -> None:

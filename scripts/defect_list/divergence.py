@@ -84,9 +84,9 @@ DEFECTS = (
     ),
     Defect(
         "the first input of a fresh merge counts as complete from the beginning",
-        "lmerge/service/merge/hub.py",
-        "self.certifier.attached(name, status.incarnation, request.role, request.join_at)",
-        "self.certifier.attached(name, status.incarnation, request.role, None)",
+        "lmerge/service/merge/membership.py",
+        "state.certifier.attached(name, status.incarnation, request.role, request.join_at)",
+        "state.certifier.attached(name, status.incarnation, request.role, None)",
         TEST + "test_the_first_input_of_a_fresh_merge_is_not_compared_before_its_join_at",
     ),
     Defect(

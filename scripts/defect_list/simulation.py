@@ -86,8 +86,8 @@ DEFECTS = (
     ),
     Defect(
         "simulated: a new merge does not report from where on it is right",
-        "lmerge/service/merge/new_beginnings.py",
-        "        self._output.begin_from(first.join_at)\n",
+        "lmerge/service/merge/outcomes.py",
+        "        state.output.begin_from(first.join_at)\n",
         "",
         SEEDS_0,
     ),

@@ -280,8 +280,8 @@ class Gate:
         self.threads: set[str] = set()
         self._opened = threading.Event()
         self._loop = asyncio.get_running_loop()
-        self._method = getattr(hub.merge, method)
-        setattr(hub.merge, method, self._held)
+        self._method = getattr(hub.state.merge, method)
+        setattr(hub.state.merge, method, self._held)
 
     def open(self) -> None:
         self._opened.set()

@@ -142,7 +142,7 @@ async def test_an_input_that_leaves_with_batches_to_merge_counts_no_more() -> No
         await a.merged(stable(1))
         await b.merged(stable(1))
         hub = world.server._registry.hubs[MERGE]
-        session = hub._inputs["b"].session
-        hub.leaving(session)
+        session = hub.state.inputs["b"].session
+        hub.inputs.leaving(session)
         described = await world.describe()
         assert ([i.state for i in described.inputs], described.survives_losses) == (["joined", "leaving"], 0)

@@ -12,7 +12,8 @@ from lmerge.core.elements import INF, NEG_INF, Insert, Stable
 from lmerge.core.inputs import InputRole, JoinState
 from lmerge.core.merge import InputStatus, Merge
 from lmerge.errors import MergeReset, Unavailable
-from lmerge.service.merge.hub import AttachRequest, Hub
+from lmerge.service.merge.attachments import AttachRequest
+from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.lifecycle import InputLifecycle
 from lmerge.service.merge.redundancy import Redundancy
 from lmerge.service.settings import Settings
@@ -168,13 +169,14 @@ async def survivors_of_a_new_epoch() -> int:
     for epoch, point in ((0, 10**12), (7, 10)):
         if epoch:
             await later(2 * LAG_S)
-            await hub.settled(lambda: hub.reset(7, MergeReset("begun"), Unavailable("again")))
+            await hub.task.settled(lambda: hub.beginnings.reset(7, MergeReset("begun"), Unavailable("again")))
         for name in ("a", "b"):
             session = EndedSession()
-            await hub.attach(session, AttachRequest(name, None, frozenset({"key"}), None, InputRole.ACTIVE, None))
+            request = AttachRequest(name, None, frozenset({"key"}), None, InputRole.ACTIVE, None)
+            await hub.inputs.attach(session, request)
             await hub.put(session, 1, Batch.of([Insert(b"x", 1, 5), Stable(point)]), 64)
-    await hub.settled(lambda: None)
-    survives = hub.survives_losses
+    await hub.task.settled(lambda: None)
+    survives = hub.state.survives_losses
     await hub.close()
     return survives
 

@@ -67,12 +67,12 @@ class Cutover:
         """Check that the cutover is possible. Raises UsageError, UnknownInput."""
         if leaves == to:
             raise UsageError(f"a cutover from {leaves!r} to itself changes nothing")
-        if hub.certifier.policy is DivergencePolicy.NONE:
+        if hub.state.certifier.policy is DivergencePolicy.NONE:
             raise UsageError(f"merge {hub.name!r} compares nothing (divergence policy none): nothing can be certified")
-        if hub.attached(leaves) is None:
+        if hub.inputs.get(leaves) is None:
             raise UnknownInput(f"cannot cut merge {hub.name!r} over from {leaves!r}: it is not attached")
-        if hub.certifier.cutover_to:
-            raise UsageError(f"merge {hub.name!r} is being cut over to {hub.certifier.cutover_to!r} already")
+        if hub.state.certifier.cutover_to:
+            raise UsageError(f"merge {hub.name!r} is being cut over to {hub.state.certifier.cutover_to!r} already")
         self._hub = hub
         self._leaves, self._to = leaves, to
         self._intervals = intervals
@@ -84,12 +84,12 @@ class Cutover:
 
     async def run(self, report: ReportStep) -> None:
         """Run the cutover until it is done or rolled back. The last report has the result."""
-        certifier = self._hub.certifier
+        certifier = self._hub.state.certifier
         certifier.cutover_to = self._to
         done = False
         try:
             await asyncio.wait_for(self._prepare(report), self._timeout_s)
-            await self._hub.settled(self._detach)
+            await self._hub.task.settled(self._detach)
             done = True
             text = f"{self._to} has taken over from {self._leaves}, which is refused until it is released"
             await self._report(report, CutoverStage.DONE, text)
@@ -105,7 +105,7 @@ class Cutover:
 
     async def _prepare(self, report: ReportStep) -> None:
         to, leaves = self._to, self._leaves
-        with self._hub.certifier.watching() as news:
+        with self._hub.state.certifier.watching() as news:
             await self._report(report, CutoverStage.WAITING, f"waiting for {to} to attach and join")
             await self._until(news, lambda: self._state(to) in (LifeState.JOINED, LifeState.OBSERVING))
             await self._report(report, CutoverStage.JOINED, f"{to} is {self._state(to)}")
@@ -144,11 +144,11 @@ class Cutover:
 
     def _look(self) -> None:
         """Compare the two inputs as far as they have come. Raises _RolledBack."""
-        monitor = self._hub.certifier.monitor
+        monitor = self._hub.state.certifier.monitor
         assert monitor is not None
-        if self._hub.attached(self._leaves) is None:
+        if self._hub.inputs.get(self._leaves) is None:
             raise _RolledBack(f"{self._leaves} has gone by itself")
-        why = self._hub.certifier.quarantined.get(self._to)
+        why = self._hub.state.certifier.quarantined.get(self._to)
         if why is not None:
             raise _RolledBack(f"{self._to} is quarantined: {why}")
         if self._since is None:
@@ -158,18 +158,18 @@ class Cutover:
             self._equal = equal
         if different is not None:
             divergence = next(d for d in monitor.divergent() if d.interval == different)
-            text = describe_divergence(divergence, self._hub.schema)
+            text = describe_divergence(divergence, self._hub.state.schema)
             raise _RolledBack(f"{self._to} and {self._leaves} differ in {text}")
 
     def _promote(self, role: InputRole) -> None:
-        attached = self._hub.attached(self._to)
+        attached = self._hub.inputs.get(self._to)
         if attached is None:
             raise _RolledBack(f"{self._to} has gone")
         self._role_before = role
         attached.session.change_role(InputRole.ACTIVE)
 
     def _give_role_back(self) -> None:
-        attached = self._hub.attached(self._to)
+        attached = self._hub.inputs.get(self._to)
         if self._role_before is not None and attached is not None:
             attached.session.change_role(self._role_before)
 
@@ -178,16 +178,16 @@ class Cutover:
         self._look()
         if not self._counts(self._to):
             raise _RolledBack(f"{self._to} does not count any more")
-        certifier = self._hub.certifier
-        stable_point = show_time(self._hub.merge.stable_point)
+        certifier = self._hub.state.certifier
+        stable_point = show_time(self._hub.state.merge.stable_point)
         ending = certifier.quarantine(self._leaves, f"{self._to} has taken its place at {stable_point}")
-        self._hub.expel(self._leaves, ending)
+        self._hub.inputs.expel(self._leaves, ending)
 
     def _status(self, name: str) -> InputStatus | None:
-        return next((status for status, _ in self._hub.lives if status.name == name), None)
+        return next((status for status, _ in self._hub.state.lives if status.name == name), None)
 
     def _state(self, name: str) -> LifeState | None:
-        return next((life.state(status) for status, life in self._hub.lives if status.name == name), None)
+        return next((life.state(status) for status, life in self._hub.state.lives if status.name == name), None)
 
     def _counts(self, name: str) -> bool:
         status = self._status(name)

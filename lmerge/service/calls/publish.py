@@ -20,7 +20,8 @@ from lmerge.core.elements import Stable
 from lmerge.core.inputs import INCARNATION_MAX, InputRole
 from lmerge.core.properties import parse_properties
 from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, Unavailable, Undecodable, UsageError
-from lmerge.service.merge.hub import Accepted, AttachRequest, Hub
+from lmerge.service.merge.attachments import Accepted, AttachRequest
+from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
 from lmerge.service.merge.staged_parts import PartOwner, PartSizes
 from lmerge.service.security.guard import attaching
@@ -94,19 +95,19 @@ class PublishSession:
         hub = self._registry.for_publisher(attach.merge)
         try:
             try:
-                accepted = await hub.attach(self, request)
+                accepted = await hub.inputs.attach(self, request)
             finally:
                 self._registry.settle(hub)
             await self._serve_accepted(hub, accepted)
         finally:
-            hub.gone(self, DetachCause.CONNECTION_ENDED, "its connection ended")
+            hub.inputs.gone(self, DetachCause.CONNECTION_ENDED, "its connection ended")
 
     async def _serve_accepted(self, hub: Hub, accepted: Accepted) -> None:
         try:
             await self._context.write(pb.PublishResponse(accepted=self._accepted(accepted)))
             await self._serve(hub)
         except LmergeError as error:
-            await hub.leave(self, DetachCause.REFUSED, f"refused: {error}")
+            await hub.inputs.leave(self, DetachCause.REFUSED, f"refused: {error}")
             await self._write_rest()
             raise
 
@@ -119,7 +120,7 @@ class PublishSession:
                 writer.result()  # raises: the stream is broken
             if not self._ended.done() and reader.done():
                 reader.result()
-                await hub.leave(self, DetachCause.LEFT, "left")
+                await hub.inputs.leave(self, DetachCause.LEFT, "left")
         finally:
             reader.cancel()
             self._hurry.set()
@@ -183,10 +184,10 @@ class PublishSession:
                 continue
             kind = request.WhichOneof("message")
             if kind == "leave":
-                hub.leaving(self)
+                hub.inputs.leaving(self)
                 return
             if kind == "skip":
-                await hub.skip(self, request.skip.until)
+                await hub.inputs.skip(self, request.skip.until)
             if kind == "commit":
                 await self._commit(hub, request.commit)
             if kind == "attach":
@@ -208,7 +209,7 @@ class PublishSession:
         if len(set(wanted)) < len(wanted):
             raise InvalidBatch(f"{self._who}, commit {commit.sequence}: a part of it is listed twice")
         self._sequence += 1
-        attached = hub.attached(self._owner.replica)
+        attached = hub.inputs.get(self._owner.replica)
         if attached is None or attached.session is not self:
             return  # it was fenced, or detached, and its stream is about to end: it may not take the parts
         declared = PartSizes(
@@ -221,9 +222,9 @@ class PublishSession:
                 self._owner, commit.query, commit.batch, wanted, declared, asyncio.get_running_loop().time()
             )
         except Unavailable:
-            hub.missed_commits += 1
+            hub.state.missed_commits += 1
             raise
-        hub.staged_commits += 1
+        hub.state.staged_commits += 1
         batches: list[tuple[AnyBatch, int]] = [batch for part in parts for batch in part.batches]
         if commit.HasField("stable"):
             batches.append((Batch.of([Stable(commit.stable)]), 0))

@@ -185,10 +185,10 @@ class ServerMachine(SimulatedMachine):
         quiet_s = self.world.loop.time() - max(self.trouble_s, reader.trouble_s)
         if self.process.state != RUNNING or hub is None or quiet_s < NOTICED_S:
             return False
-        return hub.retained_from <= start
+        return hub.state.retained_from <= start
 
     @property
     def merge(self) -> WatchedMerge | None:
         """The merge of the present life, if there is one."""
         hub = self.hub if self.is_running else None
-        return hub.merge if hub is not None and isinstance(hub.merge, WatchedMerge) else None
+        return hub.state.merge if hub is not None and isinstance(hub.state.merge, WatchedMerge) else None

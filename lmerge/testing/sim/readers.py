@@ -153,7 +153,7 @@ class Witness(SimulatedMachine):
         and after a gap in its own output, where its merge begins anew.
         """
         hub = self.server.hub
-        return (0 if self.server.durable else self.server.lives, 0 if hub is None else hub.gaps)
+        return (0 if self.server.durable else self.server.lives, 0 if hub is None else hub.state.gaps)
 
     def _token_time(self) -> int:
         if self.shown == NEG_INF or self.random.random() < 0.3:
@@ -172,6 +172,7 @@ class Witness(SimulatedMachine):
             return Checked(name, self.world.reference, max(complete_from, from_t), self.world.doubt)
         if begin.stable_point < self.shown:
             raise Contradiction(f"{name} is stable at {begin.stable_point}, and the server has shown {self.shown}")
-        if complete_from > from_t and hub.retained_from <= from_t:
-            raise Contradiction(f"{name}: {from_t} was requested, and all from {hub.retained_from} on is retained")
+        if complete_from > from_t and hub.state.retained_from <= from_t:
+            retained_from = hub.state.retained_from
+            raise Contradiction(f"{name}: {from_t} was requested, and all from {retained_from} on is retained")
         return Checked(name, self.world.reference, max(complete_from, from_t), self.world.doubt)

@@ -147,7 +147,7 @@ class WatchedMerge(Merge):
             return
         hub = self.watch.hub()
         if hub is not None:
-            self.output.begin_from(hub.complete_from)
+            self.output.begin_from(hub.state.complete_from)
         try:
             for batch, received, emitted in unchecked:
                 self.output.take(batch)
@@ -177,12 +177,12 @@ class WatchedMerge(Merge):
         if hub is None:
             return
         skipping = {
-            status.name for status, life in hub.lives
+            status.name for status, life in hub.state.lives
             if life.leaving or (life.skipped_until is not None and status.stable_point < life.skipped_until)
         }
         counted = sorted(self.counted - skipping)
-        if hub.survives_losses > max(0, len(counted) - 1):
-            raise Contradiction(f"survives {hub.survives_losses} losses, but only {counted} count")
+        if hub.state.survives_losses > max(0, len(counted) - 1):
+            raise Contradiction(f"survives {hub.state.survives_losses} losses, but only {counted} count")
 
     def _is_calm(self, received: Counts, emitted: Counts) -> bool:
         """Return whether law 8 holds. The output can remove an event that does not exist before the input that

@@ -126,7 +126,7 @@ class WrongReplica(SimulatedMachine):
         differing = self._differing()
         for server in self.world.servers:
             hub = server.hub
-            if hub is None or hub.attached(self.host) is None:
+            if hub is None or hub.inputs.get(self.host) is None:
                 continue
             publishers = (publisher, *(replica.publisher for replica in self.world.replicas))
             completed = min(_completed(one, server.host, self._interval) for one in publishers)
@@ -137,10 +137,10 @@ class WrongReplica(SimulatedMachine):
     def _judge(self, server: ServerMachine, hub: Hub, due: list[int]) -> None:
         """Check one server. The right replicas have completed the intervals ``due``, in which the wrong one differs."""
         self.world.trace.note(self.process, f"{self.kind}: differs at {server.process} in {len(due)} intervals")
-        if hub.certifier.divergences < len(due):
+        reported = hub.state.certifier.divergences
+        if reported < len(due):
             self.world.fail(
-                f"{server.process} reports {hub.certifier.divergences} intervals in which {self.process} differs; it "
-                f"does in {due}"
+                f"{server.process} reports {reported} intervals in which {self.process} differs; it does in {due}"
             )
         if self.world.scenario.divergence in EXPELLING:
             self.world.fail(f"{self.process} is still at {server.process}, though it differs from the others in {due}")
