@@ -69,7 +69,7 @@ async def test_a_token_that_is_too_old_is_refused_with_what_is_retained() -> Non
             await a.merged(ins(b"x" * 50, at, at + 1), stable(at))
         ending = await refused(world, resume_token=token(3))
         assert ending.code is grpc.StatusCode.OUT_OF_RANGE
-        described = world.server._registry.get(MERGE)
+        described = world.server._registry.get(MERGE).state
         assert 50 < described.retained_from < 99
         assert f"retains times from {described.retained_from} to 99" in ending.details
         assert "resume merge 'flights' at 3" in ending.details

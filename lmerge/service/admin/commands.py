@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lmerge.core.divergence.monitor import Divergence, DivergenceMonitor
 from lmerge.errors import UnknownInput, UsageError
 from lmerge.service.admin.cutover import Cutover, CutoverStep
+from lmerge.service.call_context import CallContext
 from lmerge.service.merge.divergence_policy import counted, describe_report, expulsion
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
@@ -49,7 +48,7 @@ async def release_input(hub: Hub, request: pb.ReleaseInputRequest) -> pb.Release
     return pb.ReleaseInputResponse(words=await hub.maintenance.release(request.replica))
 
 
-async def cut_over(hub: Hub, request: pb.CutoverRequest, context: Any, settings: Settings) -> None:
+async def cut_over(hub: Hub, request: pb.CutoverRequest, context: CallContext, settings: Settings) -> None:
     """Replace one input by another, and report the steps. Raises UsageError, UnknownInput, Draining."""
     timeout_s = request.timeout_seconds or settings.cutover_timeout_s
     if not 0 < timeout_s < float("inf"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
 from grpc.aio import EOF
@@ -20,6 +20,7 @@ from lmerge.core.elements import Stable
 from lmerge.core.inputs import INCARNATION_MAX, InputRole
 from lmerge.core.properties import parse_properties
 from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, Unavailable, Undecodable, UsageError
+from lmerge.service.call_context import CallContext
 from lmerge.service.merge.attachments import Accepted, AttachRequest
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
@@ -48,7 +49,7 @@ class _Ack(NamedTuple):
 class PublishSession:
     """One call of Publish. ``run`` returns when the publisher has left, or raises the error that ended it."""
 
-    def __init__(self, context: Any, registry: Registry, settings: Settings) -> None:
+    def __init__(self, context: CallContext, registry: Registry, settings: Settings) -> None:
         self._context = context
         self._registry = registry
         self._settings = settings

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
+from lmerge.service.call_context import CallContext
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
 from lmerge.service.output.fanout import Message, SubscriberQueue, encoded
@@ -21,7 +21,7 @@ from lmerge.wire.token import read_token
 
 
 async def serve_subscriber(
-    request: pb.SubscribeRequest, context: Any, registry: Registry, settings: Settings
+    request: pb.SubscribeRequest, context: CallContext, registry: Registry, settings: Settings
 ) -> None:
     """Serve one call of Subscribe. Raises the LmergeError that ended it."""
     check_name("merge", request.merge)
@@ -51,7 +51,9 @@ async def serve_subscriber(
         hub.delivery.unsubscribe(subscriber)
 
 
-async def _send(context: Any, subscriber: SubscriberQueue, beginning: Beginning, hub: Hub, settings: Settings) -> None:
+async def _send(
+    context: CallContext, subscriber: SubscriberQueue, beginning: Beginning, hub: Hub, settings: Settings
+) -> None:
     """Send until the subscription ends. Raises the LmergeError that ended it."""
     write, take = context.write, subscriber.take
     async for message in _past(beginning, hub, settings):
