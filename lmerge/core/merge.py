@@ -21,13 +21,12 @@ from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.core.emitted import EmittedOutput
 from lmerge.core.engines import selection
 from lmerge.core.engines.python_engine import ALGORITHMS
-from lmerge.core.inputs import INCARNATION_MAX, Input, InputRole, JoinState
+from lmerge.core.fence import IncarnationFence
+from lmerge.core.inputs import Input, InputRole, JoinState
 from lmerge.core.lead import mark_held
-from lmerge.core.policy import LAZY, Closing, Policy, parse_closing, parse_policy
+from lmerge.core.merge_config import DEFAULTS, MergeConfig
 from lmerge.core.properties import NEEDS, Case, Choice
-from lmerge.errors import InputTaken, InputViolation, PropertiesTooWeak, StaleIncarnation, UnknownInput, UsageError
-
-AUTO: Final = "auto"
+from lmerge.errors import InputViolation, PropertiesTooWeak, UnknownInput, UsageError
 
 
 class Counts(NamedTuple):
@@ -93,49 +92,30 @@ def earliest_joining(inputs: Iterable[InputStatus]) -> InputStatus | None:
 
 
 class Merge:
-    """A merge of any number of inputs.
+    """A merge of any number of inputs. Raises UsageError if the configuration is impossible."""
 
-    ``algorithm``: ``auto``, or fixed: ``r0`` .. ``r4``. With ``auto`` the case follows from the inputs' promises, and
-    becomes more general when an input that promises less attaches. ``policy`` and ``closing``: see ``policy``.
-    ``allow_downgrade``: when an input breaks only a *property*, the input stays and the algorithm changes (law 6);
-    needs ``auto``. Otherwise the input is detached. ``track_live``: keep the output's live events also under R0-R2,
-    which do not need them; ``live_events()`` and switching do. ``engine``: ``python``, ``native``, or ``auto`` (native
-    where it is built); both give the same output. ``shards``: threads that share the work; native engine, R3 and R4
-    only. With shards the output table is the same, but elements between two stables come in another order, and of the
-    stables that one batch causes only the last is emitted.
-    """
-
-    def __init__(
-        self, algorithm: str = AUTO, policy: Policy | str = LAZY, closing: Closing | str = "all", *,
-        allow_downgrade: bool = False, track_live: bool = True, engine: str = selection.AUTO, shards: int = 1,
-    ) -> None:
-        if algorithm != AUTO and algorithm not in ALGORITHMS:
-            raise UsageError(f"unknown algorithm {algorithm!r}; it is auto, {', '.join(a.algorithm for a in Case)}")
-        self.policy = parse_policy(policy) if isinstance(policy, str) else policy
-        self.closing = parse_closing(closing) if isinstance(closing, str) else closing
-        self.fixed = None if algorithm == AUTO else algorithm
-        if allow_downgrade and self.fixed:
-            raise UsageError(f"the algorithm cannot be fixed to {algorithm} and downgraded as well")
-        if allow_downgrade and not track_live:
-            raise UsageError("a downgrade needs the output's live events: allow_downgrade needs track_live")
-        self.allow_downgrade = allow_downgrade
-        self.track_live = track_live
-        self.shards = shards
-        engine = selection.resolve(engine)
-        self._check_shards(engine)
+    def __init__(self, config: MergeConfig = DEFAULTS) -> None:
+        config.check()
+        self.policy: Final = config.parsed_policy
+        self.closing: Final = config.parsed_closing
+        self.fixed: Final = config.fixed
+        self.allow_downgrade: Final = config.allow_downgrade
+        self.track_live: Final = config.track_live
+        self.shards: Final = config.shards
         self.refused = 0
         self.received = Counts()  # of all inputs, including those that have left
         self.late = 0
         self.emitted = Counts()
         self._inputs: dict[str, Input] = {}
-        self._incarnations: dict[str, int] = {}  # the newest ever seen, by name: the fence
+        self._fence = IncarnationFence()
         self._started = False  # whether any element has been merged
         self._index_is_for = ""  # why R0-R2 cannot be used, beside the policy and shards
         self._emitted_before = EmittedOutput()  # after ``resumed``: events that the algorithm may emit once more
-        first, self.algorithm_reason = self._first_algorithm()
+        choice = self._choose({})
+        self.algorithm_reason = choice.reason
         self._engine = selection.make_engine(
-            engine, first, self._inputs, self.policy, self.closing, track_live=track_live,
-            keeps_delivered=allow_downgrade, shards=shards,
+            config.resolved_engine, config.fixed or choice.case.algorithm, self._inputs, self.policy, self.closing,
+            track_live=config.track_live, keeps_delivered=config.allow_downgrade, shards=config.shards,
         )
 
     # Inputs attach, deliver and detach.
@@ -155,12 +135,13 @@ class Merge:
         role = InputRole(role)
         if join_at is not None and not NEG_INF <= join_at <= INF:
             raise UsageError(f"input {name!r} cannot attach: join_at {show_time(join_at)} is out of the 64-bit range")
-        incarnation = self._fence(name, incarnation)
+        before = self._inputs.get(name)
+        incarnation = self._fence.next(name, incarnation, None if before is None else before.incarnation)
         choice = self._choice_with(name, promised, role)
         detached: tuple[InputDetached, ...] = ()
-        if name in self._inputs:
-            detached = (self._replaced(self._inputs[name], incarnation),)
-        self._incarnations[name] = incarnation
+        if before is not None:
+            detached = (self._replaced(before, incarnation),)
+        self._fence.raise_to(name, incarnation)
         inp = Input(
             name, incarnation, self._engine.free_slot(), promised, promised | self._fixed_needs(), join_at, role,
             joined=role is InputRole.OBSERVE or join_at is None or join_at <= self._engine.max_stable,
@@ -223,7 +204,7 @@ class Merge:
         """
         inp = self._inputs.get(name)
         if inp is None or (incarnation is not None and incarnation != inp.incarnation):
-            if name not in self._incarnations:
+            if name not in self._fence:
                 raise UnknownInput(f"input {name!r} cannot deliver elements: it was never attached")
             self.refused += batch.count
             return Outcome(refused=batch.count)
@@ -348,46 +329,20 @@ class Merge:
         places = [inp.place for inp in self._inputs.values()]
         assert len(set(places)) == len(places), "two inputs in one place"
         for inp in self._inputs.values():
-            assert inp.incarnation <= self._incarnations[inp.name]
+            assert inp.incarnation <= self._fence.newest[inp.name]
             assert props.closure(inp.promised) <= props.closure(inp.demanded)
 
     # Names, slots, incarnations.
-
-    def _fence(self, name: str, incarnation: int | None) -> int:
-        newest = self._incarnations.get(name)
-        current = self._inputs.get(name)
-        if incarnation is None:
-            if current is not None:
-                raise InputTaken(f"input {name!r} cannot attach: incarnation {current.incarnation} of it is attached")
-            if newest is not None and newest >= INCARNATION_MAX:
-                raise UsageError(
-                    f"input {name!r} cannot attach: no incarnation is newer than {newest}, which was seen; an "
-                    "administrator can let the name begin again: lmerge detach --forget"
-                )
-            return 1 if newest is None else newest + 1
-        if not 0 < incarnation <= INCARNATION_MAX:
-            raise UsageError(
-                f"input {name!r} cannot attach: incarnation {incarnation} is not between 1 and {INCARNATION_MAX}"
-            )
-        if current is not None and incarnation == current.incarnation:
-            raise InputTaken(f"input {name!r} cannot attach: incarnation {incarnation} of it is attached")
-        if newest is not None and incarnation <= newest:
-            raise StaleIncarnation(
-                f"input {name!r} cannot attach: incarnation {incarnation} is not newer than {newest}, which was seen"
-            )
-        return incarnation
 
     def forget_fence(self, name: str) -> None:
         """Let any incarnation of ``name`` attach, as if none had been seen. Raises UsageError if it is attached."""
         if name in self._inputs:
             raise UsageError(f"input {name!r} cannot be forgotten: it is attached")
-        self._incarnations.pop(name, None)
+        self._fence.forget(name)
 
     def keep_fence(self, before: Merge) -> None:
         """Take over the fence of the merge that this one replaces: what ``before`` refuses is refused here too."""
-        self._incarnations |= {
-            name: max(newest, self._incarnations.get(name, newest)) for name, newest in before._incarnations.items()
-        }
+        self._fence.take_over(before._fence)
 
     def _free_place(self) -> int:
         used = {inp.place for inp in self._inputs.values()}
@@ -405,31 +360,6 @@ class Merge:
 
     def _fixed_needs(self) -> props.Properties:
         return NEEDS[ALGORITHMS[self.fixed].case] if self.fixed else props.NOTHING
-
-    def _check_shards(self, engine: str) -> None:
-        if self.shards == 1:
-            return
-        if not 1 <= self.shards <= selection.SHARDS_MAX:
-            raise UsageError(f"a merge has 1 to {selection.SHARDS_MAX} shards, not {self.shards}")
-        if engine != selection.NATIVE:
-            why = selection.native_problem() or "the python engine was asked for"
-            raise UsageError(f"{self.shards} shards need the native engine: {why}")
-        if self.fixed not in (None, "r3", "r4"):
-            raise UsageError(f"{self.shards} shards need r3 or r4: {self.fixed} keeps no index that they could share")
-        if self.allow_downgrade:
-            raise UsageError(f"a merge of {self.shards} shards cannot be downgraded")
-        if self.policy.counts_elements:
-            raise UsageError(f"policy {self.policy} needs one shard: of {self.shards} shards none gets all inserts")
-
-    def _first_algorithm(self) -> tuple[str, str]:
-        """Return the name of the first algorithm and the reason for it."""
-        choice = self._choose({})
-        name = self.fixed or choice.case.algorithm
-        if self.policy.needs_index and ALGORITHMS[name].case < Case.R3:
-            raise UsageError(f"policy {self.policy} needs r3 or r4: {name} keeps no events")
-        if self.policy != LAZY and name == "r3-":
-            raise UsageError("r3- is kept for comparison and supports only the lazy policy")
-        return name, choice.reason
 
     def _choose(self, promises: dict[str, props.Properties]) -> Choice:
         if self.fixed:

@@ -14,6 +14,7 @@ from typing import Final
 from lmerge.core.batch import AnyBatch
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import COMPARED_ONLY, MergeConfig
 from lmerge.core.policy import Policy, parse_policy
 from lmerge.core.resume import resumed
 from lmerge.errors import UsageError
@@ -291,21 +292,24 @@ class Settings:
         policy = parse_policy(self.policy)
         return policy if self.lead_max is None else replace(policy, lead_max=self.lead_max)
 
-    def new_merge(self) -> Merge:
-        """Make a merge with these settings. Raises UsageError if they do not fit together."""
-        return Merge(
+    @property
+    def merge_config(self) -> MergeConfig:
+        """The configuration of every merge of this server. Raises UsageError."""
+        return MergeConfig(
             self.algorithm, self.output_policy, self.closing, allow_downgrade=self.allow_downgrade, engine=self.engine,
             shards=self.shards,
         )
+
+    def new_merge(self) -> Merge:
+        """Make a merge with these settings. Raises UsageError if they do not fit together."""
+        return Merge(self.merge_config)
 
     def resumed_merge(
         self, live: AnyBatch, stable_point: int, running: str, incarnations: Mapping[str, int], right_from: int
     ) -> Merge:
         """Make a merge that goes on after a restart. Raises UsageError if these settings do not allow it."""
         return resumed(
-            live, stable_point, running, algorithm=self.algorithm, policy=self.output_policy, closing=self.closing,
-            allow_downgrade=self.allow_downgrade, engine=self.engine, shards=self.shards, incarnations=incarnations,
-            right_from=right_from,
+            live, stable_point, running, self.merge_config, incarnations=incarnations, right_from=right_from
         )
 
     def validate(self) -> None:
@@ -365,7 +369,7 @@ class Settings:
     def _check_store(self) -> None:
         if self.store_sync not in ("full", "normal"):
             raise UsageError(f"store_sync must be full or normal, not {self.store_sync!r}")
-        if self.store is not None and self.algorithm == "r3-":
+        if self.store is not None and self.algorithm == COMPARED_ONLY:
             raise UsageError("r3- is kept for comparison and cannot go on after a restart: no store with it")
 
     def _check_security(self) -> None:

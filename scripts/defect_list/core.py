@@ -439,7 +439,7 @@ DEFECTS = (
     Defect(
         "a snapshot without the fence",
         CORE + "snapshot.py",
-        '"incarnations": merge._incarnations',
+        '"incarnations": merge._fence.newest',
         '"incarnations": {}',
         "tests/core/test_snapshot.py::test_golden_snapshots_are_still_written_and_read",
     ),

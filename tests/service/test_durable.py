@@ -17,6 +17,7 @@ from service_world import MERGE, Reader, World, adj, ins, stable
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.errors import StoreFull, StoreInUse, UsageError
 from lmerge.service.output.durable_merges import DurableOutput, StoreFolder
@@ -273,7 +274,7 @@ class RestartFollower:
 
     def __init__(self) -> None:
         self.tdb = Tdb("reader")
-        self._merge = Merge("r4", "eager", "any")
+        self._merge = Merge(MergeConfig("r4", "eager", "any"))
         self._connections = 0
 
     async def follow(self, reader: Reader, until: int) -> None:

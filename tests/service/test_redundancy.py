@@ -11,6 +11,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Insert, Stable
 from lmerge.core.inputs import InputRole, JoinState
 from lmerge.core.merge import InputStatus, Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.errors import MergeReset, Unavailable
 from lmerge.service.merge.attachments import AttachRequest
 from lmerge.service.merge.hub import Hub
@@ -98,7 +99,7 @@ def survivors_carry(seed: int) -> int:
         cut = 0 if fate < 0.25 else random.randrange(len(streams[name])) if fate < 0.5 else len(streams[name])
         streams[name] = streams[name][:cut]
     ends = {name: len(streams[name]) == 0 or streams[name][-1] != Stable(INF) for name in names}
-    follow = Follow(Merge("r3", closing="any"), compatible=False)
+    follow = Follow(Merge(MergeConfig("r3", closing="any")), compatible=False)
     redundancy = Redundancy(LAG_S)
     for name in names:
         follow.attach(name, ("key",))

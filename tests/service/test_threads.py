@@ -19,6 +19,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Stable
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.errors import UsageError
 from lmerge.service.merge import hub as hubs
 from lmerge.service.merge.hub import THREAD_ELEMENTS_MIN, Hub
@@ -37,7 +38,7 @@ def hub_of(world: World, merge: str = MERGE) -> Hub:
 
 def by_hand(streams: list[tuple[str, list[Element]]]) -> list[Element]:
     """Return the output of a merge for these batches, in this order."""
-    merge = Merge(engine="python")
+    merge = Merge(MergeConfig(engine="python"))
     for name in sorted({name for name, _ in streams}):
         merge.attach(name, ("key",))
     return [e for name, batch in streams for e in merge.apply(name, Batch.of(batch)).batch.elements()]

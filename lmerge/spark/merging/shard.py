@@ -27,6 +27,7 @@ from lmerge.core.detaching import DetachCause
 from lmerge.core.elements import NEG_INF, STABLE
 from lmerge.core.engines.selection import AUTO
 from lmerge.core.merge import Merge, Outcome, earliest_joining
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import UsageError
 from lmerge.spark.merging import packs
@@ -70,7 +71,7 @@ class MergePlan:
 
     def fresh(self) -> Merge:
         """Return the merge before its first call. Raises UsageError if the settings contradict each other."""
-        merge = Merge(self.algorithm, self.policy, self.closing, track_live=False, engine=self.engine)
+        merge = Merge(MergeConfig(self.algorithm, self.policy, self.closing, track_live=False, engine=self.engine))
         for one in self.inputs:
             merge.attach(one.name, one.properties, join_at=one.join_at)
         _admit_if_stuck(merge)

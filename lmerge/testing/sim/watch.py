@@ -203,10 +203,7 @@ class WatchedSettings(Settings):
     watch: MergeWatch | None = None
 
     def new_merge(self) -> Merge:
-        merge = WatchedMerge(
-            self.algorithm, self.output_policy, self.closing, allow_downgrade=self.allow_downgrade, engine=self.engine,
-            shards=self.shards,
-        )
+        merge = WatchedMerge(self.merge_config)
         assert self.watch is not None
         merge.begin(self.watch)
         return merge
