@@ -112,7 +112,7 @@ DEFECTS = (
     ),
     Defect(
         "a stale incarnation may attach",
-        CORE + "merge.py",
+        CORE + "fence.py",
         "if newest is not None and incarnation <= newest:",
         "if False:",
         LAWS + "test_law_3_elements_of_an_old_incarnation_are_refused_and_counted",

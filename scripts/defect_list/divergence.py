@@ -3,6 +3,7 @@
 from seeded import Defect
 
 DIGESTS = "lmerge/core/divergence/digests.py"
+COMPARED_INPUT = "lmerge/core/divergence/compared_input.py"
 MONITOR = "lmerge/core/divergence/monitor.py"
 CERTIFY = "lmerge/service/merge/divergence_policy.py"
 GATE = "lmerge/service/merge/stable_gate.py"
@@ -49,7 +50,7 @@ DEFECTS = (
     ),
     Defect(
         "intervals that were complete before a reconnect are not compared any more",
-        MONITOR,
+        COMPARED_INPUT,
         "            self.spans.append((self.first, self.completed, self.life))\n",
         "            pass\n",
         CORE_TEST + "test_what_was_completed_before_a_reconnect_is_still_compared[python]",

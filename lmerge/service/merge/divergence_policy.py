@@ -37,8 +37,9 @@ from typing import Final, NamedTuple
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.detaching import DetachCause, InputDetached
+from lmerge.core.divergence.compared_input import DivergenceReport
 from lmerge.core.divergence.digests import bounds, interval_of
-from lmerge.core.divergence.monitor import AgreementRule, Divergence, DivergenceMonitor, DivergenceReport
+from lmerge.core.divergence.monitor import AgreementRule, Divergence, DivergenceMonitor
 from lmerge.core.elements import show_time
 from lmerge.core.inputs import InputRole
 from lmerge.core.merge import InputStatus, Merge, Outcome
