@@ -171,15 +171,15 @@ async def test_one_that_is_cut_off_before_anything_was_sent_subscribes_again() -
         await publisher.insert("x", 1, 9)
         await publisher.flush()
         hub = world.server._registry.hubs[MERGE]
-        subscribe = hub.delivery.subscribe
+        subscribe = hub.subscriptions.subscribe
 
         async def overflow_at_once(subscriber: Any, *arguments: Any, **options: Any) -> Any:
             beginning = await subscribe(subscriber, *arguments, **options)
-            hub.delivery.subscribe = subscribe  # type: ignore[method-assign]
+            hub.subscriptions.subscribe = subscribe  # type: ignore[method-assign]
             assert not subscriber.offer(b"x" * (world.server.settings.subscriber_queue_bytes + 1), 1)
             return beginning
 
-        hub.delivery.subscribe = overflow_at_once  # type: ignore[method-assign]
+        hub.subscriptions.subscribe = overflow_at_once  # type: ignore[method-assign]
         reading = Reading(world.subscriber())
         await reading.until_events(("x", 1, 9))  # perhaps of the snapshot that was sent before the cut
         await publisher.insert("y", 2, 9)

@@ -123,7 +123,7 @@ async def a_hub(
     with ThreadPoolExecutor(2) as pool:
         world = HubWorld(Hub(MERGE, made, Recorder(record) if record is not None else None, pool))
         world.hub.start(world.crashes.append)
-        await world.hub.delivery.subscribe(world.subscriber.subscriber, resume_at)
+        await world.hub.subscriptions.subscribe(world.subscriber.subscriber, resume_at)
         try:
             yield world
         finally:

@@ -81,10 +81,10 @@ async def test_a_subscriber_that_leaves_while_its_snapshot_is_taken_takes_no_pla
         await a.merged(*live())
         gate = Gate(hub_of(world), "live_events")
         subscriber = SubscriberQueue("gone", "here", 2**20)
-        subscribing = asyncio.create_task(hub_of(world).delivery.subscribe(subscriber))
+        subscribing = asyncio.create_task(hub_of(world).subscriptions.subscribe(subscriber))
         await gate.entered.wait()
         subscribing.cancel()
-        hub_of(world).delivery.unsubscribe(subscriber)  # as its call does
+        hub_of(world).subscriptions.unsubscribe(subscriber)  # as its call does
         gate.open()
         await a.merged(stable(5))
         assert not hub_of(world).state.subscribers

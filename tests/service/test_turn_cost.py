@@ -60,7 +60,7 @@ async def calls_a_batch(engine: str, batches_a_turn: int, settings: Settings) ->
     hub = Hub("flights", settings)
     hub.start(_raise)
     reader = SubscriberQueue("reader", "here", 2**25)
-    await hub.delivery.subscribe(reader)
+    await hub.subscriptions.subscribe(reader)
     sessions = [QuietSession() for _ in range(INPUTS)]
     for name, session in zip("abc", sessions, strict=True):
         await hub.inputs.attach(session, AttachRequest(name, None, frozenset({"key"}), None, InputRole.ACTIVE, None))

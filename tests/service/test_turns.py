@@ -45,7 +45,7 @@ async def turns_with(subscribers: int) -> tuple[int, list[int]]:
     hub.start(crashes.append)
     readers = [SubscriberQueue(f"r{at}", "here", 2**25) for at in range(subscribers)]
     for reader in readers:
-        await hub.delivery.subscribe(reader)
+        await hub.subscriptions.subscribe(reader)
     session = PacedSession()
     await hub.inputs.attach(session, AttachRequest("a", None, frozenset(), None, InputRole.ACTIVE, None))
     before = hub.state.turns

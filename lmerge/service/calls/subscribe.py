@@ -35,7 +35,9 @@ async def serve_subscriber(
     )
     resume_at = None if token is None else token.time
     try:
-        beginning = await hub.delivery.subscribe(subscriber, resume_at, snapshot_if_too_old=request.snapshot_if_too_old)
+        beginning = await hub.subscriptions.subscribe(
+            subscriber, resume_at, snapshot_if_too_old=request.snapshot_if_too_old
+        )
         # Sent first: a subscriber that is cut off at once has been accepted, and may subscribe again.
         await context.write(pb.SubscribeResponse(snapshot_begin=_begin(beginning)).SerializeToString())
         sender = asyncio.create_task(_send(context, subscriber, beginning, hub, settings))
@@ -48,7 +50,7 @@ async def serve_subscriber(
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
     finally:
-        hub.delivery.unsubscribe(subscriber)
+        hub.subscriptions.unsubscribe(subscriber)
 
 
 async def _send(
@@ -87,5 +89,5 @@ async def _past(beginning: Beginning, hub: Hub, settings: Settings) -> AsyncIter
         for message in history.messages:
             yield message
         if history.snapshot is None:
-            async for message in hub.delivery.past(history):
+            async for message in hub.subscriptions.past(history):
                 yield message

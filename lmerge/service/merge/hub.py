@@ -20,7 +20,7 @@ On the native engine a thread of the pool merges the batches of a large turn, wi
 the server, and the sockets, continue on other cores. The task waits for the thread, so nothing else touches the merge.
 Queries during that time are answered with the state before the work began (``MergeState.observed``).
 
-What else a hub does has its own module: ``membership`` (inputs attach and end), ``delivery`` (subscribers),
+What else a hub does has its own module: ``membership`` (inputs attach and end), ``subscriptions`` (subscribers),
 ``maintenance`` (comparison, limits), ``new_beginnings`` (gaps and resets). They share ``merge_state``.
 """
 
@@ -40,7 +40,6 @@ from lmerge.core.merge import Outcome
 from lmerge.errors import Draining, LmergeError
 from lmerge.service import log
 from lmerge.service.merge.attachments import Attached, elements_read
-from lmerge.service.merge.delivery import Delivery
 from lmerge.service.merge.inbox import PublisherSession, Work
 from lmerge.service.merge.maintenance import Maintenance
 from lmerge.service.merge.membership import Membership
@@ -50,6 +49,7 @@ from lmerge.service.merge.new_beginnings import NewBeginnings
 from lmerge.service.merge.outcomes import Outcomes
 from lmerge.service.merge.row_check import RowCheck, SiftedWork
 from lmerge.service.merge.stalled_merge import StandstillTimer
+from lmerge.service.merge.subscriptions import Subscriptions
 from lmerge.service.output.durable_merges import DurableOutput, RecoveredMerge
 from lmerge.service.output.session_recorder import Recorder
 from lmerge.service.settings import Settings
@@ -64,7 +64,8 @@ THREAD_ELEMENTS_MIN: Final = 8192
 class Hub:
     """Runs one merge. ``start`` makes its task, and calls ``on_crash`` if a bug ends it.
 
-    ``task``: runs steps in the hub's task. ``inputs``, ``delivery``, ``maintenance``, ``beginnings``: the other parts.
+    ``task``: runs steps in the hub's task. ``state``: what the parts share, and what is reported. ``inputs``,
+    ``subscriptions``, ``maintenance``, ``beginnings``: the other parts.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Hub:
         )
         self._outcomes = Outcomes(self.state, self._standstill)
         self.inputs: Final = Membership(self.state, self.task, self._outcomes)
-        self.delivery: Final = Delivery(self.state, self.task)
+        self.subscriptions: Final = Subscriptions(self.state, self.task)
         self.maintenance: Final = Maintenance(self.state, self.task, self._outcomes, self.inputs)
         self.beginnings: Final = NewBeginnings(self.state, self._standstill)
         self._output = self.state.output
@@ -225,7 +226,7 @@ class Hub:
             return
         await self.task.inbox.emptied()
         error = Draining(f"merge {self.name!r}: {Draining.MESSAGE}")
-        await self.task.settled(lambda: self.delivery.end_all(error))
+        await self.task.settled(lambda: self.subscriptions.end_all(error))
 
     async def close(self) -> None:
         """End the task. Called after ``drain``, or for a merge without inputs and subscribers."""
@@ -259,7 +260,7 @@ class Hub:
             await self._take_turns()
         except Exception as bug:
             log.logger.exception("merge %r failed", self.name)
-            self.delivery.end_all(self.task.failure())
+            self.subscriptions.end_all(self.task.failure())
             self._output.release.end_turn(self._output.release.stable_point)
             on_crash(bug)
 
@@ -268,6 +269,6 @@ class Hub:
         log.logger.error("the output of merge %r cannot be kept", self.name, exc_info=problem)
         self.task.broken = problem if isinstance(problem, LmergeError) else None
         self.task.cancel()
-        self.delivery.cut_all(self.task.failure())
+        self.subscriptions.cut_all(self.task.failure())
         if self.task.broken is None:
             on_crash(problem)

@@ -13,7 +13,7 @@ from lmerge.service.output.journal import History
 from lmerge.service.output.pipeline import Beginning
 
 
-class Delivery:
+class Subscriptions:
     """The subscribers of the merge of ``state``, and the ends of all its streams."""
 
     def __init__(self, state: MergeState, task: MergeTask) -> None:
