@@ -8,11 +8,10 @@ from typing import Final
 from lmerge.core.engines import selection
 from lmerge.core.engines.python_engine import ALGORITHMS
 from lmerge.core.policy import LAZY, Closing, Policy, parse_closing, parse_policy
-from lmerge.core.properties import Case
+from lmerge.core.properties import R3_MINUS, Case
 from lmerge.errors import UsageError
 
 AUTO: Final = "auto"
-COMPARED_ONLY: Final = "r3-"  # the algorithm that is kept for comparison (VI)
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class MergeConfig:
         self._check_shards(policy)
         if self.fixed and policy.needs_index and ALGORITHMS[self.fixed].case < Case.R3:
             raise UsageError(f"policy {policy} needs r3 or r4: {self.fixed} keeps no events")
-        if policy != LAZY and self.fixed == COMPARED_ONLY:
+        if policy != LAZY and self.fixed == R3_MINUS:
             raise UsageError("r3- is kept for comparison and supports only the lazy policy")
 
     def _check_shards(self, policy: Policy) -> None:

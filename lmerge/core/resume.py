@@ -31,13 +31,13 @@ from lmerge.core.elements import INSERT, NEG_INF, STABLE, Event, show_time
 from lmerge.core.engines import selection
 from lmerge.core.engines.python_engine import ALGORITHMS
 from lmerge.core.merge import Merge
-from lmerge.core.merge_config import COMPARED_ONLY, DEFAULTS, MergeConfig
+from lmerge.core.merge_config import DEFAULTS, MergeConfig
 from lmerge.core.policy import Show
-from lmerge.core.properties import Case
+from lmerge.core.properties import R3_MINUS, Case
 from lmerge.core.snapshot import merge_of
 from lmerge.errors import UsageError
 
-KEEPS_ORDER: Final = "r1"  # the algorithm that needs the order of the emitted events
+KEEPS_ORDER: Final = Case.R1.algorithm  # the algorithm that needs the order of the emitted events
 
 
 class OutputReplay:
@@ -136,7 +136,7 @@ def resumed(
 
 def _algorithm_of(fresh: Merge, running: str) -> str:
     """Return ``running``, or a more general algorithm if the settings need one. Raises UsageError if they need less."""
-    if running not in ALGORITHMS or running == COMPARED_ONLY:
+    if running not in ALGORITHMS or running == R3_MINUS:
         raise UsageError(f"cannot resume a merge that ran {running!r}")
     if fresh.fixed is not None and ALGORITHMS[fresh.algorithm].case < ALGORITHMS[running].case:
         raise UsageError(
@@ -152,7 +152,7 @@ def _check_events(events: list[tuple[int, bytes, int]], stable_point: int, runni
         raise UsageError(
             f"cannot resume at {show_time(stable_point)}: {Event(*first)} is not live there, it is fully frozen"
         )
-    if running == "r3":
+    if running == Case.R3.algorithm:
         for one, other in pairwise(events):
             if one[:2] == other[:2]:
                 raise UsageError(f"cannot resume {running}: {Event(*one)} and {Event(*other)} have the same key")
@@ -162,14 +162,14 @@ def _state(
     running: str, events: list[tuple[int, bytes, int]], inserts: list[Row], stable_point: int
 ) -> dict[str, Any]:
     """Return the snapshot fields of the running algorithm."""
-    if running == "r3":
+    if running == Case.R3.algorithm:
         return {"slots": 0, "nodes": [[vs, _text(payload), ve] for vs, payload, ve in events]}
-    if running == "r4":
+    if running == Case.R4.algorithm:
         same = groupby(events, key=itemgetter(0, 1))
         return {"slots": 0, "nodes": [[vs, _text(payload), [e[2] for e in of]] for (vs, payload), of in same]}
     max_vs = max((row[1] for row in inserts), default=NEG_INF)
     slot = [(_text(payload), ve) for _, vs, ve, _, payload in inserts if vs == max_vs]
-    if running == "r0":
+    if running == Case.R0.algorithm:
         return {"max_vs": max_vs, "last": slot[-1] if slot else None}
     if running == KEEPS_ORDER:
         if max_vs < stable_point:  # nothing more is emitted there, and the order in which it was emitted is not known

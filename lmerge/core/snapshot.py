@@ -88,7 +88,7 @@ def merge_of(document: Any, engine: str, shards: int) -> Merge:
         state = dict(document["algorithm"])
         _check_slots(merge, state.get("slots", 0))
         name, merge.algorithm_reason = state.pop("name"), state.pop("reason")
-        if name == "r2" and "ends" not in state and "copies" not in state:
+        if name == Case.R2.algorithm and "ends" not in state and "copies" not in state:
             state["ends"] = _ends_of_earlier(document)
         if shards > 1 and ALGORITHMS[name].case < Case.R3:
             raise UsageError(f"cannot restore with {shards} shards: {name} runs, which keeps no index to share out")

@@ -14,8 +14,9 @@ from typing import Final
 from lmerge.core.batch import AnyBatch
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
-from lmerge.core.merge_config import COMPARED_ONLY, MergeConfig
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.policy import Policy, parse_policy
+from lmerge.core.properties import R3_MINUS, Case
 from lmerge.core.resume import resumed
 from lmerge.errors import UsageError
 from lmerge.loopback import is_loopback
@@ -28,6 +29,8 @@ from lmerge.wire.names import check_name
 MERGE_FIELD: Final = "{merge}"
 PORTS: Final = ("port", "http_port")  # 0: any that is free
 MAY_BE_ZERO: Final = (*PORTS, "feedback_lag", "evidence_bytes", "staged_bytes")
+# R0-R2 emit what one input delivers before inputs can agree on it.
+_EMIT_AT_ONCE: Final = tuple(case.algorithm for case in Case if case < Case.R3)
 TURN_ELEMENTS: Final = {selection.PYTHON: 4096, selection.NATIVE: 32_768}
 
 
@@ -330,7 +333,7 @@ class Settings:
             raise UsageError(f"feedback_lag must be at least 0 units of time, not {self.feedback_lag}")
         if self.divergence not in tuple(DivergencePolicy):
             raise UsageError(f"unknown divergence policy {self.divergence!r}; it is {', '.join(DivergencePolicy)}")
-        if self.divergence_policy.withholds_stables and self.algorithm in ("r0", "r1", "r2"):
+        if self.divergence_policy.withholds_stables and self.algorithm in _EMIT_AT_ONCE:
             raise UsageError(
                 f"divergence {self.divergence} needs r3 or r4: {self.algorithm} emits at once what one input delivers"
             )
@@ -369,7 +372,7 @@ class Settings:
     def _check_store(self) -> None:
         if self.store_sync not in ("full", "normal"):
             raise UsageError(f"store_sync must be full or normal, not {self.store_sync!r}")
-        if self.store is not None and self.algorithm == COMPARED_ONLY:
+        if self.store is not None and self.algorithm == R3_MINUS:
             raise UsageError("r3- is kept for comparison and cannot go on after a restart: no store with it")
 
     def _check_security(self) -> None:
