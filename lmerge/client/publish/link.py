@@ -116,7 +116,7 @@ class LinkOwner(Protocol):
         """Called when a server has declared its limits, such as the size of a payload."""
     def interest_changed(self) -> None:
         """Called when a server has sent a fast-forward, or has gone."""
-    def role_is(self, role: str) -> None:
+    def role_is(self, role: InputRole) -> None:
         """Called when a server has given the input another role."""
     def gives_up(self) -> bool:
         """Return whether no server has been reachable for too long."""
@@ -127,7 +127,7 @@ class PublisherLink:
 
     def __init__(
         self, target: str, identity: PublisherIdentity, outbox: Outbox, frames: Frames, connector: Connector,
-        owner: LinkOwner, *, role: str, incarnation: int,
+        owner: LinkOwner, *, role: InputRole, incarnation: int,
     ) -> None:
         self.target = target
         self.role = role

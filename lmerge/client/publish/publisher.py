@@ -68,7 +68,7 @@ class AsyncPublisher:
         self.properties = parse_properties(properties)
         if role not in tuple(InputRole):
             raise UsageError(f"unknown role {role!r}; it is active or observe")
-        self.role = role
+        self.role = InputRole(role)
         self.encoder = RowEncoder(schema)
         self.join_at = join_at
         self.outbox = Outbox(replica, bytes_max=buffer_bytes_max, behind_events_max=behind_events_max)
@@ -284,7 +284,7 @@ class AsyncPublisher:
             if self._on_fast_forward is not None:
                 self._on_fast_forward(until)
 
-    def role_is(self, role: str) -> None:
+    def role_is(self, role: InputRole) -> None:
         self.role = role
 
     def gives_up(self) -> bool:
