@@ -46,7 +46,7 @@ def attached(seed: int, tdbs: dict[str, list[Event]], *, roles: dict[str, str] |
     inputs = []
     for at, (name, events) in enumerate(tdbs.items()):
         stream = present(Random(seed * 10 + at), events, PLAIN if at == 0 else Shape())
-        inputs.append(WatchedInput(watched, name, stream, (roles or {}).get(name, "active")))
+        inputs.append(WatchedInput(watched, name, stream, (roles or {}).get(name, InputRole.ACTIVE)))
         inputs[-1].attach()
     return inputs
 
@@ -234,7 +234,8 @@ def test_what_was_completed_before_a_skip_is_still_compared() -> None:
 
 def test_an_observer_is_compared_and_counts_in_no_majority() -> None:
     watched = monitor()
-    inputs = [WatchedInput(watched, name, [], InputRole("observe" if name in "op" else "active")) for name in "abop"]
+    roles = {name: InputRole.OBSERVE if name in "op" else InputRole.ACTIVE for name in "abop"}
+    inputs = [WatchedInput(watched, name, [], role) for name, role in roles.items()]
     for one in inputs:
         one.attach()
     for one in inputs[1:]:
@@ -367,7 +368,7 @@ def test_differences_without_end_stop_being_read() -> None:
 @pytest.mark.parametrize("bad", [Insert(b"A", 4, 9), Adjust(b"A", 1, 4, 9), Adjust(b"A", 1, 9, 4), Stable(4)])
 def test_what_its_own_stable_forbids_is_an_offender_and_not_taken(bad: Element) -> None:
     watched = monitor()
-    watched.attach("a", 1, "active", None)
+    watched.attach("a", 1, InputRole.ACTIVE, None)
     batch = Batch.of([Insert(b"A", 1, 9), Stable(5), bad, Stable(20)])
     assert watched.receive("a", batch, batch.count) == 2
     assert watched.stable_point("a") == 5
