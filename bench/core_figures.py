@@ -19,6 +19,7 @@ from bench.harness import BenchReport, Panel, begin, bench_parser, cpu_timed, pl
 from lmerge.core.batch import Batch, BatchBuilder
 from lmerge.core.elements import ADJUST, INSERT
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.workload import STEP, Workload, workload
 
 INPUTS = 3
@@ -94,7 +95,7 @@ def disorder(report: BenchReport, quick: bool) -> list[Panel]:
         row = report.add(f"figure 4, inputs, {share:.0%} disorder", adjusts, "adjusts")
         panel.add("one input, without a merge", 100 * share, row)
         for policy in POLICIES:
-            merge = Merge("r3", policy, engine="native")
+            merge = Merge(MergeConfig("r3", policy, engine="native"))
             for at in range(INPUTS):
                 merge.attach(str(at), ("key",))
             rest = [list(stream.elements()) for stream in streams]

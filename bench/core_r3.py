@@ -15,6 +15,7 @@ from lmerge.core.comparison.cleanse import Cleanse
 from lmerge.core.elements import Element
 from lmerge.core.engines.selection import PYTHON
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.listing import ListingR3
 from lmerge.testing.workload import Workload, workload
 
@@ -32,7 +33,7 @@ def arrivals(inputs: list[list[Batch]]) -> list[tuple[str, Batch]]:
 
 
 def run_merge(algorithm: str, order: list[tuple[str, Batch]]) -> None:
-    merge = Merge(algorithm, track_live=False, engine=PYTHON)
+    merge = Merge(MergeConfig(algorithm, track_live=False, engine=PYTHON))
     for name in sorted({name for name, _ in order}):
         merge.attach(name, PROPERTIES[algorithm])
     for name, batch in order:
@@ -40,7 +41,7 @@ def run_merge(algorithm: str, order: list[tuple[str, Batch]]) -> None:
 
 
 def run_cleanse(order: list[tuple[str, Batch]]) -> None:
-    merge = Merge("r1", track_live=False, engine=PYTHON)
+    merge = Merge(MergeConfig("r1", track_live=False, engine=PYTHON))
     cleansers = {name: Cleanse(name) for name, _ in order}
     for name in sorted(cleansers):
         merge.attach(name, PROPERTIES["r1"])

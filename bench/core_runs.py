@@ -21,6 +21,7 @@ from lmerge._native import Columns, Core, Limit
 from lmerge.core.batch import Batch
 from lmerge.core.comparison.cleanse import Cleanse
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.workload import Workload, workload
 
 NATIVE: Final = "native"
@@ -93,7 +94,7 @@ class CoreRun:
         return feed
 
     def _python(self, algorithm: str, inputs: int, live: bool) -> Callable[[int, Any], None]:
-        return self._merge(Merge(algorithm, track_live=live, engine="python"), algorithm, inputs)
+        return self._merge(Merge(MergeConfig(algorithm, track_live=live, engine="python")), algorithm, inputs)
 
     def _merge(self, merge: Merge, algorithm: str, inputs: int) -> Callable[[int, Any], None]:
         for at in range(inputs):
@@ -122,7 +123,7 @@ def merge_rates(algorithm: str, order: Order, inputs: int, repeats: int) -> list
     count = elements(order)
     values = []
     for _ in range(repeats):
-        merge = Merge(algorithm, engine="native")
+        merge = Merge(MergeConfig(algorithm, engine="native"))
         for at in range(inputs):
             merge.attach(str(at), PROPERTIES[algorithm])
         work = [(str(at), batch) for at, batch in order]

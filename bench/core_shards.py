@@ -14,6 +14,7 @@ from bench.harness import Panel, begin, bench_parser, plot, timed
 from lmerge.core.batch import AnyBatch
 from lmerge.core.engines.native_engine import columns_of
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.workload import Workload, workload
 
 EVENTS = {16: 400_000, 1_000: 60_000}
@@ -22,7 +23,7 @@ Arrivals = list[tuple[str, AnyBatch]]
 
 
 def merged(order: Arrivals, shards: int = 1) -> None:
-    merge = Merge("r3", engine="native", shards=shards)
+    merge = Merge(MergeConfig("r3", engine="native", shards=shards))
     for name in sorted({name for name, _ in order}):
         merge.attach(name, PROPERTIES["r3"])
     for name, batch in order:

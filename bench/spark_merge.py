@@ -33,6 +33,7 @@ from bench.rig.spark import scratch_session
 from lmerge.core.batch import AnyBatch
 from lmerge.core.engines.selection import best
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.spark.merging.query import merge
 from lmerge.spark.sink.columns import batch_of
@@ -118,7 +119,7 @@ def spark_rate(spark: SparkSession, folder: Path, counts: list[int], shards: int
 def core_rate(order: list[tuple[str, AnyBatch]]) -> float:
     """Return the elements a second of the core alone, on the engine of the service."""
     def run() -> None:
-        merging = Merge("r3", track_live=False)
+        merging = Merge(MergeConfig("r3", track_live=False))
         for name in sorted({name for name, _ in order}):
             merging.attach(name, PROPERTIES["r3"])
         for name, batch in order:
@@ -129,7 +130,7 @@ def core_rate(order: list[tuple[str, AnyBatch]]) -> float:
 
 def measure_state(report: BenchReport, spark: SparkSession, folder: Path, order: list[tuple[str, AnyBatch]]) -> None:
     """Measure microseconds per live event of a snapshot and of its restore, and per node of map state."""
-    merging = Merge("r3", track_live=False)
+    merging = Merge(MergeConfig("r3", track_live=False))
     for name in sorted({name for name, _ in order}):
         merging.attach(name, PROPERTIES["r3"])
     for name, batch in order[: len(order) // 2]:

@@ -21,6 +21,7 @@ from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INSERT, STABLE
 from lmerge.core.engines.selection import native_problem
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 
 # variant: engine, shards
 VARIANTS = {"python": ("python", 1), "native": ("native", 1), "native, 2 shards": ("native", 2)}
@@ -34,7 +35,7 @@ def engines() -> list[str]:
 def run(data: Path, variant: str, output: Path | None) -> float:
     began = time.perf_counter()
     engine, shards = VARIANTS[variant]
-    merge = Merge("r3", track_live=False, engine=engine, shards=shards)
+    merge = Merge(MergeConfig("r3", track_live=False, engine=engine, shards=shards))
     columns_of = lists if engine == "python" else wire_columns
     for at in range(INPUTS):
         merge.attach(str(at), ("key",))

@@ -30,8 +30,9 @@ from lmerge.core.batch import BatchBuilder, Row
 from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.consistent import contradictions
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.core.inputs import OBSERVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.session import AdmitLine, AttachLine, DetachLine, ElementLine, ExcuseLine, format_detached, format_row
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError, MalformedLine, UsageError
@@ -69,7 +70,7 @@ def replay(
     Exit code 2: a malformed line; the error gives its number, and the lines before it are merged. 1: --check failed;
     the error states whether the output is wrong or the inputs contradict each other.
     """
-    merge = Merge(algorithm.value, policy, closing, allow_downgrade=allow_downgrade, engine=engine.value)
+    merge = Merge(MergeConfig(algorithm.value, policy, closing, allow_downgrade=allow_downgrade, engine=engine.value))
     with opened(session, "session") as source, terminal.until_closed():
         terminal.utf8()
         run = SessionReplay(merge, terminal.JsonOut(), terminal.JsonError(), check=check, flush=not is_regular(source))
@@ -236,7 +237,7 @@ class Checker:
     def attach(self, item: AttachLine) -> None:
         """Begin a new incarnation of an input."""
         self.current[item.input] = tdb = Tdb(item.input)
-        if item.role != OBSERVE:
+        if item.role is not InputRole.OBSERVE:
             join_at = NEG_INF if item.join_at is None else item.join_at
             self.inputs.append(InputPrefix(item.input, tdb, join_at, item.properties))
 

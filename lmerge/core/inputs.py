@@ -10,14 +10,26 @@ from lmerge.core import properties as props
 from lmerge.core.batch import Row
 from lmerge.core.delivered import Delivered
 from lmerge.core.elements import NEG_INF
+from lmerge.text_enum import TextEnum
 
 NEVER: Final = NEG_INF - 1  # in place of a Vs: no insert has come yet; -inf is a time like any other
-ACTIVE = "active"
-OBSERVE = "observe"
-ROLES = (ACTIVE, OBSERVE)
 # Peers write incarnations in 64 bits, with 0 for "the next one". All incarnations up to this one are allowed, including
 # times in microseconds for the next 290,000 years. After a larger one there would be no next one.
 INCARNATION_MAX: Final = 2**63 - 1
+
+
+class InputRole(TextEnum):
+    """What an input is for. The texts are those of sessions, snapshots and options."""
+
+    ACTIVE = "active"  # it is merged
+    OBSERVE = "observe"  # it is compared with the others, and contributes nothing
+
+
+class JoinState(TextEnum):
+    """Whether the merge relies on an input (V.B)."""
+
+    JOINING = "joining"  # MaxStable has not reached its join_at
+    JOINED = "joined"
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +52,7 @@ class Input:
     promised: props.Properties
     demanded: props.Properties
     join_at: int | None = None
-    role: str = ACTIVE
+    role: InputRole = InputRole.ACTIVE
     joined: bool = True
     place: int = -1  # equal to ``slot`` if it is not given
 
@@ -70,14 +82,18 @@ class Input:
             self.place = self.slot
 
     @property
+    def join_state(self) -> JoinState:
+        return JoinState.JOINED if self.joined else JoinState.JOINING
+
+    @property
     def observes(self) -> bool:
         """Whether it is only checked against its promises and never merged."""
-        return self.role == OBSERVE
+        return self.role is InputRole.OBSERVE
 
     @property
     def counts(self) -> bool:
         """V.B: whether its stable points move the output: it is joined, active and not held."""
-        return self.joined and self.role == ACTIVE and not self.held
+        return self.joined and self.role is InputRole.ACTIVE and not self.held
 
     @property
     def insert_only(self) -> bool:

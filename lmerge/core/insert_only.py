@@ -29,7 +29,7 @@ from lmerge.core import violations
 from lmerge.core.algorithm import Algorithm, State
 from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import INSERT, NEG_INF, STABLE
-from lmerge.core.inputs import NEVER, Input
+from lmerge.core.inputs import NEVER, Input, InputRole
 from lmerge.core.policy import Closing, Policy
 from lmerge.core.properties import Case
 from lmerge.errors import InputViolation
@@ -104,7 +104,7 @@ class InsertOnly(Algorithm):
     def check(self) -> None:
         super().check()
         for inp in self.inputs.values():
-            assert inp.joined or inp.role == "active"
+            assert inp.joined or inp.role is InputRole.ACTIVE
             assert not (inp.joined and inp.waiting), "an input has joined and something of it still waits"
             if inp.counts:
                 assert inp.last_vs <= self.max_vs, "an insert was not noticed"

@@ -36,13 +36,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.core.inputs import ACTIVE, Input
+from lmerge.core.inputs import Input, InputRole
 from lmerge.core.policy import Policy
 
 
 def by_lead(inputs: Iterable[Input]) -> list[Input]:
     """Return the joined active inputs, furthest stable point first; of equals the longest attached first."""
-    return sorted((inp for inp in inputs if inp.joined and inp.role == ACTIVE), key=lambda inp: -inp.stable)
+    return sorted((inp for inp in inputs if inp.joined and inp.role is InputRole.ACTIVE), key=lambda inp: -inp.stable)
 
 
 def mark_held(inputs: Iterable[Input], max_stable: int, policy: Policy) -> bool:

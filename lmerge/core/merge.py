@@ -16,17 +16,17 @@ from typing import Final, NamedTuple
 
 from lmerge.core import properties as props
 from lmerge.core.batch import EMPTY, AnyBatch, payload_bytes
+from lmerge.core.detaching import DetachCause, InputDetached, broken_promise
 from lmerge.core.elements import INF, NEG_INF, show_time
 from lmerge.core.emitted import EmittedOutput
 from lmerge.core.engines import selection
 from lmerge.core.engines.python_engine import ALGORITHMS
-from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, OBSERVE, ROLES, Input
+from lmerge.core.fence import IncarnationFence
+from lmerge.core.inputs import Input, InputRole, JoinState
 from lmerge.core.lead import mark_held
-from lmerge.core.policy import LAZY, Closing, Policy, parse_closing, parse_policy
+from lmerge.core.merge_config import DEFAULTS, MergeConfig
 from lmerge.core.properties import NEEDS, Case, Choice
-from lmerge.errors import InputTaken, InputViolation, PropertiesTooWeak, StaleIncarnation, UnknownInput, UsageError
-
-AUTO: Final = "auto"
+from lmerge.errors import InputViolation, PropertiesTooWeak, UnknownInput, UsageError
 
 
 class Counts(NamedTuple):
@@ -39,15 +39,6 @@ class Counts(NamedTuple):
     def plus(self, other: Counts) -> Counts:
         """Return the sum, kind by kind."""
         return Counts(self.inserts + other.inserts, self.adjusts + other.adjusts, self.stables + other.stables)
-
-
-class InputDetached(NamedTuple):
-    """The end of an input. ``violation`` is the broken promise, None if the input left or was replaced."""
-
-    input: str
-    incarnation: int
-    reason: str
-    violation: InputViolation | None = None
 
 
 class AlgorithmSwitched(NamedTuple):
@@ -74,8 +65,8 @@ class InputStatus(NamedTuple):
     name: str
     incarnation: int
     properties: tuple[str, ...]
-    role: str
-    state: str
+    role: InputRole
+    state: JoinState
     join_at: int | None
     stable_point: int
     inserts: int
@@ -89,67 +80,48 @@ class InputStatus(NamedTuple):
     @property
     def right_from(self) -> int:
         """The time from which the output is right if this input is admitted now."""
-        return self.join_at if self.state == "joining" and self.join_at is not None else NEG_INF
+        return self.join_at if self.state is JoinState.JOINING and self.join_at is not None else NEG_INF
 
 
 def earliest_joining(inputs: Iterable[InputStatus]) -> InputStatus | None:
     """Return the joining input to admit first if no input has joined; None if one has, or if there is no input."""
-    active = [i for i in inputs if i.role == ACTIVE]
-    if not active or any(i.state == "joined" for i in active):
+    active = [i for i in inputs if i.role is InputRole.ACTIVE]
+    if not active or any(i.state is JoinState.JOINED for i in active):
         return None
     return min(active, key=lambda i: (i.join_at is not None, i.join_at))
 
 
 class Merge:
-    """A merge of any number of inputs.
+    """A merge of any number of inputs. Raises UsageError if the configuration is impossible."""
 
-    ``algorithm``: ``auto``, or fixed: ``r0`` .. ``r4``. With ``auto`` the case follows from the inputs' promises, and
-    becomes more general when an input that promises less attaches. ``policy`` and ``closing``: see ``policy``.
-    ``allow_downgrade``: when an input breaks only a *property*, the input stays and the algorithm changes (law 6);
-    needs ``auto``. Otherwise the input is detached. ``track_live``: keep the output's live events also under R0-R2,
-    which do not need them; ``live_events()`` and switching do. ``engine``: ``python``, ``native``, or ``auto`` (native
-    where it is built); both give the same output. ``shards``: threads that share the work; native engine, R3 and R4
-    only. With shards the output table is the same, but elements between two stables come in another order, and of the
-    stables that one batch causes only the last is emitted.
-    """
-
-    def __init__(
-        self, algorithm: str = AUTO, policy: Policy | str = LAZY, closing: Closing | str = "all", *,
-        allow_downgrade: bool = False, track_live: bool = True, engine: str = selection.AUTO, shards: int = 1,
-    ) -> None:
-        if algorithm != AUTO and algorithm not in ALGORITHMS:
-            raise UsageError(f"unknown algorithm {algorithm!r}; it is auto, {', '.join(a.algorithm for a in Case)}")
-        self.policy = parse_policy(policy) if isinstance(policy, str) else policy
-        self.closing = parse_closing(closing) if isinstance(closing, str) else closing
-        self.fixed = None if algorithm == AUTO else algorithm
-        if allow_downgrade and self.fixed:
-            raise UsageError(f"the algorithm cannot be fixed to {algorithm} and downgraded as well")
-        if allow_downgrade and not track_live:
-            raise UsageError("a downgrade needs the output's live events: allow_downgrade needs track_live")
-        self.allow_downgrade = allow_downgrade
-        self.track_live = track_live
-        self.shards = shards
-        engine = selection.resolve(engine)
-        self._check_shards(engine)
+    def __init__(self, config: MergeConfig = DEFAULTS) -> None:
+        config.check()
+        self.policy: Final = config.parsed_policy
+        self.closing: Final = config.parsed_closing
+        self.fixed: Final = config.fixed
+        self.allow_downgrade: Final = config.allow_downgrade
+        self.track_live: Final = config.track_live
+        self.shards: Final = config.shards
         self.refused = 0
         self.received = Counts()  # of all inputs, including those that have left
         self.late = 0
         self.emitted = Counts()
         self._inputs: dict[str, Input] = {}
-        self._incarnations: dict[str, int] = {}  # the newest ever seen, by name: the fence
+        self._fence = IncarnationFence()
         self._started = False  # whether any element has been merged
         self._index_is_for = ""  # why R0-R2 cannot be used, beside the policy and shards
         self._emitted_before = EmittedOutput()  # after ``resumed``: events that the algorithm may emit once more
-        first, self.algorithm_reason = self._first_algorithm()
+        choice = self._choose({})
+        self.algorithm_reason = choice.reason
         self._engine = selection.make_engine(
-            engine, first, self._inputs, self.policy, self.closing, track_live=track_live,
-            keeps_delivered=allow_downgrade, shards=shards,
+            config.resolved_engine, config.fixed or choice.case.algorithm, self._inputs, self.policy, self.closing,
+            track_live=config.track_live, keeps_delivered=config.allow_downgrade, shards=config.shards,
         )
 
     # Inputs attach, deliver and detach.
 
     def attach(
-        self, name: str, properties: Iterable[str] = (), *, join_at: int | None = None, role: str = ACTIVE,
+        self, name: str, properties: Iterable[str] = (), *, join_at: int | None = None, role: str = InputRole.ACTIVE,
         incarnation: int | None = None,
     ) -> Outcome:
         """Attach an input (V.B). ``join_at``: its stream is right for every event with ``Ve >= join_at``.
@@ -158,19 +130,22 @@ class Merge:
         InputTaken, StaleIncarnation, PropertiesTooWeak or UsageError, changing nothing.
         """
         promised = props.parse_properties(properties)
-        if role not in ROLES:
-            raise UsageError(f"input {name!r} cannot attach: unknown role {role!r}; it is {' or '.join(ROLES)}")
+        if role not in tuple(InputRole):
+            raise UsageError(f"input {name!r} cannot attach: unknown role {role!r}; it is {' or '.join(InputRole)}")
+        role = InputRole(role)
         if join_at is not None and not NEG_INF <= join_at <= INF:
             raise UsageError(f"input {name!r} cannot attach: join_at {show_time(join_at)} is out of the 64-bit range")
-        incarnation = self._fence(name, incarnation)
+        before = self._inputs.get(name)
+        incarnation = self._fence.next(name, incarnation, None if before is None else before.incarnation)
         choice = self._choice_with(name, promised, role)
         detached: tuple[InputDetached, ...] = ()
-        if name in self._inputs:
-            detached = (self._remove(self._inputs[name], f"replaced by incarnation {incarnation}"),)
-        self._incarnations[name] = incarnation
+        if before is not None:
+            detached = (self._replaced(before, incarnation),)
+        self._fence.raise_to(name, incarnation)
         inp = Input(
             name, incarnation, self._engine.free_slot(), promised, promised | self._fixed_needs(), join_at, role,
-            joined=role == OBSERVE or join_at is None or join_at <= self._engine.max_stable, place=self._free_place(),
+            joined=role is InputRole.OBSERVE or join_at is None or join_at <= self._engine.max_stable,
+            place=self._free_place(),
         )
         switched = self._switch_to(choice)
         self._inputs[name] = inp
@@ -179,14 +154,17 @@ class Merge:
             self._engine.after_detach()
         return self._outcome(detached, switched)
 
-    def detach(self, name: str, reason: str = "left") -> Outcome:
-        """Detach an input; the others continue. Raises UnknownInput if it is not attached."""
+    def detach(self, name: str, reason: str = "left", cause: DetachCause = DetachCause.LEFT) -> Outcome:
+        """Detach an input; the others continue. ``reason``: the cause as a sentence for people.
+
+        Raises UnknownInput if it is not attached.
+        """
         inp = self._inputs.get(name)
         if inp is None:
             raise UnknownInput(f"input {name!r} cannot be detached: it is not attached")
-        detached = self._remove(inp, reason)
+        self._remove(inp)
         self._engine.after_detach()
-        return self._outcome((detached,), ())
+        return self._outcome((InputDetached(name, inp.incarnation, cause, reason),), ())
 
     def admit(self, name: str) -> Outcome:
         """Let a joining input count from now on, although MaxStable has not reached its join_at (V.B).
@@ -226,7 +204,7 @@ class Merge:
         """
         inp = self._inputs.get(name)
         if inp is None or (incarnation is not None and incarnation != inp.incarnation):
-            if name not in self._incarnations:
+            if name not in self._fence:
                 raise UnknownInput(f"input {name!r} cannot deliver elements: it was never attached")
             self.refused += batch.count
             return Outcome(refused=batch.count)
@@ -244,7 +222,8 @@ class Merge:
             start = violation.index
             change = self._weaken(inp, violation)
             if change is None:
-                detached.append(self._remove(inp, str(violation), violation))
+                self._remove(inp)
+                detached.append(broken_promise(name, inp.incarnation, violation))
                 end = start
             switched += change or ()
         self._count(inp, Counts(*batch.counts(end)))
@@ -350,85 +329,37 @@ class Merge:
         places = [inp.place for inp in self._inputs.values()]
         assert len(set(places)) == len(places), "two inputs in one place"
         for inp in self._inputs.values():
-            assert inp.incarnation <= self._incarnations[inp.name]
+            assert inp.incarnation <= self._fence.newest[inp.name]
             assert props.closure(inp.promised) <= props.closure(inp.demanded)
 
     # Names, slots, incarnations.
-
-    def _fence(self, name: str, incarnation: int | None) -> int:
-        newest = self._incarnations.get(name)
-        current = self._inputs.get(name)
-        if incarnation is None:
-            if current is not None:
-                raise InputTaken(f"input {name!r} cannot attach: incarnation {current.incarnation} of it is attached")
-            if newest is not None and newest >= INCARNATION_MAX:
-                raise UsageError(
-                    f"input {name!r} cannot attach: no incarnation is newer than {newest}, which was seen; an "
-                    "administrator can let the name begin again: lmerge detach --forget"
-                )
-            return 1 if newest is None else newest + 1
-        if not 0 < incarnation <= INCARNATION_MAX:
-            raise UsageError(
-                f"input {name!r} cannot attach: incarnation {incarnation} is not between 1 and {INCARNATION_MAX}"
-            )
-        if current is not None and incarnation == current.incarnation:
-            raise InputTaken(f"input {name!r} cannot attach: incarnation {incarnation} of it is attached")
-        if newest is not None and incarnation <= newest:
-            raise StaleIncarnation(
-                f"input {name!r} cannot attach: incarnation {incarnation} is not newer than {newest}, which was seen"
-            )
-        return incarnation
 
     def forget_fence(self, name: str) -> None:
         """Let any incarnation of ``name`` attach, as if none had been seen. Raises UsageError if it is attached."""
         if name in self._inputs:
             raise UsageError(f"input {name!r} cannot be forgotten: it is attached")
-        self._incarnations.pop(name, None)
+        self._fence.forget(name)
 
     def keep_fence(self, before: Merge) -> None:
         """Take over the fence of the merge that this one replaces: what ``before`` refuses is refused here too."""
-        self._incarnations |= {
-            name: max(newest, self._incarnations.get(name, newest)) for name, newest in before._incarnations.items()
-        }
+        self._fence.take_over(before._fence)
 
     def _free_place(self) -> int:
         used = {inp.place for inp in self._inputs.values()}
         return next(place for place in range(len(used) + 1) if place not in used)
 
-    def _remove(self, inp: Input, reason: str, violation: InputViolation | None = None) -> InputDetached:
+    def _replaced(self, inp: Input, incarnation: int) -> InputDetached:
+        self._remove(inp)
+        return InputDetached(inp.name, inp.incarnation, DetachCause.REPLACED, f"replaced by incarnation {incarnation}")
+
+    def _remove(self, inp: Input) -> None:
         del self._inputs[inp.name]
         self._engine.remove(inp)
-        return InputDetached(inp.name, inp.incarnation, reason, violation)
 
     # The choice of the algorithm.
 
     def _fixed_needs(self) -> props.Properties:
         return NEEDS[ALGORITHMS[self.fixed].case] if self.fixed else props.NOTHING
-
-    def _check_shards(self, engine: str) -> None:
-        if self.shards == 1:
-            return
-        if not 1 <= self.shards <= selection.SHARDS_MAX:
-            raise UsageError(f"a merge has 1 to {selection.SHARDS_MAX} shards, not {self.shards}")
-        if engine != selection.NATIVE:
-            why = selection.native_problem() or "the python engine was asked for"
-            raise UsageError(f"{self.shards} shards need the native engine: {why}")
-        if self.fixed not in (None, "r3", "r4"):
-            raise UsageError(f"{self.shards} shards need r3 or r4: {self.fixed} keeps no index that they could share")
-        if self.allow_downgrade:
-            raise UsageError(f"a merge of {self.shards} shards cannot be downgraded")
-        if self.policy.counts_elements:
-            raise UsageError(f"policy {self.policy} needs one shard: of {self.shards} shards none gets all inserts")
-
-    def _first_algorithm(self) -> tuple[str, str]:
-        """Return the name of the first algorithm and the reason for it."""
-        choice = self._choose({})
-        name = self.fixed or choice.case.algorithm
-        if self.policy.needs_index and ALGORITHMS[name].case < Case.R3:
-            raise UsageError(f"policy {self.policy} needs r3 or r4: {name} keeps no events")
-        if self.policy != LAZY and name == "r3-":
-            raise UsageError("r3- is kept for comparison and supports only the lazy policy")
-        return name, choice.reason
 
     def _choose(self, promises: dict[str, props.Properties]) -> Choice:
         if self.fixed:
@@ -445,9 +376,9 @@ class Merge:
     def _promises(self) -> dict[str, props.Properties]:
         return {name: inp.promised for name, inp in self._inputs.items() if not inp.observes}
 
-    def _choice_with(self, name: str, promised: props.Properties, role: str) -> Choice:
+    def _choice_with(self, name: str, promised: props.Properties, role: InputRole) -> Choice:
         """Return the choice of the algorithm for the time when ``name`` is attached with these promises."""
-        if role == OBSERVE:
+        if role is InputRole.OBSERVE:
             return Choice(self._case(), self.algorithm_reason)
         if self.fixed and promised:
             missing = sorted(self._fixed_needs() - props.closure(promised))
@@ -505,7 +436,8 @@ class Merge:
             for violation in broken:
                 inp = self._inputs.get(violation.input_name)
                 if inp is not None:
-                    detached += (self._remove(inp, str(violation), violation),)
+                    self._remove(inp)
+                    detached += (broken_promise(inp.name, inp.incarnation, violation),)
                     self._engine.after_detach()
         batch, joined = self._engine.take()
         if self._emitted_before:
@@ -524,7 +456,7 @@ class Merge:
 def _status(inp: Input) -> InputStatus:
     promised = tuple(name for name in props.PROPERTY_NAMES if name in inp.promised)
     return InputStatus(
-        inp.name, inp.incarnation, promised, inp.role, "joined" if inp.joined else "joining", inp.join_at, inp.stable,
+        inp.name, inp.incarnation, promised, inp.role, inp.join_state, inp.join_at, inp.stable,
         inp.inserts, inp.adjusts, inp.stables, inp.late, inp.won, inp.held, inp.excused,
     )
 

@@ -64,6 +64,9 @@ NEEDS: Final[Mapping[Case, Properties]] = {
 }
 
 
+R3_MINUS: Final = "r3-"  # VI: an algorithm of case R3 that is kept for comparison only
+
+
 class Choice(NamedTuple):
     """A case and the reason for it, as text for the user."""
 

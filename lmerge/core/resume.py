@@ -30,13 +30,14 @@ from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import INSERT, NEG_INF, STABLE, Event, show_time
 from lmerge.core.engines import selection
 from lmerge.core.engines.python_engine import ALGORITHMS
-from lmerge.core.merge import AUTO, Merge
-from lmerge.core.policy import LAZY, Closing, Policy, Show
-from lmerge.core.properties import Case
+from lmerge.core.merge import Merge
+from lmerge.core.merge_config import DEFAULTS, MergeConfig
+from lmerge.core.policy import Show
+from lmerge.core.properties import R3_MINUS, Case
 from lmerge.core.snapshot import merge_of
 from lmerge.errors import UsageError
 
-KEEPS_ORDER: Final = "r1"  # the algorithm that needs the order of the emitted events
+KEEPS_ORDER: Final = Case.R1.algorithm  # the algorithm that needs the order of the emitted events
 
 
 class OutputReplay:
@@ -92,23 +93,17 @@ def emitted_events(merge: Merge) -> AnyBatch:
 
 
 def resumed(
-    live: AnyBatch, stable_point: int, running: str, *, algorithm: str = AUTO, policy: Policy | str = LAZY,
-    closing: Closing | str = "all", allow_downgrade: bool = False, track_live: bool = True,
-    engine: str = selection.AUTO, shards: int = 1, incarnations: Mapping[str, int] | None = None,
-    right_from: int = NEG_INF,
+    live: AnyBatch, stable_point: int, running: str, config: MergeConfig = DEFAULTS, *,
+    incarnations: Mapping[str, int] | None = None, right_from: int = NEG_INF,
 ) -> Merge:
     """Return a merge that has emitted exactly this output and has no inputs. Used after a restart.
 
     ``live``: its live events at ``stable_point``, from ``emitted_events`` or ``OutputReplay``.
-    ``running``: the algorithm that ran. ``incarnations``: the fence. ``right_from``: the largest join_at of an
-    input that was admitted before it. The other parameters are those of a new merge. Raises UsageError if such a
-    merge cannot have emitted this output, or if the settings do not allow it to continue.
+    ``running``: the algorithm that ran. ``config``: of the merge that continues. ``incarnations``: the fence.
+    ``right_from``: the largest join_at of an input that was admitted before it. Raises UsageError if such a merge
+    cannot have emitted this output, or if the configuration does not allow it to continue.
     """
-    settings: dict[str, Any] = {
-        "algorithm": algorithm, "policy": policy, "closing": closing, "allow_downgrade": allow_downgrade,
-        "track_live": track_live,
-    }
-    fresh = Merge(**settings, engine=engine, shards=shards)
+    fresh = Merge(config)
     running = _algorithm_of(fresh, running)
     inserts = [row for row in live.rows() if row[0] == INSERT]
     events = sorted((vs, payload, ve) for _, vs, ve, _, payload in inserts if ve > vs)
@@ -119,7 +114,10 @@ def resumed(
     plain = [[vs, _text(payload), ve] for vs, payload, ve in events] if tracks_apart or is_final else []
     document = {
         "version": 1,
-        "settings": {**settings, "policy": str(fresh.policy), "closing": str(fresh.closing)},
+        "settings": {
+            "algorithm": config.algorithm, "policy": str(fresh.policy), "closing": str(fresh.closing),
+            "allow_downgrade": config.allow_downgrade, "track_live": config.track_live,
+        },
         "refused": 0, "late": 0, "received": [0, 0, 0],
         "emitted": [len(inserts), 0, int(stable_point > NEG_INF)],
         "started": bool(inserts) or stable_point > NEG_INF,
@@ -133,12 +131,12 @@ def resumed(
         "live": ([] if is_final else plain) if tracks_apart else None,
         **({"said": plain} if is_final and plain else {}),
     }
-    return merge_of(document, engine, shards)
+    return merge_of(document, config.engine, config.shards)
 
 
 def _algorithm_of(fresh: Merge, running: str) -> str:
     """Return ``running``, or a more general algorithm if the settings need one. Raises UsageError if they need less."""
-    if running not in ALGORITHMS or running == "r3-":
+    if running not in ALGORITHMS or running == R3_MINUS:
         raise UsageError(f"cannot resume a merge that ran {running!r}")
     if fresh.fixed is not None and ALGORITHMS[fresh.algorithm].case < ALGORITHMS[running].case:
         raise UsageError(
@@ -154,7 +152,7 @@ def _check_events(events: list[tuple[int, bytes, int]], stable_point: int, runni
         raise UsageError(
             f"cannot resume at {show_time(stable_point)}: {Event(*first)} is not live there, it is fully frozen"
         )
-    if running == "r3":
+    if running == Case.R3.algorithm:
         for one, other in pairwise(events):
             if one[:2] == other[:2]:
                 raise UsageError(f"cannot resume {running}: {Event(*one)} and {Event(*other)} have the same key")
@@ -164,14 +162,14 @@ def _state(
     running: str, events: list[tuple[int, bytes, int]], inserts: list[Row], stable_point: int
 ) -> dict[str, Any]:
     """Return the snapshot fields of the running algorithm."""
-    if running == "r3":
+    if running == Case.R3.algorithm:
         return {"slots": 0, "nodes": [[vs, _text(payload), ve] for vs, payload, ve in events]}
-    if running == "r4":
+    if running == Case.R4.algorithm:
         same = groupby(events, key=itemgetter(0, 1))
         return {"slots": 0, "nodes": [[vs, _text(payload), [e[2] for e in of]] for (vs, payload), of in same]}
     max_vs = max((row[1] for row in inserts), default=NEG_INF)
     slot = [(_text(payload), ve) for _, vs, ve, _, payload in inserts if vs == max_vs]
-    if running == "r0":
+    if running == Case.R0.algorithm:
         return {"max_vs": max_vs, "last": slot[-1] if slot else None}
     if running == KEEPS_ORDER:
         if max_vs < stable_point:  # nothing more is emitted there, and the order in which it was emitted is not known

@@ -30,7 +30,7 @@ from typing import Any, Final, TypeAlias
 
 from lmerge.core.batch import Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
-from lmerge.core.inputs import ACTIVE, ROLES
+from lmerge.core.inputs import InputRole
 from lmerge.core.properties import Properties, parse_properties
 from lmerge.errors import MalformedLine, UsageError
 
@@ -42,7 +42,7 @@ class AttachLine:
     input: str
     properties: Properties
     join_at: int | None
-    role: str
+    role: InputRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def format_row(row: Row, input_name: str | None = None) -> str:
 
 
 def format_attach(
-    input_name: str, properties: Iterable[str] = (), join_at: int | None = None, role: str = ACTIVE
+    input_name: str, properties: Iterable[str] = (), join_at: int | None = None, role: str = InputRole.ACTIVE
 ) -> str:
     """Return an attach line."""
     names = json.dumps(sorted(properties), separators=(",", ":"))
@@ -190,10 +190,10 @@ def _attach_of(name: str, item: dict[str, Any]) -> AttachLine:
     if not isinstance(properties, list) or not all(isinstance(text, str) for text in properties):
         raise UsageError('"properties" must be a list of strings')
     role = item.get("role")
-    role = ACTIVE if role is None else role
-    if role not in ROLES:
-        raise UsageError(f'"role" must be {" or ".join(ROLES)}, not {json.dumps(role)}')
+    if role is not None and role not in tuple(InputRole):
+        raise UsageError(f'"role" must be {" or ".join(InputRole)}, not {json.dumps(role)}')
     join_at = None if item.get("join_at") is None else _time_of("join_at", item)
+    role = InputRole.ACTIVE if role is None else InputRole(role)
     return AttachLine(name, parse_properties(properties), join_at, role)
 
 

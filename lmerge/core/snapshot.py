@@ -16,8 +16,10 @@ from lmerge.core import properties as props
 from lmerge.core.elements import INF, NEG_INF, Event
 from lmerge.core.emitted import EmittedOutput
 from lmerge.core.engines.python_engine import ALGORITHMS
-from lmerge.core.inputs import NEVER, Input
+from lmerge.core.fence import IncarnationFence
+from lmerge.core.inputs import NEVER, Input, InputRole
 from lmerge.core.merge import Counts, Merge
+from lmerge.core.merge_config import AUTO, MergeConfig
 from lmerge.core.properties import Case
 from lmerge.core.snapshot_text import json_array, json_object, json_text
 from lmerge.errors import UsageError
@@ -36,7 +38,7 @@ def snapshot_of(merge: Merge) -> bytes:
     plain = {
         "version": VERSION,
         "settings": {
-            "algorithm": merge.fixed or "auto", "policy": str(merge.policy), "closing": str(merge.closing),
+            "algorithm": merge.fixed or AUTO, "policy": str(merge.policy), "closing": str(merge.closing),
             "allow_downgrade": merge.allow_downgrade, "track_live": merge.track_live,
         },
         "refused": merge.refused,
@@ -44,7 +46,7 @@ def snapshot_of(merge: Merge) -> bytes:
         "received": list(merge.received),
         "emitted": list(merge.emitted),
         "started": merge._started,
-        "incarnations": merge._incarnations,
+        "incarnations": merge._fence.newest,
     }
     running = {"name": merge.algorithm, "reason": merge.algorithm_reason}
     inputs = [json_object(_texts(_plain_input(inp)) | engine.input_state(inp)) for inp in merge._inputs.values()]
@@ -72,21 +74,21 @@ def merge_of(document: Any, engine: str, shards: int) -> Merge:
         if not isinstance(document, dict) or document.get("version") != VERSION:
             raise UsageError(f"cannot restore: this is not a snapshot of version {VERSION}")
         settings = document["settings"]
-        merge = Merge(
+        merge = Merge(MergeConfig(
             settings["algorithm"], settings["policy"], settings["closing"],
             allow_downgrade=settings["allow_downgrade"], track_live=settings["track_live"],
             engine=engine, shards=shards,
-        )
+        ))
         merge.refused, merge.late = document["refused"], document["late"]
         merge.received, merge.emitted = Counts(*document["received"]), Counts(*document["emitted"])
         merge._started = document["started"]
-        merge._incarnations = dict(document["incarnations"])
+        merge._fence = IncarnationFence(dict(document["incarnations"]))
         inputs = {fields["name"]: fields for fields in document["inputs"]}
         merge._inputs.update({name: _load_input(fields) for name, fields in inputs.items()})
         state = dict(document["algorithm"])
         _check_slots(merge, state.get("slots", 0))
         name, merge.algorithm_reason = state.pop("name"), state.pop("reason")
-        if name == "r2" and "ends" not in state and "copies" not in state:
+        if name == Case.R2.algorithm and "ends" not in state and "copies" not in state:
             state["ends"] = _ends_of_earlier(document)
         if shards > 1 and ALGORITHMS[name].case < Case.R3:
             raise UsageError(f"cannot restore with {shards} shards: {name} runs, which keeps no index to share out")
@@ -124,7 +126,7 @@ def _check_slots(merge: Merge, width: int) -> None:
     would allocate much memory.
     """
     slots = [inp.slot for inp in merge._inputs.values()]
-    names = len(merge._incarnations)
+    names = len(merge._fence.newest)
     if len(set(slots)) < len(slots) or not all(0 <= slot < names for slot in slots) or not 0 <= width <= names:
         raise ValueError("the slots of its inputs cannot be")
 
@@ -151,6 +153,7 @@ def _load_input(fields: dict[str, Any]) -> Input:
         if not isinstance(plain[name], int) and not (name == "join_at" and plain[name] is None):
             raise ValueError(f"the {name} of input {plain['name']!r} is {plain[name]!r}")
     plain["waiting_bytes"] = sum(len(b64decode(row[4])) for row in fields.get("waiting", ()))
+    plain["role"] = InputRole(plain["role"])
     plain["excused"] = fields.get("excused", False)
     if not isinstance(plain["excused"], bool):
         raise ValueError(f"whether input {plain['name']!r} is excused is {plain['excused']!r}")

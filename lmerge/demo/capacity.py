@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import DEFAULT_LIMITS
@@ -91,7 +92,7 @@ def usable_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> float:
 def _merge(timetable: Timetable, engine: str) -> None:
     """Merge all flights of ``timetable`` in all styles, from encoded messages to encoded messages."""
     frames = frames_of(engine)
-    merge = Merge(engine=engine)
+    merge = Merge(MergeConfig(engine=engine))
     streams = {name: FlightStream(timetable, style).steps() for name, style in STYLES.items()}
     for name, style in STYLES.items():
         merge.attach(name, style.properties)

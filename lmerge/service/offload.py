@@ -1,7 +1,7 @@
 """Moves long work on one merge to a thread. The loop serves all other streams meanwhile.
 
 The hub waits for the thread, so nothing else touches the merge, and what the thread reads is of one moment. Queries
-during that time are answered with the state before the work began (``HubQueries.observed``).
+during that time are answered with the state before the work began (``MergeState.observed``).
 
 Work that takes long:
 

@@ -28,6 +28,7 @@ from lmerge.service.admin import commands, status
 from lmerge.service.admin.http_server import HttpServer
 from lmerge.service.admin.metrics import AccessCollector, MergeCollector
 from lmerge.service.admin.metrics_page import Pages
+from lmerge.service.call_context import CallContext, StageContext
 from lmerge.service.calls.publish import PublishSession
 from lmerge.service.calls.staging import StageCall
 from lmerge.service.calls.subscribe import serve_subscriber
@@ -136,7 +137,7 @@ class Server:
         """Return why publishers should not connect now; None if they may."""
         if self._registry.draining:
             return "draining"
-        problems = (hub.store_problem for hub in self._registry.hubs.values())
+        problems = (hub.state.store_problem for hub in self._registry.hubs.values())
         return next((problem for problem in problems if problem is not None), None)
 
     def _on_crash(self, bug: BaseException) -> None:
@@ -238,40 +239,44 @@ class Server:
 
     # The guard runs before all of these. It turns an error of lmerge into its status.
 
-    async def _publish(self, _requests: Any, context: Any) -> None:
+    async def _publish(self, _requests: object, context: CallContext) -> None:
         await PublishSession(context, self._registry, self.settings).run()
 
-    async def _stage(self, _requests: Any, context: Any) -> pb.StageResponse:
+    async def _stage(self, _requests: object, context: StageContext) -> pb.StageResponse:
         return await StageCall(context, self._registry, self.settings).run()
 
-    async def _subscribe(self, request: pb.SubscribeRequest, context: Any) -> None:
+    async def _subscribe(self, request: pb.SubscribeRequest, context: CallContext) -> None:
         await serve_subscriber(request, context, self._registry, self.settings)
 
-    async def _list_merges(self, _request: pb.ListMergesRequest, _context: Any) -> pb.ListMergesResponse:
+    async def _list_merges(self, _request: pb.ListMergesRequest, _context: CallContext) -> pb.ListMergesResponse:
         merges = status.list_merges(self._registry).merges
         return pb.ListMergesResponse(merges=[merge for merge in merges if may_see(merge.merge)])
 
-    async def _describe_merge(self, request: pb.DescribeMergeRequest, _context: Any) -> pb.DescribeMergeResponse:
+    async def _describe_merge(
+        self, request: pb.DescribeMergeRequest, _context: CallContext
+    ) -> pb.DescribeMergeResponse:
         described = status.describe_merge(self._registry.get(request.merge))
         described.staged_parts, described.staged_bytes = self._registry.staging.of_merge(request.merge)
         return described
 
-    async def _certify_merge(self, request: pb.CertifyMergeRequest, _context: Any) -> pb.CertifyMergeResponse:
+    async def _certify_merge(self, request: pb.CertifyMergeRequest, _context: CallContext) -> pb.CertifyMergeResponse:
         return await commands.certify_merge(self._registry.get(request.merge))
 
-    async def _detach_input(self, request: pb.DetachInputRequest, _context: Any) -> pb.DetachInputResponse:
+    async def _detach_input(self, request: pb.DetachInputRequest, _context: CallContext) -> pb.DetachInputResponse:
         return await commands.detach_input(self._registry.get(request.merge), request)
 
-    async def _release_input(self, request: pb.ReleaseInputRequest, _context: Any) -> pb.ReleaseInputResponse:
+    async def _release_input(self, request: pb.ReleaseInputRequest, _context: CallContext) -> pb.ReleaseInputResponse:
         return await commands.release_input(self._registry.get(request.merge), request)
 
-    async def _reset_merge(self, request: pb.ResetMergeRequest, context: Any) -> pb.ResetMergeResponse:
+    async def _reset_merge(self, request: pb.ResetMergeRequest, context: CallContext) -> pb.ResetMergeResponse:
         return await commands.reset_merge(self._registry, request, caller_of(context))
 
-    async def _cutover(self, request: pb.CutoverRequest, context: Any) -> None:
+    async def _cutover(self, request: pb.CutoverRequest, context: CallContext) -> None:
         await commands.cut_over(self._registry.get(request.merge), request, context, self.settings)
 
-    async def _describe_server(self, _request: pb.DescribeServerRequest, _context: Any) -> pb.DescribeServerResponse:
+    async def _describe_server(
+        self, _request: pb.DescribeServerRequest, _context: CallContext
+    ) -> pb.DescribeServerResponse:
         described = status.describe_server(self.settings, self._started_at)
         described.transport_security = self.settings.transport_security
         described.tokens_required = self.settings.access_path is not None

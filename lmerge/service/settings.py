@@ -14,10 +14,13 @@ from typing import Final
 from lmerge.core.batch import AnyBatch
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.policy import Policy, parse_policy
+from lmerge.core.properties import R3_MINUS, Case
 from lmerge.core.resume import resumed
 from lmerge.errors import UsageError
 from lmerge.loopback import is_loopback
+from lmerge.text_enum import TextEnum
 from lmerge.wire import limits
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
@@ -25,9 +28,25 @@ from lmerge.wire.names import check_name
 
 MERGE_FIELD: Final = "{merge}"
 PORTS: Final = ("port", "http_port")  # 0: any that is free
-DIVERGENCE: Final = ("none", "alarm", "majority", "hold", "quarantine")  # merge/divergence_policy.py explains them
 MAY_BE_ZERO: Final = (*PORTS, "feedback_lag", "evidence_bytes", "staged_bytes")
+# R0-R2 emit what one input delivers before inputs can agree on it.
+_EMIT_AT_ONCE: Final = tuple(case.algorithm for case in Case if case < Case.R3)
 TURN_ELEMENTS: Final = {selection.PYTHON: 4096, selection.NATIVE: 32_768}
+
+
+class DivergencePolicy(TextEnum):
+    """What happens when inputs differ. The texts are those of options; ``merge/divergence_policy.py`` explains them."""
+
+    NONE = "none"
+    ALARM = "alarm"
+    MAJORITY = "majority"
+    HOLD = "hold"
+    QUARANTINE = "quarantine"
+
+    @property
+    def withholds_stables(self) -> bool:
+        """Whether stables wait until enough inputs agree."""
+        return self in (DivergencePolicy.MAJORITY, DivergencePolicy.HOLD, DivergencePolicy.QUARANTINE)
 
 
 @dataclass(frozen=True)
@@ -107,7 +126,7 @@ class Settings:
     # plans of a query alternate in being the fast one, each alternation waits for the feedback (bench/feedback.py).
     feedback_interval_s: float = 0.025
     # What happens when inputs differ: docs/divergence.md. Comparing costs a hash an element (bench/divergence.py).
-    divergence: str = "alarm"
+    divergence: str = DivergencePolicy.ALARM
     # Length of the intervals that are compared, in units of time: long enough that each has events, short enough that
     # a difference is found soon.
     certify_interval: int = 60_000_000
@@ -267,26 +286,33 @@ class Settings:
         return selection.resolve(self.engine)
 
     @property
+    def divergence_policy(self) -> DivergencePolicy:
+        return DivergencePolicy(self.divergence)
+
+    @property
     def output_policy(self) -> Policy:
         """The policy with the bound of the lead. Raises UsageError."""
         policy = parse_policy(self.policy)
         return policy if self.lead_max is None else replace(policy, lead_max=self.lead_max)
 
-    def new_merge(self) -> Merge:
-        """Make a merge with these settings. Raises UsageError if they do not fit together."""
-        return Merge(
+    @property
+    def merge_config(self) -> MergeConfig:
+        """The configuration of every merge of this server. Raises UsageError."""
+        return MergeConfig(
             self.algorithm, self.output_policy, self.closing, allow_downgrade=self.allow_downgrade, engine=self.engine,
             shards=self.shards,
         )
+
+    def new_merge(self) -> Merge:
+        """Make a merge with these settings. Raises UsageError if they do not fit together."""
+        return Merge(self.merge_config)
 
     def resumed_merge(
         self, live: AnyBatch, stable_point: int, running: str, incarnations: Mapping[str, int], right_from: int
     ) -> Merge:
         """Make a merge that goes on after a restart. Raises UsageError if these settings do not allow it."""
         return resumed(
-            live, stable_point, running, algorithm=self.algorithm, policy=self.output_policy, closing=self.closing,
-            allow_downgrade=self.allow_downgrade, engine=self.engine, shards=self.shards, incarnations=incarnations,
-            right_from=right_from,
+            live, stable_point, running, self.merge_config, incarnations=incarnations, right_from=right_from
         )
 
     def validate(self) -> None:
@@ -305,9 +331,9 @@ class Settings:
                 raise UsageError(f"{field.name} must be positive, not {value}")
         if self.feedback_lag is not None and self.feedback_lag < 0:
             raise UsageError(f"feedback_lag must be at least 0 units of time, not {self.feedback_lag}")
-        if self.divergence not in DIVERGENCE:
-            raise UsageError(f"unknown divergence policy {self.divergence!r}; it is {', '.join(DIVERGENCE)}")
-        if self.divergence in ("majority", "hold", "quarantine") and self.algorithm in ("r0", "r1", "r2"):
+        if self.divergence not in tuple(DivergencePolicy):
+            raise UsageError(f"unknown divergence policy {self.divergence!r}; it is {', '.join(DivergencePolicy)}")
+        if self.divergence_policy.withholds_stables and self.algorithm in _EMIT_AT_ONCE:
             raise UsageError(
                 f"divergence {self.divergence} needs r3 or r4: {self.algorithm} emits at once what one input delivers"
             )
@@ -346,7 +372,7 @@ class Settings:
     def _check_store(self) -> None:
         if self.store_sync not in ("full", "normal"):
             raise UsageError(f"store_sync must be full or normal, not {self.store_sync!r}")
-        if self.store is not None and self.algorithm == "r3-":
+        if self.store is not None and self.algorithm == R3_MINUS:
             raise UsageError("r3- is kept for comparison and cannot go on after a restart: no store with it")
 
     def _check_security(self) -> None:

@@ -25,7 +25,7 @@ from google.protobuf.json_format import Parse as ParseJson
 from lmerge.client.connection.security import Security
 from lmerge.client.connection.streams import parse_targets
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.core.inputs import ACTIVE, ROLES
+from lmerge.core.inputs import InputRole
 from lmerge.core.properties import parse_properties
 from lmerge.errors import UsageError
 from lmerge.wire.generated import lmerge_pb2 as pb
@@ -89,7 +89,7 @@ class SinkOptions:
     spool: str
     mode: str = ELEMENTS
     properties: tuple[str, ...] = ()
-    role: str = ACTIVE
+    role: str = InputRole.ACTIVE
     join_at: int | None = None
     schema: str | None = None  # JSON, as ``schema_text`` writes it, or RAW
     keys: tuple[str, ...] = ()
@@ -253,7 +253,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         spool=options.text("spool") or spool_in(checkpoint),
         mode=mode,
         properties=properties,
-        role=options.one_of("role", tuple(ROLES), ACTIVE),
+        role=options.one_of("role", tuple(InputRole), InputRole.ACTIVE),
         join_at=options.time("join_at"),
         schema=options.text("schema"),
         keys=options.items("keys"),

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lmerge.client.connection.streams import parse_targets
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.errors import UsageError
 from lmerge.spark.options import (
     APPEND,
@@ -59,7 +59,8 @@ def publish(
     payload: Sequence[str] | None = None, schema: Schema | Mapping[str, object] | str | None = None,
     round_digits: int | Mapping[str, int] | None = None, properties: Iterable[str] | None = None,
     stable_lag: str | None = None, late: str | None = None, output_mode: str | None = None,
-    join_at: int | str | None = None, role: str = ACTIVE, spool: str | None = None, give_up_after: str | None = None,
+    join_at: int | str | None = None, role: str = InputRole.ACTIVE, spool: str | None = None,
+    give_up_after: str | None = None,
     partitions: int | None = None, skips: bool | None = None, ca: str | None = None, cert: str | None = None,
     key: str | None = None, token_file: str | None = None, tls: bool = False, insecure: bool = False,
     allow: Collection[str] = (),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from lmerge.core.batch import Batch
 from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.elements import NEG_INF, Element, Event, Insert
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import Merge, Outcome
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import Tdb, reconstitute
@@ -38,12 +39,12 @@ class Follow:
         self._held: set[str] = set()  # inputs whose stables are held (``core.lead``)
 
     def attach(
-        self, name: str, properties: Iterable[str] = (), *, join_at: int | None = None, role: str = "active"
+        self, name: str, properties: Iterable[str] = (), *, join_at: int | None = None, role: str = InputRole.ACTIVE
     ) -> Outcome:
         """Attach an input."""
         outcome = self.merge.attach(name, properties, join_at=join_at, role=role)
         self._current[name] = tdb = Tdb(name)
-        if role == "active":
+        if role == InputRole.ACTIVE:
             self.prefixes.append(InputPrefix(name, tdb, NEG_INF if join_at is None else join_at))
         return self._checked(outcome)
 

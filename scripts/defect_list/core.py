@@ -98,7 +98,7 @@ DEFECTS = (
     ),
     Defect(
         "a stale incarnation may attach",
-        CORE + "merge.py",
+        CORE + "fence.py",
         "if newest is not None and incarnation <= newest:",
         "if False:",
         LAWS + "test_law_3_elements_of_an_old_incarnation_are_refused_and_counted",
@@ -311,7 +311,7 @@ DEFECTS = (
     Defect(
         "a snapshot without the fence",
         CORE + "snapshot.py",
-        '"incarnations": merge._incarnations',
+        '"incarnations": merge._fence.newest',
         '"incarnations": {}',
         "tests/core/test_snapshot.py::test_golden_snapshots_are_still_written_and_read",
     ),

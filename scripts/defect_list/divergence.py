@@ -3,6 +3,7 @@
 from seeded import Defect
 
 DIGESTS = "lmerge/core/divergence/digests.py"
+COMPARED_INPUT = "lmerge/core/divergence/compared_input.py"
 MONITOR = "lmerge/core/divergence/monitor.py"
 CERTIFY = "lmerge/service/merge/divergence_policy.py"
 GATE = "lmerge/service/merge/stable_gate.py"
@@ -49,7 +50,7 @@ DEFECTS = (
     ),
     Defect(
         "intervals that were complete before a reconnect are not compared any more",
-        MONITOR,
+        COMPARED_INPUT,
         "            self.spans.append((self.first, self.completed, self.life))\n",
         "            pass\n",
         CORE_TEST + "test_what_was_completed_before_a_reconnect_is_still_compared[python]",
@@ -71,8 +72,8 @@ DEFECTS = (
     Defect(
         "an observer is counted in a majority",
         MONITOR,
-        "            if record is not None and record.attached and record.role == ACTIVE and record.is_comparable\n",
-        "            if said is not None and said.attached and said.is_comparable\n",
+        " and record.attached and record.role is InputRole.ACTIVE and record.is_comparable\n",
+        " and record.attached and record.is_comparable\n",
         CORE_TEST + "test_an_observer_is_compared_and_counts_in_no_majority[python]",
     ),
     Defect(
@@ -84,9 +85,9 @@ DEFECTS = (
     ),
     Defect(
         "the first input of a fresh merge counts as complete from the beginning",
-        "lmerge/service/merge/hub.py",
-        "self.certifier.attached(name, status.incarnation, request.role, request.join_at)",
-        "self.certifier.attached(name, status.incarnation, request.role, None)",
+        "lmerge/service/merge/membership.py",
+        "state.certifier.attached(name, status.incarnation, request.role, request.join_at)",
+        "state.certifier.attached(name, status.incarnation, request.role, None)",
         TEST + "test_the_first_input_of_a_fresh_merge_is_not_compared_before_its_join_at",
     ),
     Defect(

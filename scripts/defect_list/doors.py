@@ -20,9 +20,9 @@ DEFECTS = (
     ),
     Defect(
         "an observer declares the schema for all",
-        "lmerge/service/merge/hub.py",
-        "if self._output.schema is None and request.role == ACTIVE:",
-        "if self._output.schema is None:",
+        "lmerge/service/merge/membership.py",
+        "if state.output.schema is None and request.role is InputRole.ACTIVE:",
+        "if state.output.schema is None:",
         "tests/service/calls/test_publish.py::test_an_observer_declares_no_schema_for_others",
     ),
     Defect(
@@ -42,7 +42,7 @@ DEFECTS = (
     Defect(
         "events of an observer count as events without a schema",
         "lmerge/service/merge/hub.py",
-        "if is_attached and inp.role == ACTIVE and self",
+        "if is_attached and inp.role is InputRole.ACTIVE and self",
         "if is_attached and self",
         BARE,
     ),

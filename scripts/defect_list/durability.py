@@ -73,7 +73,7 @@ DEFECTS = (
     ),
     Defect(
         "the fence is lost at a gap", "lmerge/service/merge/new_beginnings.py",
-        "        merge.keep_fence(self.merge)\n",
+        "        merge.keep_fence(state.merge)\n",
         "",
         TOKENS + "::test_behind_a_gap_no_event_keeps_an_end_that_it_had_before[native]",
     ),

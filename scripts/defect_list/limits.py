@@ -54,9 +54,9 @@ DEFECTS = (
     ),
     Defect(
         "quarantine compares after the output has been emitted",
-        "lmerge/service/merge/divergence_policy.py",
-        "        gated = self.policy in (MAJORITY, HOLD, QUARANTINE)\n",
-        "        gated = self.policy in (MAJORITY, HOLD)\n",
+        "lmerge/service/settings.py",
+        "in (DivergencePolicy.MAJORITY, DivergencePolicy.HOLD, DivergencePolicy.QUARANTINE)\n",
+        "in (DivergencePolicy.MAJORITY, DivergencePolicy.HOLD)\n",
         WRONG_TEST + "test_a_minority_that_is_wrong_changes_nothing[python-quarantine-lost]",
     ),
     Defect(

@@ -31,8 +31,8 @@ DEFECTS = (
     ),
     Defect(
         "a record does not have which input was admitted early",
-        "lmerge/service/merge/new_beginnings.py",
-        "            self._recorder.admitted(first.name)\n",
+        "lmerge/service/merge/outcomes.py",
+        "            state.recorder.admitted(first.name)\n",
         "            pass\n",
         "tests/service/output/test_session_recorder.py::test_that_the_first_input_is_right_only_from_a_time_on_is_recorded",
     ),
@@ -67,14 +67,14 @@ DEFECTS = (
     Defect(
         "a stable of many events is merged on the loop",
         "lmerge/service/merge/hub.py",
-        "return self._offload.is_large(self.merge) and any(",
-        "return self._offload.is_large(self.merge) and not any(",
+        "return offload.is_large(merge) and any(",
+        "return offload.is_large(merge) and not any(",
         ASIDE_TESTS + "test_others_are_served_while_a_stable_visits_many_events",
     ),
     Defect(
         "a stable that was agreed on is merged on the loop",
-        "lmerge/service/merge/hub.py",
-        "outcome = await self._offload.read(self.merge, give)",
+        "lmerge/service/merge/maintenance.py",
+        "outcome = await state.offload.read(state.merge, give)",
         "outcome = give()",
         ASIDE_TESTS + "test_others_are_served_while_a_stable_that_was_agreed_on_visits_many_events",
     ),
@@ -95,15 +95,15 @@ DEFECTS = (
     Defect(
         "the rows of an input that declares no schema are not checked",
         "lmerge/service/merge/row_check.py",
-        "if inp.role == ACTIVE else None",
-        "if inp.role == ACTIVE and inp.has_schema else None",
+        "if inp.role is InputRole.ACTIVE else None",
+        "if inp.role is InputRole.ACTIVE and inp.has_schema else None",
         ROW_TESTS + "test_bytes_that_are_no_row_end_their_input_alone_and_none_of_that_batch_is_merged",
     ),
     Defect(
         "the rows of an input that declares the schema are not checked",
         "lmerge/service/merge/row_check.py",
-        "if inp.role == ACTIVE else None",
-        "if inp.role == ACTIVE and not inp.has_schema else None",
+        "if inp.role is InputRole.ACTIVE else None",
+        "if inp.role is InputRole.ACTIVE and not inp.has_schema else None",
         ROW_TESTS + "test_what_subscribers_get_fits_the_columns_that_were_declared_first",
     ),
     Defect(
@@ -116,8 +116,8 @@ DEFECTS = (
     Defect(
         "rows of many bytes are checked on the loop",
         "lmerge/service/merge/hub.py",
-        "        if self._offload.has_thread and self._row_check",
-        "        if False and self._row_check",
+        "        if self._row_check.takes_long(self.state.schema, pending):\n",
+        "        if False:\n",
         "tests/service/test_offload.py::test_others_are_served_while_rows_of_many_bytes_are_checked",
     ),
 )

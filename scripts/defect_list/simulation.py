@@ -66,15 +66,15 @@ DEFECTS = (
     Defect(
         "simulated: an observer counts as redundant",
         "lmerge/service/merge/redundancy.py",
-        "        if state != JOINED:\n",
-        "        if state not in (JOINED, OBSERVING):\n",
+        "        if state is not LifeState.JOINED:\n",
+        "        if state not in (LifeState.JOINED, LifeState.OBSERVING):\n",
         SEEDS_0,
     ),
     Defect(
         "simulated: a skipping input counts as redundant",
         "lmerge/service/merge/lifecycle.py",
-        "status.stable_point < self.skipped_until:\n            return SKIPPING",
-        "status.stable_point < self.skipped_until:\n            return JOINED",
+        "status.stable_point < self.skipped_until:\n            return LifeState.SKIPPING",
+        "status.stable_point < self.skipped_until:\n            return LifeState.JOINED",
         SEEDS_0,
     ),
     Defect(
@@ -86,8 +86,8 @@ DEFECTS = (
     ),
     Defect(
         "simulated: a new merge does not report from where on it is right",
-        "lmerge/service/merge/new_beginnings.py",
-        "        self._output.begin_from(first.join_at)\n",
+        "lmerge/service/merge/outcomes.py",
+        "        state.output.begin_from(first.join_at)\n",
         "",
         SEEDS_0,
     ),

@@ -19,7 +19,7 @@ async def crash(world: World) -> None:
     """Stop the server as a kill does: connections break, nothing is merged, sent or written any more."""
     world.link.cut()
     for hub in world.server._registry.hubs.values():
-        for task in (hub._task, hub._releasing):
+        for task in (hub.task._task, hub._releasing):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)

@@ -14,6 +14,7 @@ from core_world import INDEX_POLICIES, PROMISES, a, emitted, f, m, merge_of
 
 from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.generate import joining, mistaken, present, reference
 from lmerge.testing.oracle import Follow
 
@@ -149,7 +150,7 @@ def play(algorithm: str, seed: int) -> None:
     promises = PROMISES["r3" if algorithm == "r3-" else algorithm]
     latest = events[-1].vs + 10
     join_at = random.randint(1, latest)
-    follow = Follow(Merge(algorithm, policy))
+    follow = Follow(Merge(MergeConfig(algorithm, policy)))
     streams: dict[str, list[Element]] = {}
     rights: dict[str, int] = {}
 

@@ -12,6 +12,7 @@ from core_world import R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, interleaving
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Element, Event, Insert
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import snapshot_of
 from lmerge.core.tdb import reconstitute
 from lmerge.testing.oracle import Follow
@@ -90,7 +91,7 @@ def every_order(promises: tuple[str, ...], streams: list[list[Element]]) -> tupl
 def _session(
     promises: tuple[str, ...], streams: list[list[Element]], order: Sequence[int], leaves_at: int, expected: list[Event]
 ) -> bool:
-    follow = Follow(Merge(allow_downgrade=True), compatible=False)
+    follow = Follow(Merge(MergeConfig(allow_downgrade=True)), compatible=False)
     for name in "01":
         follow.attach(name, promises)
     positions, lost = [0, 0], set()
@@ -121,7 +122,7 @@ def test_every_order_and_every_death(name: str) -> None:
 
 def test_what_another_input_delivered_instead_is_emitted_by_the_downgrade_from_r0_to_r1_and_r2() -> None:
     for promise, after in (("deterministic-ties", "r1"), ("key", "r2")):
-        follow = Follow(Merge(allow_downgrade=True), compatible=False)
+        follow = Follow(Merge(MergeConfig(allow_downgrade=True)), compatible=False)
         for name in "123":
             follow.attach(name, (*R0_PROMISES, "ordered", promise))
         follow.publish("1", a("A", 1, 9))
@@ -135,7 +136,7 @@ def test_what_another_input_delivered_instead_is_emitted_by_the_downgrade_from_r
 
 def test_where_no_downgrade_is_allowed_deliveries_are_not_kept() -> None:
     for allowed in (True, False):
-        merge = Merge(allow_downgrade=allowed)
+        merge = Merge(MergeConfig(allow_downgrade=allowed))
         follow = Follow(merge)
         follow.attach("1", R0_PROMISES)
         follow.publish("1", a("A", 1, 9), a("B", 2, 3), f(4))
@@ -147,7 +148,7 @@ def test_where_no_downgrade_is_allowed_deliveries_are_not_kept() -> None:
 
 def test_an_input_that_breaks_two_promises_in_one_call_is_ended_once() -> None:
     """The first makes the merge switch, a waiting element is found to break the second, and the rest ends the input."""
-    merge = Merge(allow_downgrade=True)
+    merge = Merge(MergeConfig(allow_downgrade=True))
     merge.attach("1", R2_PROMISES)
     merge.attach("late", R2_PROMISES, join_at=5)
     merge.apply("late", Batch.of([a("A", 8, 9), a("A", 8, 9)]))

@@ -10,6 +10,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.calendar import Calendar
 from lmerge.core.elements import INF, NEG_INF, Adjust, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 
 pytestmark = pytest.mark.python_engine
@@ -70,7 +71,7 @@ def test_open_ended_events_leave_nothing_behind() -> None:
         tdb.apply(Adjust(b"%d" % at, at, INF, at + 1))
         tdb.apply(Stable(at))
     assert len(tdb._calendar.entries()) < 10
-    merge = Merge("r3", engine="python")
+    merge = Merge(MergeConfig("r3", engine="python"))
     merge.attach("a", ("key",))
     for at in range(1000):
         merge.apply("a", Batch.of([Insert(b"%d" % at, at, INF), Stable(at), Adjust(b"%d" % at, at, INF, at + 1)]))

@@ -14,6 +14,7 @@ from core_world import INDEX_POLICIES, PROMISES
 from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
 from lmerge.testing.generate import mistaken, ordered, present, reference
@@ -37,7 +38,7 @@ class Session:
         self.algorithm = algorithm
         self.events = reference(random, random.choice((3, 8, 16)), payloads=3, duplicates=algorithm == "r4")
         policies = INDEX_POLICIES if algorithm in ("r3", "r4") else ("lazy", "eager", "lazy+lag:3")
-        self.follow = Follow(Merge(algorithm, random.choice(policies)))
+        self.follow = Follow(Merge(MergeConfig(algorithm, random.choice(policies))))
         self.streams: dict[str, list[Element]] = {}
         self.right_from = NEG_INF
         latest = self.events[-1].vs + 12

@@ -11,6 +11,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.comparison.cleanse import Cleanse
 from lmerge.core.elements import Element, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import reconstitute
 from lmerge.testing.generate import ordered, present, reference
 from lmerge.testing.listing import ListingR3
@@ -30,7 +31,7 @@ def interleave(random: Random, streams: list[list[Element]]) -> list[tuple[int, 
 
 def output(algorithm: str, order: list[tuple[int, Element]], inputs: int, sizes: Random | None = None) -> list[Element]:
     """Return all output elements; with ``sizes``, runs of one input are merged as one batch of random length."""
-    merge = Merge(algorithm)
+    merge = Merge(MergeConfig(algorithm))
     for at in range(inputs):
         merge.attach(str(at), ())
     elements: list[Element] = []
@@ -77,7 +78,7 @@ def test_r3_emits_what_the_papers_listing_emits(seed: int) -> None:
     random = Random(seed)
     events = reference(random, 20)
     order = interleave(random, [present(random, events) for _ in range(3)])
-    merge, twin = Merge("r3", closing="any"), ListingR3()
+    merge, twin = Merge(MergeConfig("r3", closing="any")), ListingR3()
     for at in range(3):
         merge.attach(str(at), ("key",))
     for at, element in order:
@@ -109,7 +110,7 @@ def test_cleanse_and_r1_means_the_same_as_r3(seed: int) -> None:
     random = Random(seed)
     events = reference(random, 20)
     order = interleave(random, [present(random, events) for _ in range(3)])
-    merge = Merge("r1")
+    merge = Merge(MergeConfig("r1"))
     cleansers = [Cleanse(str(at)) for at in range(3)]
     for at in range(3):
         merge.attach(str(at), PROMISES["r1"])

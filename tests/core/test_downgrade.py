@@ -11,6 +11,7 @@ from core_world import COPIES_PROMISES, PROMISES, R0_PROMISES, R1_PROMISES, R2_P
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.properties import Case
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import PropertiesTooWeak
@@ -19,7 +20,7 @@ from lmerge.testing.oracle import Follow
 
 
 def two(promises: tuple[str, ...]) -> Follow:
-    follow = Follow(Merge(allow_downgrade=True))
+    follow = Follow(Merge(MergeConfig(allow_downgrade=True)))
     follow.attach("1", promises)
     follow.attach("2", promises)
     return follow
@@ -47,7 +48,7 @@ def test_an_input_that_promises_no_key_is_not_held_to_one(runs: str, after: str)
 
 @pytest.mark.parametrize(("runs", "after"), [("r2", "r2"), ("r3", "r4")])
 def test_a_broken_key_is_dropped_though_the_remaining_promises_allow_r1(runs: str, after: str) -> None:
-    follow = Follow(Merge(allow_downgrade=True))
+    follow = Follow(Merge(MergeConfig(allow_downgrade=True)))
     follow.attach("1", PROMISES[runs])
     follow.publish("1", a("A", 5, 8))
     follow.attach("2", (*R1_PROMISES, "key"))
@@ -97,7 +98,7 @@ def test_a_broken_property_is_dropped_and_the_algorithm_changes(
 
 
 def test_what_happened_before_the_downgrade_in_the_same_batch_is_still_reported() -> None:
-    merge = Merge(allow_downgrade=True)
+    merge = Merge(MergeConfig(allow_downgrade=True))
     for name, join_at in (("1", None), ("late", 5), ("wrong", 5)):
         merge.attach(name, R2_PROMISES, join_at=join_at)
     merge.apply("wrong", Batch.of([a("A", 6, 9), a("A", 6, 9)]))
@@ -114,7 +115,7 @@ def test_where_the_key_is_lost_what_it_kept_from_the_output_at_this_vs_is_emitte
     """Counting copies, A has two ends at this Vs and B came twice. Inputs that have left and lower Vs do not count."""
     if declares == "breaks" and not tracks:
         return  # a broken promise is dropped only where the live events are tracked
-    merge = Merge(track_live=tracks, allow_downgrade=declares == "breaks")
+    merge = Merge(MergeConfig(track_live=tracks, allow_downgrade=declares == "breaks"))
     for name in "xyz":
         merge.attach(name, R2_PROMISES)
     for name, elements in (("x", [a("A", 2, 9)]), ("y", [a("A", 2, 8), a("C", 5, 9)]), ("x", [a("A", 5, 9)]),
@@ -142,7 +143,7 @@ def test_where_the_key_is_lost_what_it_kept_from_the_output_at_this_vs_is_emitte
 
 def test_r1_that_has_output_a_key_twice_is_followed_by_r2_that_counts() -> None:
     """R1 checks no key. A replay of both events into R2 adds no event, and another end of the key is output."""
-    merge = Merge(track_live=True)
+    merge = Merge(MergeConfig(track_live=True))
     merge.attach("x", (*R1_PROMISES, "key"))
     merge.apply("x", Batch.of([a("A", 5, 8), a("A", 5, 9)]))
     outcome = merge.attach("y", R2_PROMISES)
@@ -157,7 +158,7 @@ def test_r1_that_has_output_a_key_twice_is_followed_by_r2_that_counts() -> None:
 @pytest.mark.parametrize("tracks", [True, False])
 def test_r2_in_a_snapshot_of_the_version_before_finds_the_ends_again(tracks: bool) -> None:
     """Such a snapshot has the payloads without their ends, which are needed when the key is lost in this slot."""
-    merge = Merge("r2", track_live=tracks)
+    merge = Merge(MergeConfig("r2", track_live=tracks))
     for name in "xy":
         merge.attach(name, R2_PROMISES)
     merge.apply("x", Batch.of([a("A", 5, 9), a("B", 5, 9), a("E", 5, 5)]))
@@ -185,7 +186,7 @@ def test_an_element_that_is_wrong_under_every_algorithm_ends_the_input() -> None
 
 
 def test_a_merge_without_live_events_refuses_a_weaker_input() -> None:
-    merge = Merge(track_live=False)
+    merge = Merge(MergeConfig(track_live=False))
     merge.attach("1", R0_PROMISES)
     merge.apply("1", Batch.of([a("A", 5, 8)]))
     with pytest.raises(PropertiesTooWeak, match="'2'"):
@@ -255,7 +256,7 @@ def test_what_was_passed_over_before_the_order_of_ties_broke_counts_as_not_deliv
 
 def test_final_only_keeps_an_event_that_exists_though_its_input_has_left() -> None:
     """The stable of an input that has left froze the event's existence. It is not shown yet at the switch to R4."""
-    follow = Follow(Merge(policy="final-only"))
+    follow = Follow(Merge(MergeConfig(policy="final-only")))
     for name in "12":
         follow.attach(name, PROMISES["r3"])
     follow.publish("1", a("B", 2, 7), f(3), m("B", 2, 7, 4))
@@ -281,7 +282,7 @@ def test_an_input_that_broke_its_promise_while_it_waited_does_not_join_in_the_sa
         later += [Insert(b"C", 14, 45), Stable(random.choice((14, 20)))]
         found = []
         for parts in ([later], [[element] for element in later]):
-            follow = Follow(Merge(allow_downgrade=True), compatible=False)
+            follow = Follow(Merge(MergeConfig(allow_downgrade=True)), compatible=False)
             follow.attach("1", promises)
             follow.publish("1", Insert(b"A", 3, 50))
             follow.attach("late", promises, join_at=8)

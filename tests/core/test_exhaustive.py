@@ -9,6 +9,7 @@ from core_world import COPIES_PROMISES, PROMISES, a, f, interleavings, m
 
 from lmerge.core.elements import INF, Element
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import reconstitute
 from lmerge.testing.oracle import Follow
 
@@ -45,7 +46,7 @@ def play(
     algorithm: str, policy: str, streams: list[list[Element]], order: Sequence[int], death: tuple[int, int]
 ) -> Follow:
     """Play one order. ``death``: (input, position): that input leaves before it delivers the element there."""
-    follow = Follow(Merge(algorithm[:2], policy))
+    follow = Follow(Merge(MergeConfig(algorithm[:2], policy)))
     for at in range(len(streams)):
         follow.attach(str(at), COPIES_PROMISES if algorithm == "r2 copies" else PROMISES[algorithm])
     positions = [0] * len(streams)

@@ -18,6 +18,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.index import Indexed
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 
 LIVE = 10_000
@@ -31,7 +32,7 @@ def live(n: int = LIVE) -> Batch:
 
 def large(algorithm: str, policy: str = "lazy") -> Merge:
     """Return a merge of ``a``, ``b`` and ``c`` that all have the same live events."""
-    merge = Merge(algorithm, policy)
+    merge = Merge(MergeConfig(algorithm, policy))
     for name in "abc":
         merge.attach(name)
         merge.apply(name, live())
@@ -113,7 +114,7 @@ class Triplets(Twins):
 
     def __init__(self, *settings: Any) -> None:
         super().__init__(*settings, compare_every=40)
-        self.merges.append(Merge(*settings, engine="python"))
+        self.merges.append(Merge(MergeConfig(*settings, engine="python")))
 
     def call(self, method: str, *arguments: object, **options: object) -> None:
         mine, python, at_once = [

@@ -14,6 +14,7 @@ from core_world import PROMISES, R1_PROMISES, a, emitted, f, m, merge_of
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Event, Insert, Stable
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import InputTaken, StaleIncarnation, UsageError
 from lmerge.testing.generate import present, reference
@@ -59,7 +60,7 @@ def test_law_1_a_joining_input_can_be_admitted_when_no_other_is_left(algorithm: 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_law_2_stable_visits_only_what_changes(algorithm: str) -> None:
     """Many half-frozen events with far ends: further stables visit none of them."""
-    merge = Merge(algorithm)
+    merge = Merge(MergeConfig(algorithm))
     merge.attach("1", PROMISES[algorithm])
     merge.apply("1", Batch.of([Insert(b"%d" % at, at, 10**9) for at in range(1000)] + [Stable(2000)]))
     assert merge.visits == 1000, "each becomes half frozen once"
@@ -74,7 +75,7 @@ def test_law_2_visits_are_bounded_by_changes_whatever_is_alive(algorithm: str) -
     """At most two visits per event, and one more for every element that lowers an end."""
     for live in (100, 3000):
         spec = Workload(events=4000, live=live, adjusts=0.2, stables=0.05, batch_rows=64)
-        merge = Merge(algorithm)
+        merge = Merge(MergeConfig(algorithm))
         inputs = workload(spec)
         for at in range(spec.inputs):
             merge.attach(str(at), PROMISES[algorithm])
@@ -175,11 +176,12 @@ def test_law_7_hash_and_set_order_never_reach_an_output(algorithm: str, engine: 
 from random import Random
 from lmerge.core.batch import Batch
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.session import format_row
 from lmerge.core.snapshot import snapshot_of
 from lmerge.testing.generate import ordered, present, reference
 random = Random(5)
-merge = Merge({algorithm!r}, engine={engine!r})
+merge = Merge(MergeConfig({algorithm!r}, engine={engine!r}))
 events = reference(random, 60, payloads=20)
 ties = "shuffled"
 streams = [ordered(random, events, ties=ties) if {algorithm!r} == "r2" else present(random, events) for _ in range(3)]
@@ -210,7 +212,7 @@ def test_law_8_chattiness_of_complete_streams_is_bounded(algorithm: str) -> None
         events = reference(random, random.randint(1, 20), duplicates=algorithm == "r4")
         streams = {str(at): present(random, events) for at in range(random.randint(1, 3))}
         total = [sum(counts) for counts in zip(*(chattiness(s) for s in streams.values()), strict=True)]
-        follow = Follow(Merge(algorithm))
+        follow = Follow(Merge(MergeConfig(algorithm)))
         for name in streams:
             follow.attach(name, PROMISES[algorithm])
         while any(streams.values()):
@@ -235,7 +237,7 @@ def test_law_8_an_insert_that_only_one_input_delivers_costs_one_adjust_more_unti
 @pytest.mark.parametrize("algorithm", PROMISES)
 def test_law_9_check_finds_a_damaged_snapshot(algorithm: str) -> None:
     """A snapshot can be damaged: either it is refused, or ``check`` finds the damage."""
-    merge = Merge(algorithm)
+    merge = Merge(MergeConfig(algorithm))
     merge.attach("1", PROMISES[algorithm])
     merge.apply("1", Batch.of([a("A", 1, 50), a("B", 2, 60), f(2)]))
     merge.check()
@@ -254,7 +256,7 @@ def test_law_9_check_finds_a_damaged_snapshot(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_law_9_check_finds_a_damaged_index(algorithm: str) -> None:
     """``check`` must be able to fail."""
-    merge = Merge(algorithm, engine="python")
+    merge = Merge(MergeConfig(algorithm, engine="python"))
     merge.attach("1", PROMISES[algorithm])
     merge.apply("1", Batch.of([a("A", 1, 50), a("B", 2, 60), f(2)]))
     merge.check()

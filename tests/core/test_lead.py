@@ -9,6 +9,7 @@ from core_world import PROMISES, R3_PROMISES, a, emitted, f, merge_of
 
 from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.policy import LAZY, Policy, parse_policy
 from lmerge.errors import UnknownInput, UsageError
 from lmerge.testing.generate import present, reference
@@ -166,7 +167,7 @@ def test_a_bound_needs_an_index_and_a_number() -> None:
         with pytest.raises(UsageError, match="the lead of policy"):
             parse_policy(text)
     with pytest.raises(UsageError, match="needs r3 or r4"):
-        Merge("r0", "lazy+lead:5")
+        Merge(MergeConfig("r0", "lazy+lead:5"))
     assert not LAZY.needs_index
 
 
@@ -187,7 +188,7 @@ def ruined(seed: int, policy: str, closing: str) -> bool:
     random = Random(seed)
     events = [Event(vs, payload, min(ve, vs + 20)) for vs, payload, ve in reference(random, 40)]
     streams = {name: present(random, events) for name in "abc"}
-    follow = Follow(Merge("auto", policy, closing), compatible=False)
+    follow = Follow(Merge(MergeConfig("auto", policy, closing)), compatible=False)
     for name in random.sample("abcx", 4):
         follow.attach(name, random.choice((R3_PROMISES, ())))
     part = present(random, events)[: random.randrange(20)]
@@ -238,7 +239,7 @@ def test_one_that_runs_ahead_ruins_nothing_in_many_sessions(
 def test_shards_hold_alike(shards: int, engine: str) -> None:
     if engine == "python" and shards > 1:
         return
-    follow = Follow(Merge("r3", f"lazy+lead:{LEAD}", shards=shards))
+    follow = Follow(Merge(MergeConfig("r3", f"lazy+lead:{LEAD}", shards=shards)))
     for name in "123":
         follow.attach(name, R3_PROMISES)
         follow.publish(name, f(10))

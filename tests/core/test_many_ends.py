@@ -14,6 +14,7 @@ from lmerge.core import r4
 from lmerge.core.batch import Batch, BatchBuilder
 from lmerge.core.elements import Element, Event
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.generate import present
 
 POLICIES = ("eager", "quorum:2+adjusts", "leading-input-only+adjusts", "half-frozen-only+adjusts")
@@ -34,7 +35,7 @@ def session(seed: int) -> Iterator[tuple[str, list[Element]]]:
 
 
 def outputs(seed: int, policy: str, engine: str) -> list[Batch]:
-    merge = Merge("r4", policy, engine=engine)
+    merge = Merge(MergeConfig("r4", policy, engine=engine))
     for name in "123":
         merge.attach(name)
     found = []
@@ -75,7 +76,7 @@ class Counted(int):
 
 def comparisons(count: int) -> int:
     """Return the comparisons of ends: two inputs have ``count`` different ends each, and one adjusts all of its own."""
-    merge = Merge("r4", "eager", engine="python")
+    merge = Merge(MergeConfig("r4", "eager", engine="python"))
     for name in "12":
         merge.attach(name)
     batches = {name: BatchBuilder() for name in "12"}

@@ -12,6 +12,7 @@ from ordered_world import CASES, World, play
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 
 
@@ -130,7 +131,7 @@ def test_a_slot_costs_what_it_has(missed: str, monkeypatch: pytest.MonkeyPatch) 
             return hash(bytes(self))
 
     def cost(size: int) -> int:
-        merge = Merge("r1", engine="python", track_live=False)
+        merge = Merge(MergeConfig("r1", engine="python", track_live=False))
         elements = [Insert(Counting(b"%d" % at), 5, 9) for at in range(size)]
         streams = {
             "none": [elements] * 3, "first": [elements, elements[1:], elements],
@@ -152,7 +153,7 @@ def test_a_slot_costs_what_it_has(missed: str, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("broken", [True, False])
 def test_an_input_that_broke_its_promise_while_it_waited_moves_nothing(case: str, broken: bool) -> None:
     """Its stable is not emitted, and the elements of others below its inserts are not lost."""
-    merge = Merge(case)
+    merge = Merge(MergeConfig(case))
     for name in ("x", "y"):
         merge.attach(name, PROMISES[case])
     merge.attach("late", PROMISES[case], join_at=5)
@@ -169,7 +170,7 @@ def test_an_input_that_broke_its_promise_while_it_waited_moves_nothing(case: str
 
 def test_two_that_broke_their_promise_while_they_waited_do_not_close_the_output() -> None:
     """Their end of stream does not count for closing, not even while the other one is removed."""
-    merge = Merge("r2", closing="any")
+    merge = Merge(MergeConfig("r2", closing="any"))
     merge.attach("x", R2_PROMISES)
     for name in ("late", "later"):
         merge.attach(name, R2_PROMISES, join_at=5)
@@ -182,7 +183,7 @@ def test_two_that_broke_their_promise_while_they_waited_do_not_close_the_output(
 
 @pytest.mark.parametrize("case", ["r0", "r1", "r2"])
 def test_an_element_at_minus_infinity_is_one_as_any_other(case: str) -> None:
-    merge = Merge(case)
+    merge = Merge(MergeConfig(case))
     for name in ("x", "y"):
         merge.attach(name, PROMISES[case])
     first = a("A", NEG_INF, 9)
@@ -199,7 +200,7 @@ def test_an_element_at_minus_infinity_is_one_as_any_other(case: str) -> None:
 def test_minus_infinity_twice_breaks_the_strict_order(
     algorithm: str, role: str, join_at: int | None, is_restored: bool
 ) -> None:
-    merge = Merge(algorithm)
+    merge = Merge(MergeConfig(algorithm))
     merge.attach("x", R0_PROMISES, role=role, join_at=join_at)
     assert not merge.apply("x", Batch.of([a("A", NEG_INF, 9)])).detached
     if is_restored:
@@ -217,7 +218,7 @@ def test_an_empty_lifetime_hides_no_event_with_its_key_and_breaks_none(case: str
     for names in ("xy", "xx"):
         if case == "r0" and names == "xx":
             continue  # it orders elements: Vs would not increase
-        merge = Merge(case)
+        merge = Merge(MergeConfig(case))
         for name in "xy":
             merge.attach(name, PROMISES[case])
         output: list[Element] = []
@@ -233,7 +234,7 @@ def test_an_empty_lifetime_hides_no_event_with_its_key_and_breaks_none(case: str
 
 def test_a_snapshot_of_the_version_before_continues_and_reports_no_broken_order() -> None:
     """Such a snapshot has the elements that an input passed over instead of their order, and -inf instead of no Vs."""
-    merge = Merge("r1")
+    merge = Merge(MergeConfig("r1"))
     for name in "ab":
         merge.attach(name, R1_PROMISES)
     merge.apply("a", Batch.of([a("A", 5, 9), a("B", 5, 9), a("C", 5, 9)]))

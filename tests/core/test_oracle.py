@@ -9,6 +9,7 @@ from core_world import INDEX_POLICIES, PROMISES
 
 from lmerge.core.elements import INF, Element
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.generate import joining, ordered, present, reference
 from lmerge.testing.oracle import Follow
 
@@ -28,7 +29,7 @@ def run(seed: int, algorithm: str, policy: str, *, leaves: bool = True) -> None:
             return present(random, events)
         return ordered(random, events, ties="shuffled" if algorithm == "r2" else "payload")
 
-    follow = Follow(Merge(random.choice((algorithm, "auto")), policy))
+    follow = Follow(Merge(MergeConfig(random.choice((algorithm, "auto")), policy)))
     streams = {f"first{at}": stream() for at in range(random.randint(1, 3))}
     for name in streams:
         follow.attach(name, PROMISES[algorithm])

@@ -14,6 +14,7 @@ from core_world import PROMISES, a, emitted, f, m, merge_of
 
 from lmerge.core.elements import NEG_INF, Adjust, Element, Insert, Stable
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.policy import Leader, Policy, Show, parse_policy
 from lmerge.errors import UsageError
 from lmerge.testing.generate import mistaken, present, reference
@@ -33,7 +34,7 @@ class World:
     def __init__(self, algorithm: str, policy: str, *, compatible: bool) -> None:
         self.algorithm = algorithm
         self.policy = parse_policy(policy)
-        self.follow = Follow(Merge(algorithm, policy), compatible=compatible)
+        self.follow = Follow(Merge(MergeConfig(algorithm, policy)), compatible=compatible)
         self.tables: dict[str, dict[Key, list[int]]] = {}  # the ends of its events, frozen ones too
         self.stables: dict[str, int] = {}
         self.highest: dict[str, int] = {}
@@ -286,12 +287,12 @@ def test_a_combination_without_meaning_is_refused_with_the_reason(text: str, rea
 def test_a_leader_by_elements_needs_one_shard(policy: str, engine: str) -> None:
     if engine == "native":
         with pytest.raises(UsageError, match=r"needs one shard: of 2 shards none gets all inserts$"):
-            Merge("r3", policy, shards=2)
+            Merge(MergeConfig("r3", policy, shards=2))
 
 
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_an_event_that_only_joining_inputs_have_makes_no_quorum(algorithm: str) -> None:
-    follow = Follow(Merge(algorithm, "quorum:2"))
+    follow = Follow(Merge(MergeConfig(algorithm, "quorum:2")))
     follow.attach("late", PROMISES[algorithm], join_at=9)
     assert emitted(follow, "late", a("A", 1, 20)) == []
     follow.attach("one", PROMISES[algorithm])

@@ -7,6 +7,7 @@ must have the same outcome on both, and both must have the same snapshot after i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,6 +18,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import LmergeError
 
@@ -30,8 +32,9 @@ class Twins:
         self.random = random
         self.engines = [selection.PYTHON] if selection.native_problem() else [selection.PYTHON, selection.NATIVE]
         closing, allowed = random.choice(CLOSINGS), random.random() < 0.8
-        self.going = Merge("auto", policy, closing, allow_downgrade=allowed)
-        self.restored = Merge("auto", policy, closing, allow_downgrade=allowed, engine=random.choice(self.engines))
+        config = MergeConfig("auto", policy, closing, allow_downgrade=allowed)
+        self.going = Merge(config)
+        self.restored = Merge(replace(config, engine=random.choice(self.engines)))
         self.restores = 0
 
     def restore(self) -> None:
@@ -73,7 +76,7 @@ def play(seed: object) -> int:
         join_at = random.choice((None, None, at, at + random.randint(1, 12)))
         streams[name] = world.stream() if join_at is None or random.random() < 0.3 else world.late(join_at)
         role = "observe" if random.random() < 0.05 else "active"
-        newer = twins.going._incarnations.get(name, 0) + 1
+        newer = twins.going._fence.newest.get(name, 0) + 1
         twins.call("attach", name, world.promises(), join_at=join_at, role=role, incarnation=newer)
 
     for name in "abc"[: random.randint(1, 3)]:
@@ -104,7 +107,7 @@ def play(seed: object) -> int:
 def test_a_switch_after_a_restore_forgets_what_has_ended() -> None:
     """Two events of one key that have ended are no reason for R4, whether the merge still has them or not."""
     for restores in (False, True):
-        merge = Merge(allow_downgrade=True)
+        merge = Merge(MergeConfig(allow_downgrade=True))
         merge.attach("1", (*R1_PROMISES, "key"))
         merge.apply("1", Batch.of([a("A", 1, 4), a("A", 1, 4), a("B", 7, 20), f(7)]))
         if restores:
@@ -117,7 +120,7 @@ def test_a_due_time_that_an_input_left_behind_is_restored() -> None:
     """Final-only: the input that delivered A has left; whether stable(6) drops A must not depend on a restore."""
     outputs = []
     for restores in (False, True):
-        merge = Merge("r3", "final-only")
+        merge = Merge(MergeConfig("r3", "final-only"))
         for name in "12":
             merge.attach(name, ("key",))
         merge.apply("1", Batch.of([a("A", 1, 9), f(5)]))

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.resume import OutputReplay, emitted_events, resumed
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import Tdb
@@ -76,7 +77,7 @@ def restarted(merge: Merge, elements: list[Element], random: Random) -> Merge:
     live = replay.live_events()
     assert sorted(live.rows()) == sorted(emitted_events(merge).rows())
     return resumed(
-        live, merge.stable_point, merge.algorithm, policy=merge.policy, engine=merge.engine,
+        live, merge.stable_point, merge.algorithm, MergeConfig(policy=merge.policy, engine=merge.engine),
         incarnations={"0": 1, "1": 1, "2": 1},
     )
 
@@ -86,7 +87,7 @@ def run(random: Random, algorithm: str, policy: str) -> None:
     promises = COPIES_PROMISES if algorithm == "r2 copies" else PROMISES[algorithm]
     events = reference(random, random.randint(1, 20), duplicates=duplicates, strict=algorithm == "r0")
     replicas = {str(at): ReplicaStream(stream_of(random, algorithm, events)) for at in range(random.randint(1, 3))}
-    follow = Follow(Merge("auto", policy))
+    follow = Follow(Merge(MergeConfig("auto", policy)))
     for name in replicas:
         follow.attach(name, promises)
     for restart in range(random.randint(1, 3)):
@@ -168,7 +169,7 @@ def test_below_the_stable_point_r1_emits_nothing_and_at_max_vs_it_keeps_the_orde
 
 
 def test_final_only_does_not_show_an_event_twice() -> None:
-    merge = resumed(Batch.of([a("done", 6, 9), f(5)]), 5, "r3", policy="final-only")
+    merge = resumed(Batch.of([a("done", 6, 9), f(5)]), 5, "r3", MergeConfig(policy="final-only"))
     assert list(merge.live_events().elements()) == [a("done", 6, 9), f(5)]
     merge.attach("x", R3_PROMISES, join_at=5)
     assert emitted(merge, "x", a("open", 5), a("done", 6, 9), a("next", 7, 8), f(20)) == [a("next", 7, 8)]
@@ -203,8 +204,8 @@ def test_what_no_merge_can_have_emitted_is_refused(
 
 def test_a_less_general_algorithm_cannot_go_on() -> None:
     with pytest.raises(UsageError, match="less general"):
-        resumed(Batch.of([]), NEG_INF, "r4", algorithm="r3")
-    assert resumed(Batch.of([a("A", 1)]), NEG_INF, "r1", policy="quorum:2").algorithm == "r3"
+        resumed(Batch.of([]), NEG_INF, "r4", MergeConfig("r3"))
+    assert resumed(Batch.of([a("A", 1)]), NEG_INF, "r1", MergeConfig(policy="quorum:2")).algorithm == "r3"
 
 
 def test_r1_does_not_need_the_order_of_what_was_emitted_before_the_stable_point() -> None:

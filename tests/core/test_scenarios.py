@@ -19,6 +19,7 @@ import pytest
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable, show_time
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.errors import LmergeError
 
@@ -63,9 +64,9 @@ def run(script: str) -> str:
     options = {"algorithm": "auto", "policy": "lazy", "closing": "all", "downgrade": "no"}
     if lines[0].startswith("# algorithm=") or "policy=" in lines[0] or "downgrade=" in lines[0]:
         options |= dict(field.split("=", 1) for field in lines[0].split() if "=" in field)
-    merge = Merge(
+    merge = Merge(MergeConfig(
         options["algorithm"], options["policy"], options["closing"], allow_downgrade=options["downgrade"] == "yes"
-    )
+    ))
     output = Tdb("output")
     result = []
     for line in lines:

@@ -12,6 +12,7 @@ from core_world import PROMISES, a, f
 from lmerge.core.batch import Batch
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import UsageError
 from lmerge.testing.generate import joining, ordered, present, reference
@@ -25,7 +26,7 @@ def drive(algorithm: str, policy: str, seed: int, *, restore_every: int) -> tupl
     events = reference(random, 15, strict=algorithm == "r0")
     make = present if algorithm in ("r3", "r4") else ordered
     streams = [make(random, events), make(random, events), joining(make(random, events), 12, events)]
-    merge = Merge(algorithm, policy)
+    merge = Merge(MergeConfig(algorithm, policy))
     for at in range(3):
         merge.attach(str(at), PROMISES[algorithm], join_at=12 if at == 2 else None)
     emitted: list[object] = []
@@ -90,7 +91,7 @@ def test_a_damaged_snapshot_is_refused_before_it_does_harm(part: str, field: str
 
 @pytest.mark.parametrize("algorithm", PROMISES)
 def test_from_where_on_a_merge_is_right_is_kept_until_it_is_there(algorithm: str) -> None:
-    merge = Merge(algorithm)
+    merge = Merge(MergeConfig(algorithm))
     merge.attach("late", PROMISES[algorithm], join_at=20)
     merge.admit("late")
     merge.apply("late", Batch.of([f(19)]))
@@ -122,7 +123,7 @@ def damaged(part: str, field: str, value: object) -> bytes:
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_a_restored_final_only_merge_does_not_wait_for_an_event_that_no_input_has_any_more(algorithm: str) -> None:
     """The input that delivered the event has left, and the others continue without it (V.C)."""
-    merge = Merge(algorithm, "final-only")
+    merge = Merge(MergeConfig(algorithm, "final-only"))
     merge.attach("1", PROMISES["r3"])
     merge.attach("2", PROMISES["r3"])
     merge.apply("1", Batch.of([a("B", 2, 7), f(3)]))

@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
 from lmerge.testing.oracle import Follow
@@ -45,11 +46,11 @@ class MergeMachine(RuleBasedStateMachine):
         policies = INDEX_POLICIES if self.algorithm in ("r3", "r4") else ("lazy", "eager")
         auto = data.draw(st.booleans())
         self.follow = Follow(
-            Merge(
+            Merge(MergeConfig(
                 "auto" if auto else self.algorithm, data.draw(st.sampled_from(policies)),
                 data.draw(st.sampled_from(["all", "any", "quorum:2"])),
                 allow_downgrade=auto and data.draw(st.booleans()),
-            ),
+            )),
             compatible=False,
         )
         self.streams: dict[str, Tdb] = {}

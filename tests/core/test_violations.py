@@ -7,6 +7,7 @@ from core_world import R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, m
 
 from lmerge.core.batch import Batch
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import snapshot_of
 from lmerge.errors import PropertiesTooWeak, UnknownInput, UsageError
 
@@ -78,7 +79,7 @@ def test_ties_in_another_order_are_found_out_under_r1() -> None:
 
 def test_a_waiting_input_that_breaks_its_key_is_the_one_that_ends() -> None:
     """Its elements are merged when another input's stable lets it join; the other input must not end."""
-    merge = Merge("r2")
+    merge = Merge(MergeConfig("r2"))
     merge.attach("x", R2_PROMISES)
     merge.attach("late", R2_PROMISES, join_at=5)
     merge.apply("late", Batch.of([a("A", 6, 9), a("A", 6, 9)]))
@@ -109,7 +110,7 @@ def test_an_unknown_input_is_a_usage_error() -> None:
 
 
 def test_what_cannot_be_asked_for_is_refused_and_changes_nothing() -> None:
-    merge = Merge("r2")
+    merge = Merge(MergeConfig("r2"))
     before = snapshot_of(merge)
     with pytest.raises(UsageError, match="unknown property"):
         merge.attach("x", ("fast",))
@@ -119,15 +120,15 @@ def test_what_cannot_be_asked_for_is_refused_and_changes_nothing() -> None:
         merge.attach("x", ("key",))
     assert snapshot_of(merge) == before
     with pytest.raises(UsageError, match="needs r3 or r4"):
-        Merge("r1", "final-only")
+        Merge(MergeConfig("r1", "final-only"))
     with pytest.raises(UsageError, match="unknown algorithm"):
-        Merge("r9")
+        Merge(MergeConfig("r9"))
     with pytest.raises(UsageError, match="downgraded"):
-        Merge("r1", allow_downgrade=True)
+        Merge(MergeConfig("r1", allow_downgrade=True))
     huge = "9" * 20
     for policy in ("", "laziest", "quorum:", "quorum:0", "quorum:x", "lazy+lag:", "lazy+lag:-1", f"quorum:{huge}"):
         with pytest.raises(UsageError):
-            Merge(policy=policy)
+            Merge(MergeConfig(policy=policy))
     for closing in ("", "none", "quorum:0"):
         with pytest.raises(UsageError):
-            Merge(closing=closing)
+            Merge(MergeConfig(closing=closing))

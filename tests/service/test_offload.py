@@ -81,13 +81,13 @@ async def test_a_subscriber_that_leaves_while_its_snapshot_is_taken_takes_no_pla
         await a.merged(*live())
         gate = Gate(hub_of(world), "live_events")
         subscriber = SubscriberQueue("gone", "here", 2**20)
-        subscribing = asyncio.create_task(hub_of(world).subscribe(subscriber))
+        subscribing = asyncio.create_task(hub_of(world).subscriptions.subscribe(subscriber))
         await gate.entered.wait()
         subscribing.cancel()
-        hub_of(world).unsubscribe(subscriber)  # as its call does
+        hub_of(world).subscriptions.unsubscribe(subscriber)  # as its call does
         gate.open()
         await a.merged(stable(5))
-        assert not hub_of(world).subscribers
+        assert not hub_of(world).state.subscribers
 
 
 @pytest.mark.usefixtures("many")
@@ -174,10 +174,10 @@ async def test_others_are_served_while_the_store_gets_what_is_live(tmp_path: Pat
         await others_go_on(world, other)
         gate.open()
         await a.acked()
-        merge = hub_of(world).merge
+        merge = hub_of(world).state.merge
         expected = list(merge.live_events().rows())
     async with World(store=str(tmp_path)) as again:
-        assert list(hub_of(again).merge.live_events().rows()) == expected
+        assert list(hub_of(again).state.merge.live_events().rows()) == expected
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -211,10 +211,10 @@ async def played(random: Random, path: Path) -> Any:
                     token = {} if t == NEG_INF or random.random() < 0.5 else {"resume_token": format_token(MERGE, t)}
                     readers.append(await world.subscriber(**token))
         read = [(reader.begin.stable_point, await reader.until_stable(INF)) for reader in readers]
-        retained = hub_of(world).retained_from
+        retained = hub_of(world).state.retained_from
     async with World(**settings) as again:
-        rows = list(hub_of(again).merge.live_events().rows())
-        assert hub_of(again).retained_from == retained
+        rows = list(hub_of(again).state.merge.live_events().rows())
+        assert hub_of(again).state.retained_from == retained
     return read, begun, rows
 
 

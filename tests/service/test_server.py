@@ -181,7 +181,7 @@ async def test_a_bug_in_a_merge_ends_its_streams_and_the_server_reports_it(
         a = await world.publisher("a")
         reader = await world.subscriber()
         hub = world.server._registry.hubs[MERGE]
-        monkeypatch.setattr(hub.merge, "apply", lambda *_: 1 // 0)
+        monkeypatch.setattr(hub.state.merge, "apply", lambda *_: 1 // 0)
         await a.send(ins("x", 1, 2))
         assert (await a.ending()).code is grpc.StatusCode.UNAVAILABLE
         assert (await reader.ending()).code is grpc.StatusCode.UNAVAILABLE

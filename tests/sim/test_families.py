@@ -11,10 +11,10 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.errors import UsageError
 from lmerge.testing.sim.families import BOUNDED, FAMILIES, KINDS, PLAIN, PREVENTING, WRONG, in_family
+from lmerge.testing.sim.run import run
 from lmerge.testing.sim.scenario import scenario
 from lmerge.testing.sim.verdict import Checked, Contradiction, Doubt, ReferenceEvents
 from lmerge.testing.sim.watch import MergeWatch, WatchedSettings
-from lmerge.testing.sim.world import run
 
 SEEDS = 40
 CHUNK = 10

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lmerge.testing.sim.families import FAMILIES, PLAIN
+from lmerge.testing.sim.run import run
 from lmerge.testing.sim.scenario import FAULTS, scenario
-from lmerge.testing.sim.world import run
 
 SEEDS = 240
 SEEDS_BY_DEFAULT = 160  # the others repeat what these find; the long run has them
@@ -63,7 +63,7 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 
 def test_a_run_does_not_depend_on_the_hash_seed_or_the_process() -> None:
-    code = "import sys; from lmerge.testing.sim.world import run; print([run(int(s)).digest for s in sys.argv[1:]])"
+    code = "import sys; from lmerge.testing.sim.run import run; print([run(int(s)).digest for s in sys.argv[1:]])"
     seeds = [str(seed) for seed in range(12)]
     output = {
         subprocess.run(

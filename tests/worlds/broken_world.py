@@ -21,6 +21,7 @@ from lmerge.core import properties as props
 from lmerge.core.compatible import InputPrefix, incompatibilities
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.testing.generate import joining, reference
 from lmerge.testing.oracle import Follow
@@ -243,7 +244,7 @@ def play(seed: object, *, size: int = 9) -> Watch:
     """
     random = Random(f"{seed} broken")
     world = World(random, size=size, policies=POLICIES if random.random() < 0.85 else INDEX_POLICIES)
-    watch = Watch(world, Merge("auto", world.policy, allow_downgrade=True))
+    watch = Watch(world, Merge(MergeConfig("auto", world.policy, allow_downgrade=True)))
     streams: dict[str, list[Element]] = {}
     for name in "abc"[: random.randint(2, 3)]:
         streams[name] = world.stream(may_miss=name != "a")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.testing.oracle import Follow
 
 R0_PROMISES = ("insert-only", "strictly-ordered")
@@ -44,7 +45,7 @@ def f(vc: int) -> Stable:
 def merge_of(inputs: int = 2, algorithm: str = "auto", policy: str = "lazy", *, promises: Sequence[str] = R3_PROMISES,
              closing: str = "all") -> Follow:
     """Return a followed merge with inputs "1", "2", ... that promise ``promises``."""
-    follow = Follow(Merge(algorithm, policy, closing))
+    follow = Follow(Merge(MergeConfig(algorithm, policy, closing)))
     for at in range(inputs):
         follow.attach(str(at + 1), promises)
     return follow

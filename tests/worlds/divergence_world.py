@@ -11,7 +11,7 @@ from lmerge.core.divergence.digests import interval_of
 from lmerge.core.divergence.monitor import Divergence, DivergenceMonitor
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.engines import selection
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.tdb import Tdb
 
 INTERVAL = 10
@@ -26,7 +26,9 @@ def monitor(interval: int = INTERVAL, **options: Any) -> DivergenceMonitor:
 class WatchedInput:
     """One input of ``watched`` that delivers ``stream`` like a publisher: it keeps its live events."""
 
-    def __init__(self, watched: DivergenceMonitor, name: str, stream: Sequence[Element], role: str = ACTIVE) -> None:
+    def __init__(
+        self, watched: DivergenceMonitor, name: str, stream: Sequence[Element], role: InputRole = InputRole.ACTIVE
+    ) -> None:
         self.watched, self.name, self.stream, self.role = watched, name, list(stream), role
         self.at = 0
         self.incarnation = 0
@@ -85,7 +87,7 @@ def play(
 ) -> list[Divergence]:
     """Deliver all streams to the end, in random slices. ``restless``: inputs return and skip on the way."""
     watched = inputs[0].watched
-    names = [s.name for s in inputs if s.role == ACTIVE] if counting is None else counting
+    names = [s.name for s in inputs if s.role is InputRole.ACTIVE] if counting is None else counting
     found = []
     waiting = [one for one in inputs if not one.is_done]
     while waiting:

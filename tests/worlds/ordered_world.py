@@ -17,6 +17,7 @@ from core_world import COPIES_PROMISES, PROMISES
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Insert, Stable
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 
 
@@ -134,7 +135,8 @@ class World:
         self.allows_broken_key = case == "r2 believed"
         algorithm = "auto" if self.allows_broken_key else case[:2]
         self.merges = [
-            Merge(algorithm, allow_downgrade=self.allows_broken_key, engine=engine) for engine in ("auto", "python")
+            Merge(MergeConfig(algorithm, allow_downgrade=self.allows_broken_key, engine=engine))
+            for engine in ("auto", "python")
         ]
         self.output: Counter[Insert] = Counter()
         self.lives: dict[str, int] = {}

@@ -20,6 +20,7 @@ from lmerge.client.subscribe.reader import ResumePoint
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import NEG_INF, Element, Event
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.testing.generate import present
 
@@ -58,7 +59,7 @@ class ModelServer:
         self.fresh()
 
     def fresh(self) -> None:
-        self.merge = Merge("r4", self.policy)
+        self.merge = Merge(MergeConfig("r4", self.policy))
         self.complete_from = NEG_INF
         self.segments: list[JournalSegment] = []
         self.subscription: list[Any] | None = None  # what is on its way to the reader

@@ -14,6 +14,7 @@ import grpc
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.session import AdmitLine, AttachLine, DetachLine, ElementLine, ExcuseLine, parse_line
 from lmerge.core.tdb import Tdb
 from lmerge.service.merge.hub import Hub
@@ -251,7 +252,7 @@ class RawReader:
 
 def replayed(path: Path, policy: str) -> list[Element]:
     """Return the output of the core for a recorded session."""
-    merge = Merge(policy=policy)
+    merge = Merge(MergeConfig(policy=policy))
     output: list[Element] = []
     for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         line = parse_line(text, number)
@@ -280,8 +281,8 @@ class Gate:
         self.threads: set[str] = set()
         self._opened = threading.Event()
         self._loop = asyncio.get_running_loop()
-        self._method = getattr(hub.merge, method)
-        setattr(hub.merge, method, self._held)
+        self._method = getattr(hub.state.merge, method)
+        setattr(hub.state.merge, method, self._held)
 
     def open(self) -> None:
         self._opened.set()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import LmergeError
 
@@ -19,7 +21,8 @@ class Twins:
 
     def __init__(self, *settings: Any, compare_every: int = 1, **options: Any) -> None:
         self.calls, self.compare_every = 0, compare_every
-        self.merges = [Merge(*settings, **options), Merge(*settings, **options, engine="python")]
+        config = MergeConfig(*settings, **options)
+        self.merges = [Merge(config), Merge(replace(config, engine="python"))]
 
     def call(self, method: str, *arguments: object, **options: object) -> None:
         results = [self._result(getattr(merge, method), *arguments, **options) for merge in self.merges]

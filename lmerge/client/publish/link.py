@@ -40,7 +40,7 @@ from lmerge.client.publish.outbox import Item, Lane, Outbox, Skip, StagedBatches
 from lmerge.client.publish.payload_encoder import RowEncoder
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import NEG_INF
-from lmerge.core.inputs import ACTIVE, OBSERVE
+from lmerge.core.inputs import InputRole
 from lmerge.errors import LmergeError, ServerGone
 from lmerge.linger import Linger
 from lmerge.wire.frames import Frames, groups
@@ -60,7 +60,7 @@ CLOSE_S: Final = 30.0
 # The most staged batches that are sent to a server that has lost several in a row, before it may commit again.
 DISTRUST_MAX: Final = 64
 
-_ROLES: Final = {ACTIVE: pb.ROLE_ACTIVE, OBSERVE: pb.ROLE_OBSERVE}
+_ROLES: Final = {InputRole.ACTIVE: pb.ROLE_ACTIVE, InputRole.OBSERVE: pb.ROLE_OBSERVE}
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class LinkOwner(Protocol):
         """Note that a server has declared its limits, such as the size of a payload."""
     def interest_changed(self) -> None:
         """Note that a server has sent a fast-forward, or has gone."""
-    def role_is(self, role: str) -> None:
+    def role_is(self, role: InputRole) -> None:
         """Note that a server has given the input another role."""
     def gives_up(self) -> bool:
         """Return whether no server has been reachable for too long."""
@@ -129,7 +129,7 @@ class PublisherLink:
 
     def __init__(
         self, target: str, identity: PublisherIdentity, outbox: Outbox, frames: Frames, connector: Connector,
-        owner: LinkOwner, *, role: str, incarnation: int,
+        owner: LinkOwner, *, role: InputRole, incarnation: int,
     ) -> None:
         self.target = target
         self.role = role
@@ -361,7 +361,7 @@ class PublisherLink:
                 self.lane.note_stable(max(self.lane.needs, self.needed_from))  # a fast-forward may come before the ack
                 self._owner.interest_changed()
             elif kind == "change_role":
-                self.role = OBSERVE if response.change_role.role == pb.ROLE_OBSERVE else ACTIVE
+                self.role = InputRole.OBSERVE if response.change_role.role == pb.ROLE_OBSERVE else InputRole.ACTIVE
                 self._owner.role_is(self.role)
                 self._reconnects_at_once = True
                 self._start_again.set()

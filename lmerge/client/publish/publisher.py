@@ -19,7 +19,7 @@ from lmerge.client.publish.outbox import BEHIND_EVENTS_MAX, OUTBOX_BYTES_MAX, Ou
 from lmerge.client.publish.payload_encoder import RowEncoder
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
-from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, ROLES
+from lmerge.core.inputs import INCARNATION_MAX, InputRole
 from lmerge.core.properties import parse_properties
 from lmerge.errors import InvalidBatch, ServerGone, UsageError
 from lmerge.wire.engine_frames import frames_of
@@ -52,7 +52,7 @@ class AsyncPublisher:
 
     def __init__(
         self, targets: str | Iterable[str], merge: str, replica: str, *, properties: Iterable[str] = (),
-        schema: Any = None, join_at: int | None = None, role: str = ACTIVE, incarnation: int | None = None,
+        schema: Any = None, join_at: int | None = None, role: str = InputRole.ACTIVE, incarnation: int | None = None,
         on_fast_forward: Callable[[int], None] | None = None, give_up_after_s: float | None = None,
         buffer_bytes_max: int = OUTBOX_BYTES_MAX, behind_events_max: int = BEHIND_EVENTS_MAX,
         heartbeat: Callable[[], int | None] | None = None, heartbeat_s: float = HEARTBEAT_S,
@@ -66,9 +66,9 @@ class AsyncPublisher:
             raise UsageError(f"incarnation {incarnation} is not between 0 and {INCARNATION_MAX}")
         self.merge, self.replica = merge, replica
         self.properties = parse_properties(properties)
-        if role not in ROLES:
+        if role not in tuple(InputRole):
             raise UsageError(f"unknown role {role!r}; it is active or observe")
-        self.role = role
+        self.role = InputRole(role)
         self.encoder = RowEncoder(schema)
         self.join_at = join_at
         self.outbox = Outbox(replica, bytes_max=buffer_bytes_max, behind_events_max=behind_events_max)
@@ -289,7 +289,7 @@ class AsyncPublisher:
             if self._on_fast_forward is not None:
                 self._on_fast_forward(until)
 
-    def role_is(self, role: str) -> None:
+    def role_is(self, role: InputRole) -> None:
         self.role = role
 
     def gives_up(self) -> bool:

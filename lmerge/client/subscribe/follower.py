@@ -37,6 +37,7 @@ from lmerge.core.batch import AnyBatch, BatchBuilder, Row
 from lmerge.core.elements import INF, INSERT, NEG_INF, Event
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.policy import Show, parse_policy
 from lmerge.core.resume import OutputReplay, resumed
 from lmerge.core.tdb import Tdb
@@ -117,7 +118,7 @@ class Follower:
         if resume_point is not None:
             self._resume(resume_point)
         elif len(self.sources) > 1 or policy is not None:
-            self._merge = Merge("r4", self.policy, "any", engine=self.engine)
+            self._merge = Merge(MergeConfig("r4", self.policy, "any", engine=self.engine))
 
     # The state.
 
@@ -300,7 +301,7 @@ class Follower:
         # A policy that shows events at once needs an input with just this output: ten times faster than to load a
         # merge. A policy whose stables lag would emit that input's stables later, and so go back.
         if policy.show is Show.FIRST and not policy.lag:
-            merge = Merge("r4", self.policy, "any", engine=self.engine)
+            merge = Merge(MergeConfig("r4", self.policy, "any", engine=self.engine))
             merge.attach("the reader", join_at=None if self.since == NEG_INF else self.since)
             merge.admit("the reader")
             for batch in (before.build(), *batches):
@@ -311,8 +312,8 @@ class Follower:
         for batch in (before.build(), *batches):
             replay.add(batch)
         return resumed(
-            replay.live_events(), replay.stable_point, "r4", algorithm="r4", policy=self.policy, closing="any",
-            engine=self.engine, right_from=self.since,
+            replay.live_events(), replay.stable_point, "r4", MergeConfig("r4", self.policy, "any", engine=self.engine),
+            right_from=self.since,
         )
 
     def _resume(self, resume_point: ResumePoint) -> None:
@@ -336,7 +337,7 @@ class Follower:
     def _withhold(self) -> None:
         """Deliver nothing before the stable point reaches ``_withheld_until``: the reader needs nothing before it."""
         self._withheld = Tdb("resumed")
-        self._merge = Merge("r4", self.policy, "any", engine=self.engine)
+        self._merge = Merge(MergeConfig("r4", self.policy, "any", engine=self.engine))
 
     def _frozen_in(self, gap: SubscriptionGap, kept: list[AnyBatch]) -> list[Row]:
         """Return what the source would have sent of the events that it lacks, as far as that can be derived."""

@@ -18,7 +18,7 @@ from lmerge.core.batch import AnyBatch, BatchBuilder
 from lmerge.core.elements import ADJUST, INSERT, Event
 from lmerge.core.inputs import Input
 from lmerge.core.policy import Closing, Policy
-from lmerge.core.properties import Case
+from lmerge.core.properties import R3_MINUS, Case
 
 Key = tuple[int, bytes]
 
@@ -27,7 +27,7 @@ class R3Minus(Algorithm):
     """One index per input and one for the output, each ordered by (Vs, payload)."""
 
     case = Case.R3
-    name = "r3-"
+    name = R3_MINUS
 
     def __init__(self, inputs: Mapping[str, Input], policy: Policy, closing: Closing) -> None:
         super().__init__(inputs, policy, closing)

@@ -23,21 +23,12 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from lmerge.core.batch import AnyBatch
-from lmerge.core.divergence.digests import (
-    ALL,
-    INF_INTERVAL,
-    ZERO,
-    AddOutcome,
-    Digest,
-    Digests,
-    bounds,
-    completed_at,
-    first_from,
-)
+from lmerge.core.divergence.compared_input import ComparedInput, DivergenceReport
+from lmerge.core.divergence.digests import ALL, INF_INTERVAL, AddOutcome, Digest, bounds, completed_at, first_from
 from lmerge.core.divergence.engine_digests import digests_of
 from lmerge.core.divergence.evidence import Evidence, Findings
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 
 # Compared intervals are kept for inputs that attach later: 100 bytes each per input.
 INTERVALS_KEPT: Final = 1024
@@ -77,85 +68,6 @@ class AgreementRule(NamedTuple):
     disputed: Collection[int] = ()
 
 
-class DivergenceReport(NamedTuple):
-    """The result of the comparison for one input.
-
-    ``compared``: number of compared intervals. ``equal``: number of those in which the input equalled the majority,
-    or all others where there is no majority. ``in_row``: equal intervals in a row, up to the last compared one.
-    ``problem``: why the input is not compared; empty if it is compared.
-    """
-
-    name: str
-    compared: int
-    equal: int
-    in_row: int
-    problem: str = ""
-
-
-class _InputRecord:
-    """The open intervals of the current life of one name, and the completed intervals of all its lives."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.incarnation = 0
-        self.role = ACTIVE
-        self.attached = False
-        self.digests: Digests | None = None
-        self.first: int = ALL  # the current life is right for intervals from here on
-        self.completed: int = NEG_INF  # the current life has completed the intervals below this one
-        self.life = 0
-        self.overflowed = False  # a copy of ``digests.overflowed``: another thread may be changing ``digests``
-        self.spans: list[tuple[int, int, int]] = []  # completed before the life or a skip began: [from, to), life
-        self.done: dict[int, Digest] = {}  # completed intervals that are not empty
-        self.is_equal: dict[int, bool] = {}  # by interval, for the intervals that are kept
-        self.past = DivergenceReport(name, 0, 0, 0)  # the counts of the intervals that are not kept any more
-
-    def covers(self, index: int) -> bool:
-        """Return whether the input has completed the interval and is right for it."""
-        return self.life_of(index) > 0
-
-    def life_of(self, index: int) -> int:
-        """Return the life in which the input completed the interval; 0 if it has not completed it."""
-        if self.first <= index < self.completed:
-            return self.life
-        return next((life for start, end, life in self.spans if start <= index < end), 0)
-
-    def digest(self, index: int) -> Digest:
-        return self.done.get(index, ZERO)
-
-    @property
-    def is_comparable(self) -> bool:
-        return self.digests is not None and not self.overflowed
-
-    def end_life(self) -> None:
-        """End the current life. What it has completed stays, for comparison with other inputs."""
-        self.save_span()
-        self.attached = False
-        self.digests = None
-        self.first, self.completed = ALL, NEG_INF
-
-    def save_span(self) -> None:
-        """Keep the span of completed intervals that begins at ``first``. Called before ``first`` changes."""
-        if self.first < self.completed:
-            self.spans.append((self.first, self.completed, self.life))
-
-    def begin_life(self, first: int) -> None:
-        """Begin a life, which delivers the intervals from ``first`` on again."""
-        self.life += 1
-        self.overflowed = False
-        self.spans = [(start, min(end, first), life) for start, end, life in self.spans if start < first]
-        self.done = {index: digest for index, digest in self.done.items() if index < first}
-        self.first, self.completed = first, NEG_INF
-
-    def forget_below(self, bound: int) -> None:
-        self.spans = [span for span in self.spans if span[1] > bound]
-        self.done = {index: digest for index, digest in self.done.items() if index >= bound}
-        for index in sorted(index for index in self.is_equal if index < bound):
-            equal = self.is_equal.pop(index)
-            name, compared, before, in_row, _ = self.past
-            self.past = DivergenceReport(name, compared + 1, before + equal, in_row + 1 if equal else 0)
-
-
 class DivergenceMonitor:
     """Compares the inputs of one merge.
 
@@ -174,7 +86,7 @@ class DivergenceMonitor:
         self._with_starts = starts
         self._open_max = open_max
         self._intervals_kept = intervals_kept
-        self._inputs: dict[str, _InputRecord] = {}
+        self._inputs: dict[str, ComparedInput] = {}
         self._evidence = Evidence(engine, interval, starts=starts, bytes_max=evidence_bytes)
         self._indices: set[int] = set()  # intervals that an input has completed and that are not empty
         self._forgotten_until: int = NEG_INF  # intervals below this one cannot be compared any more
@@ -185,9 +97,9 @@ class DivergenceMonitor:
 
     # What inputs do.
 
-    def attach(self, name: str, incarnation: int, role: str, join_at: int | None) -> None:
+    def attach(self, name: str, incarnation: int, role: InputRole, join_at: int | None) -> None:
         """Attach an input. ``join_at``: as the input declared it; it is right for every event with Ve >= join_at."""
-        record = self._inputs.pop(name, None) or _InputRecord(name)
+        record = self._inputs.pop(name, None) or ComparedInput(name, self.interval, self._open_max)
         self._inputs[name] = record  # at the end, so the inputs that left first stand first
         self._end_life(record)
         record.incarnation, record.role, record.attached = incarnation, role, True
@@ -340,11 +252,11 @@ class DivergenceMonitor:
 
     def reports(self) -> list[DivergenceReport]:
         """Return the reports of the attached inputs, in order of attachment."""
-        return [self._report(record) for record in self._inputs.values() if record.attached]
+        return [record.report() for record in self._inputs.values() if record.attached]
 
     def report(self, name: str) -> DivergenceReport | None:
         record = self._inputs.get(name)
-        return None if record is None else self._report(record)
+        return None if record is None else record.report()
 
     def divergent(self) -> list[Divergence]:
         """Return the kept divergent intervals, newest first."""
@@ -377,12 +289,12 @@ class DivergenceMonitor:
 
     # One interval at a time.
 
-    def _end_life(self, record: _InputRecord) -> None:
+    def _end_life(self, record: ComparedInput) -> None:
         if record.digests is not None:
             self._complete(record)
         record.end_life()
 
-    def _complete(self, record: _InputRecord) -> None:
+    def _complete(self, record: ComparedInput) -> None:
         """Move the intervals that the input's stable point has passed from the open ones to the completed ones."""
         assert record.digests is not None
         stable_point = record.digests.stable_point
@@ -401,12 +313,12 @@ class DivergenceMonitor:
         record.completed = completed
         self._touched |= {index for index in self._indices if low <= index < completed}
 
-    def _able(self, index: int, counting: Iterable[str]) -> list[_InputRecord]:
+    def _able(self, index: int, counting: Iterable[str]) -> list[ComparedInput]:
         """Return the active inputs that count and are, or will be, right for the interval."""
         inputs = (self._inputs.get(name) for name in counting)
         return [
             record for record in inputs
-            if record is not None and record.attached and record.role == ACTIVE and record.is_comparable
+            if record is not None and record.attached and record.role is InputRole.ACTIVE and record.is_comparable
             and (record.first <= index or record.covers(index))
         ]
 
@@ -453,7 +365,7 @@ class DivergenceMonitor:
             index, start, end, digests, majority, outvoted, Findings() if before is None else before.findings
         )
 
-    def _needs_evidence(self, index: int, participants: list[_InputRecord]) -> bool:
+    def _needs_evidence(self, index: int, participants: list[ComparedInput]) -> bool:
         """Return whether to read evidence: an input differs that has not differed in the last intervals as well."""
         for record in participants:
             if not record.is_equal[index]:
@@ -478,22 +390,6 @@ class DivergenceMonitor:
         if bound > self._evidence_from:
             self._evidence_from = bound
             self._evidence.forget_below(bound)
-
-    def _report(self, record: _InputRecord) -> DivergenceReport:
-        in_row = 0
-        for index in sorted(record.is_equal, reverse=True):
-            if not record.is_equal[index]:
-                break
-            in_row += 1
-        else:
-            in_row += record.past.in_row
-        problem = ""
-        if record.attached and not record.is_comparable:
-            problem = f"more than {self._open_max} intervals of {self.interval} were open at once; compare longer ones"
-        return DivergenceReport(
-            record.name, record.past.compared + len(record.is_equal), record.past.equal + sum(record.is_equal.values()),
-            in_row, problem,
-        )
 
 
 def time_of(index: int, interval: int) -> int:

@@ -203,9 +203,9 @@ class NativeEngine:
 
     def _known_text(self, ends: list[int] | None) -> str:
         """Return the text for the events that the input has. Each algorithm keeps different details of them."""
-        if self.algorithm == "r3-":
+        if self.algorithm == props.R3_MINUS:
             return violations.KNOWN_TO_R3_MINUS
-        if self.algorithm == "r3":
+        if self.algorithm == props.Case.R3.algorithm:
             return violations.known_end(ends[0] if ends else None)
         return violations.known_ends(ends)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lmerge.core.divergence.monitor import Divergence, DivergenceMonitor
 from lmerge.errors import UnknownInput, UsageError
 from lmerge.service.admin.cutover import Cutover, CutoverStep
-from lmerge.service.merge.divergence_policy import DETACHED, counted, describe_report
+from lmerge.service.call_context import CallContext
+from lmerge.service.merge.divergence_policy import counted, describe_report, expulsion
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
 from lmerge.service.settings import Settings
@@ -24,7 +23,7 @@ _PAYLOAD_BYTES_REPORTED = 1024
 
 async def certify_merge(hub: Hub) -> pb.CertifyMergeResponse:
     """Return how far the inputs have been found equal, and where they differ."""
-    return await hub.call(lambda: _certified(hub))
+    return await hub.task.call(lambda: _certified(hub))
 
 
 async def detach_input(hub: Hub, request: pb.DetachInputRequest) -> pb.DetachInputResponse:
@@ -34,7 +33,7 @@ async def detach_input(hub: Hub, request: pb.DetachInputRequest) -> pb.DetachInp
     work whether it is attached or not.
     """
     _check_reason(request.reason)
-    await hub.settled(lambda: _detach(hub, request))
+    await hub.task.settled(lambda: _detach(hub, request))
     return pb.DetachInputResponse()
 
 
@@ -46,10 +45,10 @@ async def reset_merge(registry: Registry, request: pb.ResetMergeRequest, caller:
 
 async def release_input(hub: Hub, request: pb.ReleaseInputRequest) -> pb.ReleaseInputResponse:
     """Let a quarantined name attach again, or release an input that is held or disputed. Raises UsageError."""
-    return pb.ReleaseInputResponse(words=await hub.release(request.replica))
+    return pb.ReleaseInputResponse(words=await hub.maintenance.release(request.replica))
 
 
-async def cut_over(hub: Hub, request: pb.CutoverRequest, context: Any, settings: Settings) -> None:
+async def cut_over(hub: Hub, request: pb.CutoverRequest, context: CallContext, settings: Settings) -> None:
     """Replace one input by another, and report the steps. Raises UsageError, UnknownInput, Draining."""
     timeout_s = request.timeout_seconds or settings.cutover_timeout_s
     if not 0 < timeout_s < float("inf"):
@@ -69,16 +68,16 @@ async def cut_over(hub: Hub, request: pb.CutoverRequest, context: Any, settings:
 
 def _detach(hub: Hub, request: pb.DetachInputRequest) -> None:
     name, why = request.replica, request.reason or "asked for by an administrator"
-    is_attached = hub.attached(name) is not None
+    is_attached = hub.inputs.get(name) is not None
     if not (is_attached or request.quarantine or request.forget):
         raise UnknownInput(f"input {name!r} of merge {hub.name!r} cannot be detached: it is not attached")
     if request.quarantine:
         check_name("replica", name)
-    reason = hub.certifier.quarantine(name, why) if request.quarantine else DETACHED + why
+    ending = hub.state.certifier.quarantine(name, why) if request.quarantine else expulsion(why)
     if is_attached:
-        hub.expel(name, reason)
+        hub.inputs.expel(name, ending)
     if request.forget:
-        hub.forget(name)
+        hub.inputs.forget(name)
 
 
 def _check_reason(reason: str) -> None:
@@ -87,7 +86,7 @@ def _check_reason(reason: str) -> None:
 
 
 def _certified(hub: Hub) -> pb.CertifyMergeResponse:
-    certifier = hub.certifier
+    certifier = hub.state.certifier
     monitor = certifier.monitor
     response = pb.CertifyMergeResponse(policy=certifier.policy)
     if monitor is None:

@@ -20,29 +20,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from lmerge.core.elements import show_time
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import InputStatus
 from lmerge.errors import UnknownInput, UsageError
-from lmerge.service.merge.divergence_policy import NONE, describe_divergence
+from lmerge.service.merge.divergence_policy import describe_divergence
 from lmerge.service.merge.hub import Hub
-from lmerge.service.merge.lifecycle import JOINED, OBSERVING
+from lmerge.service.merge.lifecycle import LifeState
+from lmerge.service.settings import DivergencePolicy
+from lmerge.text_enum import TextEnum
 
-WAITING: Final = "waiting"
-JOINED_STAGE: Final = "joined"
-CERTIFYING: Final = "certifying"
-PROMOTING: Final = "promoting"
-LEAVING: Final = "leaving"
-DONE: Final = "done"
-ROLLED_BACK: Final = "rolled-back"
+
+class CutoverStage(TextEnum):
+    """The stages of a cutover, in their order. The texts are those of the wire."""
+
+    WAITING = "waiting"
+    JOINED = "joined"
+    CERTIFYING = "certifying"
+    PROMOTING = "promoting"
+    LEAVING = "leaving"
+    DONE = "done"
+    ROLLED_BACK = "rolled-back"
 
 
 class CutoverStep(NamedTuple):
     """A report of one step of a cutover: its stage, and a sentence about it."""
 
-    stage: str
+    stage: CutoverStage
     text: str
     equal_intervals: int = 0
 
@@ -61,12 +67,12 @@ class Cutover:
         """Check that the cutover is possible. Raises UsageError, UnknownInput."""
         if leaves == to:
             raise UsageError(f"a cutover from {leaves!r} to itself changes nothing")
-        if hub.certifier.policy == NONE:
+        if hub.state.certifier.policy is DivergencePolicy.NONE:
             raise UsageError(f"merge {hub.name!r} compares nothing (divergence policy none): nothing can be certified")
-        if hub.attached(leaves) is None:
+        if hub.inputs.get(leaves) is None:
             raise UnknownInput(f"cannot cut merge {hub.name!r} over from {leaves!r}: it is not attached")
-        if hub.certifier.cutover_to:
-            raise UsageError(f"merge {hub.name!r} is being cut over to {hub.certifier.cutover_to!r} already")
+        if hub.state.certifier.cutover_to:
+            raise UsageError(f"merge {hub.name!r} is being cut over to {hub.state.certifier.cutover_to!r} already")
         self._hub = hub
         self._leaves, self._to = leaves, to
         self._intervals = intervals
@@ -74,23 +80,24 @@ class Cutover:
         self._equal = 0
         self._is_certified = False
         self._since: int | None = None  # a difference in an interval from here on ends the attempt
-        self._role_before: str | None = None  # of ``to``, from the moment when it was asked to change its role
+        self._role_before: InputRole | None = None  # of ``to``, from the moment when it was asked to change its role
 
     async def run(self, report: ReportStep) -> None:
         """Run the cutover until it is done or rolled back. The last report has the result."""
-        certifier = self._hub.certifier
+        certifier = self._hub.state.certifier
         certifier.cutover_to = self._to
         done = False
         try:
             await asyncio.wait_for(self._prepare(report), self._timeout_s)
-            await self._hub.settled(self._detach)
+            await self._hub.task.settled(self._detach)
             done = True
             text = f"{self._to} has taken over from {self._leaves}, which is refused until it is released"
-            await self._report(report, DONE, text)
+            await self._report(report, CutoverStage.DONE, text)
         except asyncio.TimeoutError:
-            await self._report(report, ROLLED_BACK, f"not done within {self._timeout_s:g} s; nothing has changed")
+            text = f"not done within {self._timeout_s:g} s; nothing has changed"
+            await self._report(report, CutoverStage.ROLLED_BACK, text)
         except _RolledBack as reason:
-            await self._report(report, ROLLED_BACK, f"{reason}; nothing has changed")
+            await self._report(report, CutoverStage.ROLLED_BACK, f"{reason}; nothing has changed")
         finally:
             certifier.cutover_to = ""
             if not done:
@@ -98,17 +105,17 @@ class Cutover:
 
     async def _prepare(self, report: ReportStep) -> None:
         to, leaves = self._to, self._leaves
-        with self._hub.certifier.watching() as news:
-            await self._report(report, WAITING, f"waiting for {to} to attach and join")
-            await self._until(news, lambda: self._state(to) in (JOINED, OBSERVING))
-            await self._report(report, JOINED_STAGE, f"{to} is {self._state(to)}")
+        with self._hub.state.certifier.watching() as news:
+            await self._report(report, CutoverStage.WAITING, f"waiting for {to} to attach and join")
+            await self._until(news, lambda: self._state(to) in (LifeState.JOINED, LifeState.OBSERVING))
+            await self._report(report, CutoverStage.JOINED, f"{to} is {self._state(to)}")
             await self._certify(report, news)
             status = self._status(to)
-            if status is not None and status.role != ACTIVE:
-                await self._report(report, PROMOTING, f"{to} attaches again as active")
+            if status is not None and status.role is not InputRole.ACTIVE:
+                await self._report(report, CutoverStage.PROMOTING, f"{to} attaches again as active")
                 self._promote(status.role)
             await self._until(news, lambda: self._counts(to))
-            await self._report(report, LEAVING, f"{to} counts; {leaves} leaves")
+            await self._report(report, CutoverStage.LEAVING, f"{to} counts; {leaves} leaves")
 
     async def _certify(self, report: ReportStep, news: asyncio.Event) -> None:
         """Wait until the two inputs have been equal in enough intervals in a row."""
@@ -121,7 +128,7 @@ class Cutover:
             if self._equal != reported:
                 reported = self._equal
                 text = f"{self._to} equal to {self._leaves} over {self._equal} of {self._intervals} intervals"
-                await self._report(report, CERTIFYING, text)
+                await self._report(report, CutoverStage.CERTIFYING, text)
             if self._equal >= self._intervals:
                 self._is_certified = True  # its next incarnation counts equal intervals from 0
                 return
@@ -137,11 +144,11 @@ class Cutover:
 
     def _look(self) -> None:
         """Compare the two inputs as far as they have come. Raises _RolledBack."""
-        monitor = self._hub.certifier.monitor
+        monitor = self._hub.state.certifier.monitor
         assert monitor is not None
-        if self._hub.attached(self._leaves) is None:
+        if self._hub.inputs.get(self._leaves) is None:
             raise _RolledBack(f"{self._leaves} has gone by itself")
-        why = self._hub.certifier.quarantined.get(self._to)
+        why = self._hub.state.certifier.quarantined.get(self._to)
         if why is not None:
             raise _RolledBack(f"{self._to} is quarantined: {why}")
         if self._since is None:
@@ -151,18 +158,18 @@ class Cutover:
             self._equal = equal
         if different is not None:
             divergence = next(d for d in monitor.divergent() if d.interval == different)
-            text = describe_divergence(divergence, self._hub.schema)
+            text = describe_divergence(divergence, self._hub.state.schema)
             raise _RolledBack(f"{self._to} and {self._leaves} differ in {text}")
 
-    def _promote(self, role: str) -> None:
-        attached = self._hub.attached(self._to)
+    def _promote(self, role: InputRole) -> None:
+        attached = self._hub.inputs.get(self._to)
         if attached is None:
             raise _RolledBack(f"{self._to} has gone")
         self._role_before = role
-        attached.session.change_role(ACTIVE)
+        attached.session.change_role(InputRole.ACTIVE)
 
     def _give_role_back(self) -> None:
-        attached = self._hub.attached(self._to)
+        attached = self._hub.inputs.get(self._to)
         if self._role_before is not None and attached is not None:
             attached.session.change_role(self._role_before)
 
@@ -171,20 +178,20 @@ class Cutover:
         self._look()
         if not self._counts(self._to):
             raise _RolledBack(f"{self._to} does not count any more")
-        certifier = self._hub.certifier
-        stable_point = show_time(self._hub.merge.stable_point)
-        reason = certifier.quarantine(self._leaves, f"{self._to} has taken its place at {stable_point}")
-        self._hub.expel(self._leaves, reason)
+        certifier = self._hub.state.certifier
+        stable_point = show_time(self._hub.state.merge.stable_point)
+        ending = certifier.quarantine(self._leaves, f"{self._to} has taken its place at {stable_point}")
+        self._hub.inputs.expel(self._leaves, ending)
 
     def _status(self, name: str) -> InputStatus | None:
-        return next((status for status, _ in self._hub.lives if status.name == name), None)
+        return next((status for status, _ in self._hub.state.lives if status.name == name), None)
 
-    def _state(self, name: str) -> str | None:
-        return next((life.state(status) for status, life in self._hub.lives if status.name == name), None)
+    def _state(self, name: str) -> LifeState | None:
+        return next((life.state(status) for status, life in self._hub.state.lives if status.name == name), None)
 
     def _counts(self, name: str) -> bool:
         status = self._status(name)
-        return status is not None and status.role == ACTIVE and self._state(name) == JOINED
+        return status is not None and status.role is InputRole.ACTIVE and self._state(name) is LifeState.JOINED
 
-    async def _report(self, report: ReportStep, stage: str, text: str) -> None:
+    async def _report(self, report: ReportStep, stage: CutoverStage, text: str) -> None:
         await report(CutoverStep(stage, text, self._equal))

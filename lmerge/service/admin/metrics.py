@@ -19,7 +19,6 @@ from lmerge.service.admin.status import lmerge_version
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
 from lmerge.service.merge.staged_parts import REASONS, Staging
-from lmerge.service.output.session_recorder import RECORDING
 from lmerge.service.security.guard import REFUSALS, Guard
 
 
@@ -119,20 +118,21 @@ def _merge_counters(hubs: list[Hub]) -> Iterator[Metric]:
     turns = CounterMetricFamily("lmerge_turns", "Turns of the merge's task", labels=["merge"])
     seconds = CounterMetricFamily("lmerge_turn_seconds", "Time spent in turns", labels=["merge"])
     for hub in hubs:
-        for family, counts in ((received, hub.observed.received), (emitted, hub.observed.emitted)):
+        state = hub.state
+        for family, counts in ((received, state.observed.received), (emitted, state.observed.emitted)):
             for kind, value in zip(Counts._fields, counts):
                 family.add_metric([hub.name, kind.removesuffix("s")], value)
-        for cause, count in sorted(hub.detached_counts.items()):
+        for cause, count in sorted(state.detached_counts.items()):
             gone.add_metric([hub.name, cause], count)
-        late.add_metric([hub.name], hub.observed.late)
-        refused.add_metric([hub.name], hub.observed.refused)
-        cut.add_metric([hub.name], hub.cut_off_count)
-        differ.add_metric([hub.name], hub.certifier.divergences)
-        gaps.add_metric([hub.name], hub.gaps)
-        commits.add_metric([hub.name], hub.staged_commits)
-        missed.add_metric([hub.name], hub.missed_commits)
-        turns.add_metric([hub.name], hub.turns)
-        seconds.add_metric([hub.name], hub.turn_seconds)
+        late.add_metric([hub.name], state.observed.late)
+        refused.add_metric([hub.name], state.observed.refused)
+        cut.add_metric([hub.name], state.cut_off_count)
+        differ.add_metric([hub.name], state.certifier.divergences)
+        gaps.add_metric([hub.name], state.gaps)
+        commits.add_metric([hub.name], state.staged_commits)
+        missed.add_metric([hub.name], state.missed_commits)
+        turns.add_metric([hub.name], state.turns)
+        seconds.add_metric([hub.name], state.turn_seconds)
     yield from (received, emitted, late, refused, gone, cut, differ, gaps, commits, missed, turns, seconds)
 
 
@@ -151,19 +151,20 @@ def _merge_gauges(hubs: list[Hub]) -> Iterator[Metric]:
     readers = GaugeMetricFamily("lmerge_attached_subscribers", "Subscribers", labels=["merge"])
     backlog = GaugeMetricFamily("lmerge_subscriber_queue_bytes", "Largest queue of a subscriber", labels=["merge"])
     for hub in hubs:
-        live.add_metric([hub.name], hub.observed.live_count)
-        inputs.add_metric([hub.name], len(hub.observed.inputs))
-        losses.add_metric([hub.name], hub.survives_losses)
-        stable.add_metric([hub.name], _time(hub.observed.stable_point))
-        out.add_metric([hub.name], len(hub.certifier.quarantined))
-        live_bytes.add_metric([hub.name], hub.payload_limit.live_bytes + hub.queued_bytes)
-        held.add_metric([hub.name], len(hub.lead_alarm.held))
-        disputed.add_metric([hub.name], len(hub.certifier.disputed))
-        silent.add_metric([hub.name], hub.recording_status not in ("", RECORDING))
-        broken.add_metric([hub.name], hub.store_problem is not None)
-        queued.add_metric([hub.name], hub.queued_elements)
-        readers.add_metric([hub.name], len(hub.subscribers))
-        backlog.add_metric([hub.name], max((s.queued_bytes for s in hub.subscribers.values()), default=0))
+        state = hub.state
+        live.add_metric([hub.name], state.observed.live_count)
+        inputs.add_metric([hub.name], len(state.observed.inputs))
+        losses.add_metric([hub.name], state.survives_losses)
+        stable.add_metric([hub.name], _time(state.observed.stable_point))
+        out.add_metric([hub.name], len(state.certifier.quarantined))
+        live_bytes.add_metric([hub.name], state.payload_limit.live_bytes + state.queued_bytes)
+        held.add_metric([hub.name], len(hub.maintenance.lead_alarm.held))
+        disputed.add_metric([hub.name], len(state.certifier.disputed))
+        silent.add_metric([hub.name], state.recording_has_stopped)
+        broken.add_metric([hub.name], state.store_problem is not None)
+        queued.add_metric([hub.name], state.queued_elements)
+        readers.add_metric([hub.name], len(state.subscribers))
+        backlog.add_metric([hub.name], max((s.queued_bytes for s in state.subscribers.values()), default=0))
     yield from (live, inputs, losses, out, stable, live_bytes, held, disputed, silent, broken, queued, readers, backlog)
 
 
@@ -181,20 +182,21 @@ def _inputs(hubs: list[Hub]) -> Iterator[Metric]:
     joined = GaugeMetricFamily("lmerge_input_joined_bool", "1 if it counts as redundant", labels=labels)
     now_s = asyncio.get_running_loop().time()
     for hub in hubs:
-        statuses = hub.observed.inputs
+        state = hub.state
+        statuses = state.observed.inputs
         front = max((s.stable_point for s in statuses if not s.held), default=NEG_INF)
         for status in statuses:
             key = [hub.name, status.name]
             received.add_metric(key, status.inserts + status.adjusts + status.stables)
             won.add_metric(key, status.won)
             late.add_metric(key, status.late)
-            brought.add_metric(key, hub.payload_limit.share((status.name, status.incarnation)))
-            equal.add_metric(key, hub.certifier.equal_in_row(status.name))
+            brought.add_metric(key, state.payload_limit.share((status.name, status.incarnation)))
+            equal.add_metric(key, state.certifier.equal_in_row(status.name))
             stable.add_metric(key, _time(status.stable_point))
             behind = _time(front) - _time(status.stable_point) if front > status.stable_point else 0.0
             lag.add_metric(key, behind)
-            attached = hub.attached(status.name)
-            joined.add_metric(key, attached is not None and not hub.redundancy.lacks(status, attached.life, now_s))
+            attached = hub.inputs.get(status.name)
+            joined.add_metric(key, attached is not None and not state.redundancy.lacks(status, attached.life, now_s))
     yield from (received, won, late, equal, stable, lag, brought, joined)
 
 

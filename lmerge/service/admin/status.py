@@ -7,7 +7,7 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 
 from lmerge.core.elements import NEG_INF
-from lmerge.core.inputs import OBSERVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import Counts, InputStatus
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.lifecycle import InputLifecycle
@@ -39,62 +39,65 @@ def list_merges(registry: Registry) -> pb.ListMergesResponse:
 
 def describe_merge(hub: Hub) -> pb.DescribeMergeResponse:
     """Describe one merge completely."""
-    observed = hub.observed
+    state = hub.state
+    observed = state.observed
     now_s = asyncio.get_running_loop().time()
     return pb.DescribeMergeResponse(
         summary=_summary(hub),
         algorithm_reason=observed.algorithm_reason,
-        policy=str(hub.merge.policy),
-        engine=hub.merge.engine,
+        policy=str(state.merge.policy),
+        engine=state.merge.engine,
         inputs=[_input(hub, status, now_s) for status in observed.inputs],
         emitted=_counts(observed.emitted),
         live_events=observed.live_count,
-        survives_losses=hub.survives_losses,
+        survives_losses=state.survives_losses,
         refused=observed.refused,
         detached=[
             pb.DetachedInput(replica=gone.input, incarnation=gone.incarnation, reason=gone.reason)
-            for gone in hub.detached
+            for gone in state.detached
         ],
         subscribers=[
             pb.SubscriberStatus(
                 subscriber=s.name, peer=s.peer, queued_bytes=s.queued_bytes, sent_elements=s.sent_elements
             )
-            for s in hub.subscribers.values()
+            for s in state.subscribers.values()
         ],
-        schema=hub.schema,
-        retained_from=_unless_beginning(hub.retained_from),
-        complete_from=_unless_beginning(hub.complete_from),
-        store=hub.store_status,
-        gaps=hub.gaps,
-        divergence_policy=hub.certifier.policy,
-        divergences=hub.certifier.divergences,
-        quarantined=sorted(hub.certifier.quarantined),
-        switches=hub.switches,
-        staged_commits=hub.staged_commits,
-        missed_commits=hub.missed_commits,
-        epoch=hub.epoch,
-        live_bytes=hub.payload_limit.live_bytes + hub.queued_bytes,
-        lead_max=hub.merge.policy.lead_max,
-        disputed=hub.certifier.disputed,
-        recording=hub.recording_status,
+        schema=state.schema,
+        retained_from=_unless_beginning(state.retained_from),
+        complete_from=_unless_beginning(state.complete_from),
+        store=state.store_status,
+        gaps=state.gaps,
+        divergence_policy=state.certifier.policy,
+        divergences=state.certifier.divergences,
+        quarantined=sorted(state.certifier.quarantined),
+        switches=state.switches,
+        staged_commits=state.staged_commits,
+        missed_commits=state.missed_commits,
+        epoch=state.epoch,
+        live_bytes=state.payload_limit.live_bytes + state.queued_bytes,
+        lead_max=state.merge.policy.lead_max,
+        disputed=state.certifier.disputed,
+        recording=state.recording_status,
     )
 
 
 def _summary(hub: Hub) -> pb.MergeSummary:
-    observed = hub.observed
+    state = hub.state
+    observed = state.observed
     return pb.MergeSummary(
         merge=hub.name, algorithm=observed.algorithm, stable_point=observed.stable_point, inputs=len(observed.inputs),
-        subscribers=len(hub.subscribers),
+        subscribers=len(state.subscribers),
     )
 
 
 def _input(hub: Hub, status: InputStatus, now_s: float) -> pb.InputStatus:
-    attached = hub.attached(status.name)
+    state = hub.state
+    attached = hub.inputs.get(status.name)
     life = InputLifecycle() if attached is None else attached.life
     return pb.InputStatus(
         replica=status.name,
         incarnation=status.incarnation,
-        role=pb.ROLE_OBSERVE if status.role == OBSERVE else pb.ROLE_ACTIVE,
+        role=pb.ROLE_OBSERVE if status.role is InputRole.OBSERVE else pb.ROLE_ACTIVE,
         state=life.state(status),
         properties=status.properties,
         stable_point=status.stable_point,
@@ -105,9 +108,9 @@ def _input(hub: Hub, status: InputStatus, now_s: float) -> pb.InputStatus:
         attached_seconds=now_s - attached.attached_at if attached is not None else 0.0,
         skipped_until=life.skipped_until,
         fast_forwarded_to=life.fast_forwarded_to,
-        equal_intervals=hub.certifier.equal_in_row(status.name),
-        live_bytes=hub.payload_limit.share((status.name, status.incarnation)),
-        lacks=hub.redundancy.lacks(status, life, now_s),
+        equal_intervals=state.certifier.equal_in_row(status.name),
+        live_bytes=state.payload_limit.share((status.name, status.incarnation)),
+        lacks=state.redundancy.lacks(status, life, now_s),
     )
 
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
 from grpc.aio import EOF
 
 from lmerge.core.batch import EMPTY, AnyBatch, Batch
+from lmerge.core.detaching import DetachCause
 from lmerge.core.elements import Stable
-from lmerge.core.inputs import ACTIVE, INCARNATION_MAX, OBSERVE
+from lmerge.core.inputs import INCARNATION_MAX, InputRole
 from lmerge.core.properties import parse_properties
 from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, Unavailable, Undecodable, UsageError
-from lmerge.service.merge.hub import Accepted, AttachRequest, Hub
+from lmerge.service.call_context import CallContext
+from lmerge.service.merge.attachments import Accepted, AttachRequest
+from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
 from lmerge.service.merge.staged_parts import PartOwner, PartSizes
 from lmerge.service.security.guard import attaching
@@ -31,8 +34,10 @@ from lmerge.wire.schema import Schema
 
 M = TypeVar("M")
 
-_ROLES: Final = {pb.ROLE_UNSPECIFIED: ACTIVE, pb.ROLE_ACTIVE: ACTIVE, pb.ROLE_OBSERVE: OBSERVE}
-_ROLE_NUMBERS: Final = {ACTIVE: pb.ROLE_ACTIVE, OBSERVE: pb.ROLE_OBSERVE}
+_ROLES: Final = {
+    pb.ROLE_UNSPECIFIED: InputRole.ACTIVE, pb.ROLE_ACTIVE: InputRole.ACTIVE, pb.ROLE_OBSERVE: InputRole.OBSERVE
+}
+_ROLE_NUMBERS: Final = {InputRole.ACTIVE: pb.ROLE_ACTIVE, InputRole.OBSERVE: pb.ROLE_OBSERVE}
 
 
 class _Ack(NamedTuple):
@@ -44,7 +49,7 @@ class _Ack(NamedTuple):
 class PublishSession:
     """One call of Publish. ``run`` returns when the publisher has left, or raises the error that ended it."""
 
-    def __init__(self, context: Any, registry: Registry, settings: Settings) -> None:
+    def __init__(self, context: CallContext, registry: Registry, settings: Settings) -> None:
         self._context = context
         self._registry = registry
         self._settings = settings
@@ -54,7 +59,7 @@ class PublishSession:
         self._sequence = 0
         self._ack: _Ack | None = None
         self._fast_forward: int | None = None
-        self._role: str | None = None
+        self._role: InputRole | None = None
         self._detached: pb.PublishResponse.Detached | None = None
         self._ended: asyncio.Future[LmergeError] = asyncio.get_running_loop().create_future()
         self._wake = asyncio.Event()
@@ -71,7 +76,7 @@ class PublishSession:
         self._fast_forward = until
         self._wake.set()
 
-    def change_role(self, role: str) -> None:
+    def change_role(self, role: InputRole) -> None:
         """Ask the input to attach again in this role."""
         self._role = role
         self._wake.set()
@@ -91,19 +96,19 @@ class PublishSession:
         hub = self._registry.for_publisher(attach.merge)
         try:
             try:
-                accepted = await hub.attach(self, request)
+                accepted = await hub.inputs.attach(self, request)
             finally:
                 self._registry.settle(hub)
             await self._serve_accepted(hub, accepted)
         finally:
-            hub.gone(self, "its connection ended")
+            hub.inputs.gone(self, DetachCause.CONNECTION_ENDED, "its connection ended")
 
     async def _serve_accepted(self, hub: Hub, accepted: Accepted) -> None:
         try:
             await self._context.write(pb.PublishResponse(accepted=self._accepted(accepted)))
             await self._serve(hub)
         except LmergeError as error:
-            await hub.leave(self, f"refused: {error}")
+            await hub.inputs.leave(self, DetachCause.REFUSED, f"refused: {error}")
             await self._write_rest()
             raise
 
@@ -116,7 +121,7 @@ class PublishSession:
                 writer.result()  # raises: the stream is broken
             if not self._ended.done() and reader.done():
                 reader.result()
-                await hub.leave(self, "left")
+                await hub.inputs.leave(self, DetachCause.LEFT, "left")
         finally:
             reader.cancel()
             self._hurry.set()
@@ -180,10 +185,10 @@ class PublishSession:
                 continue
             kind = request.WhichOneof("message")
             if kind == "leave":
-                hub.leaving(self)
+                hub.inputs.leaving(self)
                 return
             if kind == "skip":
-                await hub.skip(self, request.skip.until)
+                await hub.inputs.skip(self, request.skip.until)
             if kind == "commit":
                 await self._commit(hub, request.commit)
             if kind == "attach":
@@ -205,7 +210,7 @@ class PublishSession:
         if len(set(listed)) < len(listed):
             raise InvalidBatch(f"{self._who}, commit {commit.sequence}: a part of it is listed twice")
         self._sequence += 1
-        attached = hub.attached(self._owner.replica)
+        attached = hub.inputs.get(self._owner.replica)
         if attached is None or attached.session is not self:
             return  # it was fenced, or detached, and its stream is about to end: it may not take the parts
         declared = PartSizes(
@@ -218,9 +223,9 @@ class PublishSession:
                 self._owner, commit.query, commit.batch, listed, declared, asyncio.get_running_loop().time()
             )
         except Unavailable:
-            hub.missed_commits += 1
+            hub.state.missed_commits += 1
             raise
-        hub.staged_commits += 1
+        hub.state.staged_commits += 1
         batches: list[tuple[AnyBatch, int]] = [batch for part in parts for batch in part.batches]
         if commit.HasField("stable"):
             batches.append((Batch.of([Stable(commit.stable)]), 0))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import DecodeError
 from grpc.aio import EOF
 
 from lmerge.core.batch import AnyBatch
 from lmerge.errors import InvalidBatch, LimitExceeded, Unavailable, Undecodable, UsageError
+from lmerge.service.call_context import StageContext
 from lmerge.service.merge.registry import Registry
 from lmerge.service.merge.staged_parts import ArrivingPart, PartKey, PartOwner
 from lmerge.service.security.guard import staging
@@ -39,7 +40,7 @@ _READ_ON_MESSAGES: Final = 8
 class StageCall:
     """One call of Stage. ``run`` returns the answer, or raises the LmergeError with which the call ends."""
 
-    def __init__(self, context: Any, registry: Registry, settings: Settings) -> None:
+    def __init__(self, context: StageContext, registry: Registry, settings: Settings) -> None:
         self._context = context
         self._registry = registry
         self._settings = settings

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
+from lmerge.service.call_context import CallContext
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.registry import Registry
 from lmerge.service.output.fanout import Message, SubscriberQueue, encoded
@@ -21,7 +21,7 @@ from lmerge.wire.token import read_token
 
 
 async def serve_subscriber(
-    request: pb.SubscribeRequest, context: Any, registry: Registry, settings: Settings
+    request: pb.SubscribeRequest, context: CallContext, registry: Registry, settings: Settings
 ) -> None:
     """Serve one call of Subscribe. Raises the LmergeError that ended it."""
     check_name("merge", request.merge)
@@ -35,7 +35,9 @@ async def serve_subscriber(
     )
     resume_at = None if token is None else token.time
     try:
-        beginning = await hub.subscribe(subscriber, resume_at, snapshot_if_too_old=request.snapshot_if_too_old)
+        beginning = await hub.subscriptions.subscribe(
+            subscriber, resume_at, snapshot_if_too_old=request.snapshot_if_too_old
+        )
         # Sent first: a subscriber that is cut off at once has been accepted, and may subscribe again.
         await context.write(pb.SubscribeResponse(snapshot_begin=_begin(beginning)).SerializeToString())
         sender = asyncio.create_task(_send(context, subscriber, beginning, hub, settings))
@@ -48,10 +50,12 @@ async def serve_subscriber(
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
     finally:
-        hub.unsubscribe(subscriber)
+        hub.subscriptions.unsubscribe(subscriber)
 
 
-async def _send(context: Any, subscriber: SubscriberQueue, beginning: Beginning, hub: Hub, settings: Settings) -> None:
+async def _send(
+    context: CallContext, subscriber: SubscriberQueue, beginning: Beginning, hub: Hub, settings: Settings
+) -> None:
     """Send until the subscription ends. Raises the LmergeError that ended it."""
     write, take = context.write, subscriber.take
     async for message in _past(beginning, hub, settings):
@@ -85,5 +89,5 @@ async def _past(beginning: Beginning, hub: Hub, settings: Settings) -> AsyncIter
         for message in history.messages:
             yield message
         if history.snapshot is None:
-            async for message in hub.past(history):
+            async for message in hub.subscriptions.past(history):
                 yield message

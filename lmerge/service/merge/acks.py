@@ -18,7 +18,7 @@ from lmerge.service.settings import Settings
 
 
 class Acks:
-    """Sends acks and feedback. ``inputs``: the hub's own table. ``lives``: see ``HubQueries.lives``."""
+    """Sends acks and feedback. ``inputs``: the hub's own table. ``lives``: see ``MergeState.lives``."""
 
     def __init__(
         self, inputs: Mapping[str, Attached], lives: Callable[[], list[tuple[InputStatus, InputLifecycle]]],

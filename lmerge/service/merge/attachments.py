@@ -6,7 +6,9 @@ import asyncio
 from typing import NamedTuple
 
 from lmerge.core.batch import AnyBatch
-from lmerge.core.merge import InputDetached, Outcome
+from lmerge.core.detaching import DetachCause, InputDetached
+from lmerge.core.inputs import InputRole
+from lmerge.core.merge import Outcome
 from lmerge.errors import InputViolation, LmergeError, StaleIncarnation, UsageError
 from lmerge.service.merge.inbox import PublisherSession, Work
 from lmerge.service.merge.lifecycle import InputLifecycle
@@ -21,7 +23,7 @@ class AttachRequest(NamedTuple):
     incarnation: int | None
     properties: frozenset[str]
     join_at: int | None
-    role: str
+    role: InputRole
     schema: pb.Schema | None
 
 
@@ -100,7 +102,7 @@ def ending(
         is_own = work is not None and work.session is inp.session
         number, base = (work.number, work.index_base) if work is not None and is_own else (inp.merged, 0)
         return gone.violation, detached_message(gone.violation, number, base)
-    if gone.reason.startswith("replaced"):
+    if gone.cause is DetachCause.REPLACED:
         return StaleIncarnation(
             f"input {gone.input!r} of merge {merge!r} is fenced: incarnation {gone.incarnation} was {gone.reason}"
         ), None

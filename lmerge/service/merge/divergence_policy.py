@@ -33,33 +33,26 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from lmerge.core.batch import AnyBatch
+from lmerge.core.detaching import DetachCause, InputDetached
+from lmerge.core.divergence.compared_input import DivergenceReport
 from lmerge.core.divergence.digests import bounds, interval_of
-from lmerge.core.divergence.monitor import AgreementRule, Divergence, DivergenceMonitor, DivergenceReport
+from lmerge.core.divergence.monitor import AgreementRule, Divergence, DivergenceMonitor
 from lmerge.core.elements import show_time
-from lmerge.core.inputs import ACTIVE
-from lmerge.core.merge import InputDetached, InputStatus, Merge, Outcome
+from lmerge.core.inputs import InputRole
+from lmerge.core.merge import InputStatus, Merge, Outcome
 from lmerge.errors import LmergeError, Quarantined, StaleIncarnation, UsageError
 from lmerge.service import log
-from lmerge.service.merge.lifecycle import HELD, JOINED, InputLifecycle
+from lmerge.service.merge.lifecycle import InputLifecycle, LifeState
 from lmerge.service.merge.stable_gate import StableGate, is_gated
 from lmerge.service.merge.stalled_merge import WaitTimer
-from lmerge.service.settings import Settings
+from lmerge.service.settings import DivergencePolicy, Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.rows import row_formatter
 from lmerge.wire.shown import escaped_line
 
-NONE: Final = "none"
-ALARM: Final = "alarm"
-MAJORITY: Final = "majority"
-HOLD: Final = "hold"
-QUARANTINE: Final = "quarantine"
-
-# The prefixes of the reasons for which inputs end here.
-QUARANTINED: Final = "quarantined: "
-DETACHED: Final = "detached: "
 # Names that may be refused at a time: the list is reported and persisted. A further input is ended, but may come back.
 QUARANTINED_MAX: Final = 1024
 _DIFFERENCES_REPORTED: Final = 3
@@ -70,6 +63,18 @@ QUARANTINED_NAMES: Final = "quarantined"
 DISPUTED: Final = "disputed"
 # R0-R2 emit at once what one input delivers, and cannot retract it.
 LACKS: Final = "keeps no events that inputs could agree on before they are frozen"
+
+
+class Expulsion(NamedTuple):
+    """Why an input is to be ended: the cause, and a sentence for people, with which its publisher's stream ends too."""
+
+    cause: DetachCause
+    reason: str
+
+
+def expulsion(why: str) -> Expulsion:
+    """Return the expulsion of an input whose name may come back."""
+    return Expulsion(DetachCause.EXPELLED, f"detached: {why}")
 
 
 class Certifier:
@@ -86,7 +91,7 @@ class Certifier:
     ) -> None:
         kept = kept or {}
         self._schema = schema
-        self.policy = settings.divergence
+        self.policy = settings.divergence_policy
         self.quarantined: dict[str, str] = dict(json.loads(kept.get(QUARANTINED_NAMES, "{}")))  # name -> why
         self._again = again
         self._wait_timer = WaitTimer(settings.compare_wait_s, self._excuse_late)
@@ -107,9 +112,9 @@ class Certifier:
         self._is_decided = False  # whether one of those that differed was detached since the last ``settle``
         self._late: list[str] = []  # under quarantine: inputs for which the stable waits
         self._excused: set[str] = set()  # under quarantine: inputs for which it does not wait any more
-        gated = self.policy in (MAJORITY, HOLD, QUARANTINE)
+        gated = self.policy.withholds_stables
         self.monitor: DivergenceMonitor | None = None
-        if self.policy != NONE:
+        if self.policy is not DivergencePolicy.NONE:
             self.monitor = DivergenceMonitor(
                 merge.engine, settings.certify_interval, starts=gated, evidence_bytes=settings.evidence_bytes,
                 open_max=settings.certify_open_max,
@@ -131,7 +136,7 @@ class Certifier:
                 f"({why}); an administrator can release it: lmerge release {self._name} {name}"
             )
 
-    def attached(self, name: str, incarnation: int, role: str, join_at: int | None) -> None:
+    def attached(self, name: str, incarnation: int, role: InputRole, join_at: int | None) -> None:
         """Note that an input has attached. ``join_at``: as the input declared it."""
         self.notice()
         if self.monitor is not None:
@@ -142,8 +147,8 @@ class Certifier:
     def gone(self, gone: InputDetached) -> None:
         """Note that an input has ended. If it broke a promise or was quarantined, the monitor forgets it."""
         self.notice()
-        is_disowned = gone.violation is not None or gone.reason.startswith(QUARANTINED)
-        self._is_decided = self._is_decided or is_disowned or gone.reason.startswith(DETACHED)
+        is_disowned = gone.cause in (DetachCause.BROKEN_PROMISE, DetachCause.QUARANTINED)
+        self._is_decided = self._is_decided or is_disowned or gone.cause is DetachCause.EXPELLED
         self._excused.discard(gone.input)
         if self.monitor is not None:
             self.monitor.detach(gone.input, forget=is_disowned)
@@ -169,9 +174,9 @@ class Certifier:
 
     def ending(self, gone: InputDetached) -> LmergeError | None:
         """Return the error for the publisher of an input that was quarantined or detached; None for other endings."""
-        if gone.reason.startswith(QUARANTINED):
+        if gone.cause is DetachCause.QUARANTINED:
             return Quarantined(f"input {gone.input!r} of merge {self._name!r} was {gone.reason}")
-        if gone.reason.startswith(DETACHED):
+        if gone.cause is DetachCause.EXPELLED:
             return StaleIncarnation(
                 f"input {gone.input!r} of merge {self._name!r}, incarnation {gone.incarnation}, was {gone.reason}; "
                 "a new process may take its place"
@@ -185,8 +190,8 @@ class Certifier:
         """Whether there is anything to settle."""
         return self.monitor is not None and (self._changed or self.monitor.is_due)
 
-    def settle(self, lives: Callable[[], Iterable[tuple[InputStatus, InputLifecycle]]]) -> list[tuple[str, str]]:
-        """Compare the inputs; return those to detach, each with the reason, in the form that ``ending`` reads."""
+    def settle(self, lives: Callable[[], Iterable[tuple[InputStatus, InputLifecycle]]]) -> list[tuple[str, Expulsion]]:
+        """Compare the inputs; return those to detach, each with the reason."""
         monitor = self.monitor
         self.notice()
         self._changed = False
@@ -196,7 +201,7 @@ class Certifier:
         for divergence in monitor.settle(counting):
             self._log_divergence(divergence)
         self._note_disputed(counting)
-        if self.policy not in (QUARANTINE, MAJORITY):
+        if self.policy not in (DivergencePolicy.QUARANTINE, DivergencePolicy.MAJORITY):
             return []
         expelled = []
         for name, divergence in monitor.outvoted(counting).items():
@@ -224,7 +229,7 @@ class Certifier:
 
         To be called after the last ``releases``.
         """
-        if self.policy != QUARANTINE or self.gate is None or self.monitor is None:
+        if self.policy is not DivergencePolicy.QUARANTINE or self.gate is None or self.monitor is None:
             return
         until, counting = self.gate.agreed_until, _counting(lives())
         self._excused = {name for name in self._excused if self.monitor.completed(name) < until}
@@ -232,13 +237,15 @@ class Certifier:
         self._wait_timer.look(until if self._late else None)
 
     def _verdict(self) -> AgreementRule:
-        if self.policy == HOLD:
+        if self.policy is DivergencePolicy.HOLD:
             return AgreementRule(all_of_them=True, disputed=self._disputed)
-        return AgreementRule(excused=self._excused if self.policy == QUARANTINE else None)
+        return AgreementRule(excused=self._excused if self.policy is DivergencePolicy.QUARANTINE else None)
 
     def _note_disputed(self, counting: list[str]) -> None:
         """Under hold: record the intervals that are disputed from now on, and remove those that are decided."""
-        if self.policy != HOLD or self._settings.hold_survivor_wins or self.gate is None or self.monitor is None:
+        if self.policy is not DivergencePolicy.HOLD or self._settings.hold_survivor_wins:
+            return
+        if self.gate is None or self.monitor is None:
             return
         start, before = self.gate.agreed_until, self._disputed
         differing = set(self.monitor.differing_from(start, counting))
@@ -263,15 +270,15 @@ class Certifier:
 
     # What administrators do.
 
-    def quarantine(self, name: str, why: str) -> str:
-        """Refuse this name from now on. Return the reason with which its input ends."""
+    def quarantine(self, name: str, why: str) -> Expulsion:
+        """Refuse this name from now on. Return why its input ends."""
         if name not in self.quarantined and len(self.quarantined) >= QUARANTINED_MAX:
             log.event(logging.ERROR, "too many quarantined names", merge=self._name, limit=QUARANTINED_MAX, input=name)
-            return DETACHED + why
+            return expulsion(why)
         self.quarantined[name] = why
         self._store()
         log.event(logging.WARNING, "input quarantined", merge=self._name, input=name, reason=why)
-        return QUARANTINED + why
+        return Expulsion(DetachCause.QUARANTINED, f"quarantined: {why}")
 
     def release(self, name: str) -> None:
         """Let this name attach again. Raises UsageError if it is not quarantined."""
@@ -393,7 +400,10 @@ def _interval(divergence: Divergence) -> str:
 
 def _counting(lives: Iterable[tuple[InputStatus, InputLifecycle]]) -> list[str]:
     """Return the active inputs that count: each can stand in for the others."""
-    return [status.name for status, life in lives if status.role == ACTIVE and life.state(status) in (JOINED, HELD)]
+    return [
+        status.name for status, life in lives
+        if status.role is InputRole.ACTIVE and life.state(status) in (LifeState.JOINED, LifeState.HELD)
+    ]
 
 
 def _merged(outcome: Outcome, name: str, batch: AnyBatch) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
 from lmerge.core.batch import AnyBatch
+from lmerge.core.inputs import InputRole
 from lmerge.errors import LmergeError
 from lmerge.wire.generated import lmerge_pb2 as pb
 
@@ -25,7 +26,7 @@ class PublisherSession(Protocol):
     def fast_forward(self, until: int) -> None:
         """V.D: send feedback: events that end before ``until`` are not needed any more."""
 
-    def change_role(self, role: str) -> None:
+    def change_role(self, role: InputRole) -> None:
         """Ask the input to attach again in this role."""
 
     def end(self, error: LmergeError, detached: pb.PublishResponse.Detached | None = None) -> None:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from lmerge.core.elements import NEG_INF, show_time
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole, JoinState
 from lmerge.core.merge import InputStatus
 from lmerge.service import log
 from lmerge.service.merge.stalled_merge import WaitTimer
@@ -59,4 +59,4 @@ def behind(inputs: Iterable[InputStatus], name: str) -> list[str]:
 
 
 def _takes_part(status: InputStatus) -> bool:
-    return status.role == ACTIVE and status.state == "joined" and not status.excused
+    return status.role is InputRole.ACTIVE and status.state is JoinState.JOINED and not status.excused

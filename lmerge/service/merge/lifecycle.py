@@ -17,18 +17,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from lmerge.core.elements import INF, NEG_INF
-from lmerge.core.inputs import OBSERVE
+from lmerge.core.inputs import InputRole, JoinState
 from lmerge.core.merge import InputStatus
+from lmerge.text_enum import TextEnum
 
-JOINING: Final = "joining"
-JOINED: Final = "joined"
-SKIPPING: Final = "skipping"
-HELD: Final = "held"
-LEAVING: Final = "leaving"
-OBSERVING: Final = "observing"
+
+class LifeState(TextEnum):
+    """The states of an attached input. The texts are those of statuses."""
+
+    JOINING = "joining"
+    JOINED = "joined"
+    SKIPPING = "skipping"
+    HELD = "held"
+    LEAVING = "leaving"
+    OBSERVING = "observing"
 
 
 @dataclass(slots=True)
@@ -39,22 +43,24 @@ class InputLifecycle:
     skipped_until: int | None = None
     fast_forwarded_to: int | None = None
 
-    def state(self, status: InputStatus) -> str:
-        """Return the name of its state: one of the constants above."""
+    def state(self, status: InputStatus) -> LifeState:
+        """Return its state."""
         if self.leaving:
-            return LEAVING
-        if status.role == OBSERVE:
-            return OBSERVING
-        if status.state == JOINED and self.skipped_until is not None and status.stable_point < self.skipped_until:
-            return SKIPPING
-        return HELD if status.held else status.state
+            return LifeState.LEAVING
+        if status.role is InputRole.OBSERVE:
+            return LifeState.OBSERVING
+        if status.state is JoinState.JOINING:
+            return LifeState.JOINING
+        if self.skipped_until is not None and status.stable_point < self.skipped_until:
+            return LifeState.SKIPPING
+        return LifeState.HELD if status.held else LifeState.JOINED
 
     def may_skip(self, until: int, status: InputStatus, stable_point: int) -> bool:
         """Whether an input may leave out what ends before ``until``: the merge, at ``stable_point``, needs none of it.
 
         The merge does not rely on a joining input for what ends before its join_at.
         """
-        promised_from = NEG_INF if status.join_at is None or status.state == JOINED else status.join_at
+        promised_from = NEG_INF if status.join_at is None or status.state is JoinState.JOINED else status.join_at
         return until <= max(stable_point, promised_from)
 
 
@@ -68,6 +74,6 @@ def to_fast_forward(lives: Iterable[tuple[InputStatus, InputLifecycle]], stable_
     return [
         status.name
         for status, life in lives
-        if status.role != OBSERVE and not life.leaving and status.stable_point < stable_point - lag
+        if status.role is not InputRole.OBSERVE and not life.leaving and status.stable_point < stable_point - lag
         and (life.fast_forwarded_to is None or life.fast_forwarded_to < stable_point)
     ]

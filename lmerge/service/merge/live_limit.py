@@ -69,12 +69,12 @@ class GrowthWatch:
         self._merges = {name: known for name, known in self._merges.items() if name in hubs}
         for name, hub in hubs.items():
             growth, turns = self._merges.get(name) or (Growth(self._live_events_max), -1)
-            self._merges[name] = growth, hub.turns
-            if hub.turns == turns:
+            self._merges[name] = growth, hub.state.turns
+            if hub.state.turns == turns:
                 continue  # the merge has had no turn since
-            observed = hub.observed
+            observed = hub.state.observed
             found = growth.look(observed.live_count, {(i.name, i.incarnation): i.won for i in observed.inputs})
-            inp = hub.attached(found[0]) if found is not None else None
+            inp = hub.inputs.get(found[0]) if found is not None else None
             if found is not None and inp is not None:
                 log.event(logging.WARNING, "merge above its limit", merge=name, problem=str(found[1]))
                 # Sent as a message too: a peer that is held in the middle of a write may never see the status.

@@ -16,7 +16,7 @@ from typing import Final
 
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.core.merge import InputStatus
-from lmerge.service.merge.lifecycle import HELD, JOINED, JOINING, LEAVING, OBSERVING, SKIPPING, InputLifecycle
+from lmerge.service.merge.lifecycle import InputLifecycle, LifeState
 
 # How many moments of the last ``lag_s`` are kept. What the output reached up to the next moment counts as reached.
 _MOMENTS: Final = 16
@@ -58,7 +58,7 @@ class Redundancy:
     def lacks(self, status: InputStatus, life: InputLifecycle, now_s: float) -> str:
         """Return why the input could not carry the output now. Empty if it could."""
         state = life.state(status)
-        if state != JOINED:
+        if state is not LifeState.JOINED:
             return _REASONS[state]
         if status.excused:
             return "it was excused: the others do not wait for it until it has a new stable point"
@@ -76,9 +76,9 @@ class Redundancy:
 
 
 _REASONS: Final = {
-    JOINING: "it is joining: the output has not come to its join_at",
-    SKIPPING: "it is skipping, and has not reached the time to which it skips",
-    LEAVING: "it is leaving",
-    OBSERVING: "it only observes",
-    HELD: "its stable point is held: it is too far ahead of the others'",
+    LifeState.JOINING: "it is joining: the output has not come to its join_at",
+    LifeState.SKIPPING: "it is skipping, and has not reached the time to which it skips",
+    LifeState.LEAVING: "it is leaving",
+    LifeState.OBSERVING: "it only observes",
+    LifeState.HELD: "its stable point is held: it is too far ahead of the others'",
 }

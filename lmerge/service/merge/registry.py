@@ -48,7 +48,7 @@ class Registry:
         """Return the hub of a merge. Raises UnknownMerge, StoreDamaged."""
         self._check_damage(name)
         hub = self.hubs.get(name)
-        if hub is None or (not hub.attached_ever and name not in self._settings.merges):
+        if hub is None or (not hub.state.attached_ever and name not in self._settings.merges):
             raise UnknownMerge(f"there is no merge {name!r} on this server")
         return hub
 
@@ -76,7 +76,7 @@ class Registry:
 
         It is dropped if no input ever attached.
         """
-        if hub.attached_ever:
+        if hub.state.attached_ever:
             for waiter in self._awaited.pop(hub.name, ()):
                 if not waiter.done():
                     waiter.set_result(hub)
@@ -94,7 +94,7 @@ class Registry:
             raise Draining(Draining.MESSAGE)
         hub = self.hubs.get(name)
         is_damaged = self._is_damaged(name)
-        if hub is not None and not hub.is_alive:
+        if hub is not None and not hub.task.is_alive:
             del self.hubs[name]
             await hub.close()
             hub, is_damaged = None, True
@@ -102,7 +102,7 @@ class Registry:
             if self._folder is not None:
                 self._folder.remove(name)
             hub = self._create(name)
-            hub.attached_ever = True  # the merge existed before, and must go on existing
+            hub.state.attached_ever = True  # the merge existed before, and must go on existing
         return await begin_epoch(self.get(name) if hub is None else hub, epoch, reason, caller)
 
     async def wait_for(self, name: str) -> Hub:
@@ -166,8 +166,8 @@ class Registry:
         hub.start(self._on_crash)
         self.hubs[name] = hub
         if recovered is not None:
-            log.event(logging.INFO, "merge recovered", merge=name, stable_point=hub.merge.stable_point,
-                      live_events=hub.merge.live_count, retained_from=hub.retained_from)
+            log.event(logging.INFO, "merge recovered", merge=name, stable_point=hub.state.merge.stable_point,
+                      live_events=hub.state.merge.live_count, retained_from=hub.state.retained_from)
         return hub
 
     def _recorder(self, name: str) -> Recorder | None:

@@ -33,11 +33,12 @@ async def begin_epoch(hub: Hub, epoch: int, reason: str, caller: str) -> int:
 
     ``epoch`` 0: take the number from the clock. Raises UsageError.
     """
-    return await hub.settled(lambda: _reset(hub, epoch, reason or _NO_REASON, caller))
+    return await hub.task.settled(lambda: _reset(hub, epoch, reason or _NO_REASON, caller))
 
 
 def _reset(hub: Hub, epoch: int, reason: str, caller: str) -> int:
-    before = hub.epoch
+    state = hub.state
+    before = state.epoch
     epoch = epoch or max(clock.wall_us() // 1_000_000, before + 1)
     if not before < epoch <= EPOCH_MAX:
         raise UsageError(
@@ -47,9 +48,9 @@ def _reset(hub: Hub, epoch: int, reason: str, caller: str) -> int:
     what = f"merge {hub.name!r} was reset ({reason}): epoch {epoch} of it has begun, empty"
     log.event(
         logging.WARNING, "merge reset", merge=hub.name, epoch=epoch, before=before, caller=caller, reason=reason,
-        stable_point=hub.merge.stable_point, inputs=len(hub.observed.inputs), subscribers=len(hub.subscribers),
+        stable_point=state.merge.stable_point, inputs=len(state.observed.inputs), subscribers=len(state.subscribers),
     )
-    hub.reset(
+    hub.beginnings.reset(
         epoch, MergeReset(f"{what}; what was read before does not go on, so subscribe without a token"),
         Unavailable(f"{what}; attach again"),
     )

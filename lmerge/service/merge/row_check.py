@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from lmerge.core.batch import payload_bytes
 from lmerge.core.elements import show_time
 from lmerge.core.engines.selection import NATIVE, PYTHON, best
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.errors import InvalidRow
 from lmerge.service.merge.attachments import Attached, columns_of
 from lmerge.service.merge.inbox import PublisherSession, Work
@@ -64,7 +64,7 @@ class RowCheck:
         for work, inp in works:
             if inp.name in misfits:
                 continue
-            misfit = self._fitting.misfit(work.batch, work.index_base) if inp.role == ACTIVE else None
+            misfit = self._fitting.misfit(work.batch, work.index_base) if inp.role is InputRole.ACTIVE else None
             if misfit is None:
                 fitting.append((work, inp))
             else:

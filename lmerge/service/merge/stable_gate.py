@@ -20,10 +20,12 @@ from __future__ import annotations
 
 from lmerge.core import violations
 from lmerge.core.batch import AnyBatch, Batch, BatchBuilder
+from lmerge.core.detaching import DetachCause
 from lmerge.core.divergence.digests import completed_at
 from lmerge.core.divergence.monitor import AgreementRule, DivergenceMonitor, time_of
 from lmerge.core.elements import ADJUST, INSERT, NEG_INF, STABLE, Stable
-from lmerge.core.inputs import OBSERVE
+from lmerge.core.engines.selection import NATIVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import Merge, Outcome
 from lmerge.errors import InputViolation
 
@@ -90,15 +92,15 @@ class StableGate:
 
     def _detach(self, name: str, batch: AnyBatch, index: int, stable_point: int) -> Outcome:
         violation = _violation(name, batch, index, stable_point)
-        outcome = self._merge.detach(name, str(violation))
+        outcome = self._merge.detach(name, str(violation), DetachCause.BROKEN_PROMISE)
         return outcome._replace(detached=tuple(
             gone._replace(violation=violation) if gone.input == name else gone for gone in outcome.detached
         ))
 
 
-def is_gated(role: str) -> bool:
+def is_gated(role: InputRole) -> bool:
     """Whether the gate withholds the stables of this role. An observer moves no output: its elements pass unchanged."""
-    return role != OBSERVE
+    return role is not InputRole.OBSERVE
 
 
 def _first(batch: AnyBatch, stop: int) -> list[tuple[int, int, int, int, bytes]]:
@@ -155,7 +157,7 @@ def _joined(outcomes: list[Outcome], merge: Merge) -> Outcome:
     for outcome in outcomes:
         output.extend(outcome.batch)
     batch: AnyBatch = output.build()
-    if merge.engine == "native":
+    if merge.engine == NATIVE:
         from lmerge.core.engines.native_engine import columns_of
 
         batch = columns_of("output", batch)

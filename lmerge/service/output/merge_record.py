@@ -28,7 +28,7 @@ class RecordedMerge(Protocol):
 
 
 class MergeRecord:
-    """The facts that were handed to the store, and the texts that ``Hub.keep`` persists."""
+    """The facts that were handed to the store, and the texts that ``keep`` persists."""
 
     def __init__(self) -> None:
         self._kept: dict[str, str] = {}

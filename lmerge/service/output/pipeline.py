@@ -53,7 +53,7 @@ class Beginning(NamedTuple):
 class MergeOutput:
     """The output of the merge ``name``.
 
-    ``complete_from``: the output is right for every event with Ve >= this. ``gaps``: see ``HubQueries``. ``released``:
+    ``complete_from``: the output is right for every event with Ve >= this. ``gaps``: see ``MergeState``. ``released``:
     called after each turn that was released. ``durable``: the store of the output; None: it is in memory only.
     """
 

@@ -62,6 +62,11 @@ class Recorder:
                 raise UsageError(f"cannot record to {str(path)!r}: {problem.strerror}") from problem
             self._stop(problem)
 
+    @property
+    def has_stopped(self) -> bool:
+        """Whether a disk has ended the recording."""
+        return self.status != RECORDING
+
     def begin_anew(self) -> None:
         """Begin another session: the merge is a fresh one from now on."""
         self.flush()

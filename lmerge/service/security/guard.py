@@ -15,7 +15,7 @@ import asyncio
 import inspect
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ from google.protobuf.message import DecodeError
 
 from lmerge.errors import LimitExceeded, LmergeError, PermissionDenied, TooOften, Unauthenticated, Undecodable
 from lmerge.service import log
+from lmerge.service.call_context import CallContext
 from lmerge.service.security.access_file import AccessFile
 from lmerge.service.security.auth import ADMIN, PUBLISH, STATUS, SUBSCRIBE, CallerIdentity, Certificate
 from lmerge.service.security.quota import Connections, Places, TokenBuckets, peer_key
@@ -176,7 +177,7 @@ def may_see(merge: str) -> bool:
     return access is None or access.sees(merge)
 
 
-def caller_of(context: Any) -> str:
+def caller_of(context: CallContext) -> str:
     """Return who calls, as far as callers are identified, and from where, for the log."""
     access = _ACCESS.get(None)
     names = [identity.name for identity in access.identities] if access is not None else []
@@ -296,11 +297,11 @@ class Guard(grpc.aio.ServerInterceptor):
         is_stream = bool(handler.request_streaming or handler.response_streaming)
         read = _reading(handler, method)
 
-        async def call(raw: Any, context: Any) -> Any:
+        async def call(raw: Any, context: CallContext) -> Any:
             async with self._entered(rule, method, read, raw, context, is_stream) as request:
                 return await serve(request, context)
 
-        async def generate(raw: Any, context: Any) -> AsyncIterator[Any]:
+        async def generate(raw: Any, context: CallContext) -> AsyncIterator[Any]:
             async with self._entered(rule, method, read, raw, context, is_stream) as request:
                 async for response in serve(request, context):
                     yield response
@@ -310,7 +311,8 @@ class Guard(grpc.aio.ServerInterceptor):
 
     @asynccontextmanager
     async def _entered(
-        self, rule: AccessRule | None, method: str, read: Callable[[Any], Any], raw: Any, context: Any, is_stream: bool
+        self, rule: AccessRule | None, method: str, read: Callable[[Any], Any], raw: Any, context: CallContext,
+        is_stream: bool,
     ) -> AsyncIterator[Any]:
         """Let a call in; give its request, decoded by ``read``. The call holds its places inside the context."""
         access: CallAccess | None = None
@@ -334,7 +336,7 @@ class Guard(grpc.aio.ServerInterceptor):
             await context.abort(code_of(problem), status_text(str(problem)), trailing_metadata(problem))
 
     def _let_in(
-        self, rule: AccessRule | None, method: str, read: Callable[[Any], Any], raw: Any, context: Any,
+        self, rule: AccessRule | None, method: str, read: Callable[[Any], Any], raw: Any, context: CallContext,
         places: ExitStack,
     ) -> tuple[CallAccess, Any]:
         """Check a call; return its access and its request.
@@ -408,14 +410,14 @@ def _reading(handler: Any, method: str) -> Callable[[Any], Any]:
     return each if handler.request_streaming else one
 
 
-async def _no_method(_requests: Any, context: Any) -> None:
+async def _no_method(_requests: Any, context: CallContext) -> None:
     await context.abort(grpc.StatusCode.UNIMPLEMENTED, "there is no such method")
 
 
 _NO_METHOD: Final[Any] = grpc.stream_stream_rpc_method_handler(_no_method)
 
 
-def _authorization(metadata: Sequence[tuple[str, str | bytes]] | None) -> list[str]:
+def _authorization(metadata: Iterable[tuple[str, str | bytes]] | None) -> list[str]:
     return [str(value) for key, value in metadata or () if key == "authorization"]
 
 

@@ -23,9 +23,11 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lmerge.core.detaching import DetachCause
 from lmerge.core.elements import NEG_INF, STABLE
 from lmerge.core.engines.selection import AUTO
 from lmerge.core.merge import Merge, Outcome, earliest_joining
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import UsageError
 from lmerge.spark.merging import packs
@@ -69,7 +71,7 @@ class MergePlan:
 
     def fresh(self) -> Merge:
         """Return the merge before its first call. Raises UsageError if the settings contradict each other."""
-        merge = Merge(self.algorithm, self.policy, self.closing, track_live=False, engine=self.engine)
+        merge = Merge(MergeConfig(self.algorithm, self.policy, self.closing, track_live=False, engine=self.engine))
         for one in self.inputs:
             merge.attach(one.name, one.properties, join_at=one.join_at)
         _admit_if_stuck(merge)
@@ -279,12 +281,13 @@ def _control(merge: Merge, one: InputPlan, kind: int, vs: int, has_vs: int, payl
         return [merge.attach(one.name, one.properties, join_at=join_at, incarnation=incarnation)]
     if not is_attached:
         return []
-    reason = "left" if kind == packs.DETACH else f"{_MALFORMED_ROW}: {payload.decode()}"
-    return [merge.detach(one.name, reason)]
+    if kind == packs.DETACH:
+        return [merge.detach(one.name)]
+    return [merge.detach(one.name, f"{_MALFORMED_ROW}: {payload.decode()}", DetachCause.INVALID_ROW)]
 
 
 def _is_fault(detached: Any) -> bool:
-    return detached.violation is not None or detached.reason.startswith(_MALFORMED_ROW)
+    return detached.cause in (DetachCause.BROKEN_PROMISE, DetachCause.INVALID_ROW)
 
 
 def _reason(name: str, reason: str) -> str:

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 from lmerge.testing.sim.families import FAMILIES, PLAIN
-from lmerge.testing.sim.world import Result, run
+from lmerge.testing.sim.run import Result, run
 
 
 def main() -> int:

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from lmerge.testing.sim.disk import Disk
 from lmerge.testing.sim.families import HOSTILE, KINDS, WRONG
 from lmerge.testing.sim.hostile import HostileClient
-from lmerge.testing.sim.machines import DRAIN_S
-from lmerge.testing.sim.processes import PAUSED, RUNNING, SimulatedProcess
+from lmerge.testing.sim.machines import DRAIN_S, SimulatedMachine
+from lmerge.testing.sim.population import Population
+from lmerge.testing.sim.processes import ProcessState, SimulatedProcess
 from lmerge.testing.sim.replicas import BadReplica
 from lmerge.testing.sim.scenario import PlannedFault
+from lmerge.testing.sim.world import SimulatedWorld
 from lmerge.testing.sim.wrong import WrongReplica
-
-if TYPE_CHECKING:
-    from lmerge.testing.sim.machines import SimulatedMachine
-    from lmerge.testing.sim.world import SimulatedWorld
 
 T = TypeVar("T")
 
 
 class Faults:
-    """Applies the faults of its scenario to a world."""
+    """Applies the faults of a world's scenario to its machines."""
 
-    def __init__(self, world: SimulatedWorld) -> None:
+    def __init__(self, world: SimulatedWorld, machines: Population) -> None:
         self.world = world
+        self.machines = machines
         self._hits: dict[str, Callable[[PlannedFault], None]] = {
-            "kill-replica": lambda fault: self._kill(self.world.replicas, fault),
-            "kill-server": lambda fault: self._kill(self.world.servers, fault),
-            "kill-subscriber": lambda fault: self._kill(self.world.subscribers, fault),
+            "kill-replica": lambda fault: self._kill(self.machines.replicas, fault),
+            "kill-server": lambda fault: self._kill(self.machines.servers, fault),
+            "kill-subscriber": lambda fault: self._kill(self.machines.subscribers, fault),
             "silent": self._silent,
             "pause": self._pause,
             "partition": self._partition,
@@ -39,8 +38,8 @@ class Faults:
             "disk-full": self._disk_full,
             "drain": self._drain,
             "outage": self._outage,
-            "zombie": lambda fault: _pick(self.world.replicas, fault).replace(fault.lasts_s),
-            "leave": lambda fault: _pick(self.world.replicas, fault).leave(fault.lasts_s),
+            "zombie": lambda fault: _pick(self.machines.replicas, fault).replace(fault.lasts_s),
+            "leave": lambda fault: _pick(self.machines.replicas, fault).leave(fault.lasts_s),
             "bad-input": self._bad_input,
             "store-full": self._disk_full,
             "record-full": self._disk_full,
@@ -63,29 +62,29 @@ class Faults:
         machine.kill(silently=False, back_after_s=fault.lasts_s)
 
     def _silent(self, fault: PlannedFault) -> None:
-        machine = _pick(self._all(), fault)
+        machine = _pick(self.machines.planned, fault)
         machine.troubled(fault.lasts_s)
         machine.kill(silently=True, back_after_s=fault.lasts_s)
 
     def _drain(self, fault: PlannedFault) -> None:
-        server = _pick(self.world.servers, fault)
+        server = _pick(self.machines.servers, fault)
         server.troubled(fault.lasts_s + DRAIN_S)
         server.drain(fault.lasts_s)
 
     def _outage(self, fault: PlannedFault) -> None:
-        for server in self.world.servers:
+        for server in self.machines.servers:
             server.troubled(fault.lasts_s)
             server.kill(silently=False, back_after_s=fault.lasts_s)
 
     def _pause(self, fault: PlannedFault) -> None:
-        machine, world = _pick(self._all(), fault), self.world
+        machine, world = _pick(self.machines.planned, fault), self.world
         process = machine.process
-        if not machine.is_running or process.state != RUNNING:
+        if not machine.is_running or process.state is not ProcessState.RUNNING:
             return
         machine.troubled(fault.lasts_s)
         world.trace.note(process, f"is stopped for {fault.lasts_s:.1f} s")
         process.pause()
-        world.network.paused(process, lambda: process.state == PAUSED)
+        world.network.paused(process, lambda: process.state is ProcessState.PAUSED)
         world.loop.after(fault.lasts_s, self._go_on, process)
 
     def _go_on(self, process: SimulatedProcess) -> None:
@@ -94,10 +93,10 @@ class Faults:
 
     def _partition(self, fault: PlannedFault) -> None:
         world = self.world
-        clients = [*world.replicas, *world.subscribers]
+        clients = [*self.machines.replicas, *self.machines.subscribers]
         machine = _pick(clients, fault)
         machine.troubled(fault.lasts_s)
-        client, server = machine.host, world.network.random.choice(world.servers).host
+        client, server = machine.host, world.network.random.choice(world.server_hosts)
         ways = world.network.random.choice((
             ((client, server), (server, client)), ((client, server),), ((server, client),),
         ))
@@ -111,13 +110,13 @@ class Faults:
         self.world.network.heal(source, target)
 
     def _cut(self, fault: PlannedFault) -> None:
-        for reader in self.world.subscribers:
+        for reader in self.machines.subscribers:
             reader.troubled(0.0)
         count = self.world.network.cut_some(fault.pick)
         self.world.trace.note("network", f"{count} connections break")
 
     def _clock(self, fault: PlannedFault) -> None:
-        machine = _pick(self._all(), fault)
+        machine = _pick(self.machines.planned, fault)
         world, random = self.world, self.world.network.random
         skew = int(random.choice((-1, 1)) * fault.lasts_s * 10 ** random.randint(0, 6) * 1e6)
         world.trace.note(machine.host, f"wall clock is wrong by {skew} us")
@@ -129,7 +128,7 @@ class Faults:
         machine.skew_us = machine.process.skew_us = 0
 
     def _disk_full(self, fault: PlannedFault) -> None:
-        server = _pick(self.world.servers, fault)
+        server = _pick(self.machines.servers, fault)
         if server.disk is not None:
             self.world.trace.note(server.host, "disk is full")
             server.disk.is_full = True
@@ -141,7 +140,7 @@ class Faults:
         disk.is_full = False
 
     def _slow_disk(self, fault: PlannedFault) -> None:
-        server = _pick(self.world.servers, fault)
+        server = _pick(self.machines.servers, fault)
         server.troubled(fault.lasts_s)
         process = server.process
         self.world.trace.note(process, "disk is slow")
@@ -149,23 +148,23 @@ class Faults:
         self.world.loop.after(fault.lasts_s, setattr, process, "disk_s", self.world.scenario.disk_s)
 
     def _bad_input(self, fault: PlannedFault) -> None:
-        bad = BadReplica(self.world, len(self.world.bad))
-        self.world.bad.append(bad)
+        bad = BadReplica(self.world, len(self.machines.bad))
+        self.machines.bad.append(bad)
         bad.start()
 
     def _hostile(self, fault: PlannedFault) -> None:
-        hostile = HostileClient(self.world, len(self.world.bad), fault.kind, fault.lasts_s)
-        self.world.bad.append(hostile)
+        hostile = HostileClient(
+            self.world, self.machines.servers, len(self.machines.bad), fault.kind, fault.lasts_s
+        )
+        self.machines.bad.append(hostile)
         hostile.start()
 
     def _wrong(self, fault: PlannedFault) -> None:
-        wrong = WrongReplica(self.world, fault.kind, fault.lasts_s)
-        self.world.wrong.append(wrong)
+        wrong = WrongReplica(
+            self.world, self.machines.servers, self.machines.replicas, fault.kind, fault.lasts_s
+        )
+        self.machines.wrong.append(wrong)
         wrong.start()
-
-    def _all(self) -> list[SimulatedMachine]:
-        world = self.world
-        return [*world.servers, *world.replicas, *world.subscribers]
 
 
 def _pick(things: Sequence[T], fault: PlannedFault) -> T:

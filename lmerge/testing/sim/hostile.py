@@ -7,8 +7,8 @@ success nor with a failure of its own. The run's verdict checks that the stream 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -19,15 +19,13 @@ from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Insert, Stable
 from lmerge.core.inputs import INCARNATION_MAX
 from lmerge.testing.generate import ordered, present
 from lmerge.testing.sim.calls import Channel
-from lmerge.testing.sim.machines import MERGE, SimulatedMachine
+from lmerge.testing.sim.machines import MERGE, ServerMachine, SimulatedMachine
 from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.testing.sim.scenario import PROMISES
+from lmerge.testing.sim.world import SimulatedWorld
 from lmerge.wire.frames import PYTHON_FRAMES
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.schema import COLUMNS_MAX
-
-if TYPE_CHECKING:
-    from lmerge.testing.sim.world import SimulatedWorld
 
 UINT64_MAX: Final = 2**64 - 1
 INCARNATIONS: Final = (1, 2, 2**31, INCARNATION_MAX, INCARNATION_MAX + 1, UINT64_MAX)
@@ -41,7 +39,10 @@ FAILURES: Final = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 class HostileClient(SimulatedMachine):
     """One hostile process. ``kind``: one of ``families.KINDS``; it is there for ``lasts_s`` at most."""
 
-    def __init__(self, world: SimulatedWorld, number: int, kind: str, lasts_s: float) -> None:
+    def __init__(
+        self, world: SimulatedWorld, servers: Sequence[ServerMachine], number: int, kind: str, lasts_s: float
+    ) -> None:
+        self._servers = servers
         self.kind = kind
         self.lasts_s = lasts_s
         super().__init__(world, f"hostile{number}")
@@ -60,7 +61,7 @@ class HostileClient(SimulatedMachine):
             "no-next-incarnation": self._no_next_incarnation,
         }
         world = self.world
-        target = self.random.choice(world.servers).host
+        target = self.random.choice(world.server_hosts)
         async with Channel(world.network, process, target) as channel:
             call = streams.publish(channel)
             must_be_refused = True
@@ -189,12 +190,12 @@ class HostileClient(SimulatedMachine):
     async def _incarnations(self, call: Any) -> bool:
         """Attach the same name repeatedly, with the largest and smallest numbers; 0: the server chooses the next."""
         for incarnation in self.random.sample(INCARNATIONS, 3):
-            await self._incarnation(self.random.choice(self.world.servers).host, incarnation)
+            await self._incarnation(self.random.choice(self.world.server_hosts), incarnation)
         return False
 
     async def _no_next_incarnation(self, call: Any) -> bool:
         """Attach the largest incarnation, then the next one; it must be refused unless the server has restarted."""
-        server = self.random.choice(self.world.servers)
+        server = self.random.choice(self._servers)
         life = server.lives
         was_accepted = await self._incarnation(server.host, INCARNATION_MAX)
         is_next_accepted = await self._incarnation(server.host, 0)

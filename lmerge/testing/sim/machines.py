@@ -8,19 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from lmerge.errors import LmergeError
 from lmerge.service.merge.hub import Hub
 from lmerge.testing.sim.disk import Disk
 from lmerge.testing.sim.families import WRONG
-from lmerge.testing.sim.processes import RUNNING, SimulatedProcess
+from lmerge.testing.sim.processes import ProcessState, SimulatedProcess
 from lmerge.testing.sim.server import ServerProcess
 from lmerge.testing.sim.verdict import Contradiction
 from lmerge.testing.sim.watch import MergeWatch, WatchedMerge, WatchedSettings
-
-if TYPE_CHECKING:
-    from lmerge.testing.sim.world import SimulatedWorld
+from lmerge.testing.sim.world import SimulatedWorld
 
 MERGE: Final = "flights"
 # The end of a trouble is noticed within an attempt to connect and the pause before it.
@@ -150,7 +148,9 @@ class ServerMachine(SimulatedMachine):
 
     def drain(self, back_after_s: float) -> None:
         """Stop the server in good order, and start it again after a while."""
-        if self.server is not None and self.process.state == RUNNING and self._draining is not self.process:
+        if self.server is None or self._draining is self.process:
+            return
+        if self.process.state is ProcessState.RUNNING:
             self._draining = self.process
             self.process.spawn(self._drain(self.process, self.server, back_after_s), "drains")
 
@@ -184,12 +184,12 @@ class ServerMachine(SimulatedMachine):
         """
         hub = self.hub
         quiet_s = self.world.loop.time() - max(self.trouble_s, reader.trouble_s)
-        if self.process.state != RUNNING or hub is None or quiet_s < NOTICED_S:
+        if self.process.state is not ProcessState.RUNNING or hub is None or quiet_s < NOTICED_S:
             return False
-        return hub.retained_from <= start
+        return hub.state.retained_from <= start
 
     @property
     def merge(self) -> WatchedMerge | None:
         """The merge of the present life, if there is one."""
         hub = self.hub if self.is_running else None
-        return hub.merge if hub is not None and isinstance(hub.merge, WatchedMerge) else None
+        return hub.state.merge if hub is not None and isinstance(hub.state.merge, WatchedMerge) else None

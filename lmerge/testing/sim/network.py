@@ -21,7 +21,7 @@ from random import Random
 from typing import Any, Final
 
 from lmerge.testing.sim.loop import VirtualLoop
-from lmerge.testing.sim.processes import PAUSED, SimulatedProcess
+from lmerge.testing.sim.processes import ProcessState, SimulatedProcess
 from lmerge.testing.sim.trace import Trace
 
 END: Final = None  # what a pipe returns after the last message
@@ -248,7 +248,8 @@ class Network:
             process, handler = self._listening.get(address, (None, None))
             if process is None or handler is None:
                 return "Connection refused"
-            is_silent = self.is_blocked(client, process) or self.is_blocked(process, client) or process.state == PAUSED
+            is_cut = self.is_blocked(client, process) or self.is_blocked(process, client)
+            is_silent = is_cut or process.state is ProcessState.PAUSED
             if not is_silent:
                 break
             if loop.time() - started >= self.weather.connect_timeout_s or self.closed:

@@ -9,15 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
+from enum import Enum
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 from lmerge.testing.sim.disk import Disk
 from lmerge.testing.sim.loop import PROCESS, VirtualLoop
 
-RUNNING: Final = "running"
-PAUSED: Final = "paused"
-DEAD: Final = "dead"
+
+class ProcessState(Enum):
+    """The states of a process."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
 
 
 class SimulatedProcess:
@@ -27,7 +32,7 @@ class SimulatedProcess:
         self.loop = loop
         self.host = host
         self.name = name
-        self.state = RUNNING
+        self.state = ProcessState.RUNNING
         self.skew_us = 0  # the error of its wall clock
         self.disk_s = (0.0001, 0.002)  # the least and most time of a function in a thread
         self.disk: Disk | None = None
@@ -41,7 +46,7 @@ class SimulatedProcess:
     @property
     def is_alive(self) -> bool:
         """Whether the process is running or paused."""
-        return self.state != DEAD
+        return self.state is not ProcessState.DEAD
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str = "") -> asyncio.Task[Any]:
         """Run a coroutine as a task of this process."""
@@ -53,21 +58,21 @@ class SimulatedProcess:
 
     def kill(self) -> None:
         """Stop the process for ever, as SIGKILL does."""
-        if self.state == DEAD:
+        if self.state is ProcessState.DEAD:
             return
-        self.state = DEAD
+        self.state = ProcessState.DEAD
         for callback in list(self.when_dead):
             callback()
 
     def pause(self) -> None:
         """Hold the process's steps, as SIGSTOP does."""
-        if self.state == RUNNING:
-            self.state = PAUSED
+        if self.state is ProcessState.RUNNING:
+            self.state = ProcessState.PAUSED
 
     def go_on(self) -> None:
         """Run the held steps, as SIGCONT does."""
-        if self.state == PAUSED:
-            self.state = RUNNING
+        if self.state is ProcessState.PAUSED:
+            self.state = ProcessState.RUNNING
             held, self._held = self._held, []
             self.loop.release(held)
 
@@ -79,7 +84,7 @@ class SimulatedProcess:
     # The loop's side.
 
     def holds(self, handle: asyncio.Handle) -> bool:
-        if self.state == RUNNING:
+        if self.state is ProcessState.RUNNING:
             return False
         self._held.append(handle)
         return True

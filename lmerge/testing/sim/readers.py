@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import grpc.aio
 
@@ -17,13 +17,11 @@ from lmerge.testing.sim.calls import Channel
 from lmerge.testing.sim.machines import MERGE, ServerMachine, SimulatedMachine
 from lmerge.testing.sim.processes import SimulatedProcess
 from lmerge.testing.sim.verdict import Checked, Contradiction
+from lmerge.testing.sim.world import SimulatedWorld
 from lmerge.wire.codec import decode_batch
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import UNLIMITED
 from lmerge.wire.token import format_token, parse_token
-
-if TYPE_CHECKING:
-    from lmerge.testing.sim.world import SimulatedWorld
 
 
 class SubscriberMachine(SimulatedMachine):
@@ -33,7 +31,8 @@ class SubscriberMachine(SimulatedMachine):
     stream goes on as if it had never stopped.
     """
 
-    def __init__(self, world: SimulatedWorld, host: str) -> None:
+    def __init__(self, world: SimulatedWorld, servers: Sequence[ServerMachine], host: str) -> None:
+        self._servers = servers
         self.stream: Checked = Checked(f"the stream of {host}", world.reference, doubt=world.doubt)
         self.is_complete = False
         self.gaps = 0
@@ -95,7 +94,7 @@ class SubscriberMachine(SimulatedMachine):
 
     def _is_due(self, start: int) -> None:
         """Report a gap as a fault if a server could have served what it skips."""
-        for server in self.world.servers:
+        for server in self._servers:
             if server.can_serve(start, self):
                 self.world.fail(f"{self.process}: a gap from {show_time(start)} on, and {server.process} can serve it")
 
@@ -155,7 +154,7 @@ class Witness(SimulatedMachine):
         That is with a restart without a store, and after a gap in its own output, where its merge begins anew.
         """
         hub = self.server.hub
-        return (0 if self.server.durable else self.server.lives, 0 if hub is None else hub.gaps)
+        return (0 if self.server.durable else self.server.lives, 0 if hub is None else hub.state.gaps)
 
     def _token_time(self) -> int:
         if self.shown == NEG_INF or self.random.random() < 0.3:
@@ -174,6 +173,7 @@ class Witness(SimulatedMachine):
             return Checked(name, self.world.reference, max(complete_from, from_t), self.world.doubt)
         if begin.stable_point < self.shown:
             raise Contradiction(f"{name} is stable at {begin.stable_point}, and the server has shown {self.shown}")
-        if complete_from > from_t and hub.retained_from <= from_t:
-            raise Contradiction(f"{name}: {from_t} was requested, and all from {hub.retained_from} on is retained")
+        if complete_from > from_t and hub.state.retained_from <= from_t:
+            retained_from = hub.state.retained_from
+            raise Contradiction(f"{name}: {from_t} was requested, and all from {retained_from} on is retained")
         return Checked(name, self.world.reference, max(complete_from, from_t), self.world.doubt)

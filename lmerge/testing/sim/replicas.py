@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import grpc.aio
 
@@ -13,18 +12,16 @@ from lmerge.client.connection import streams
 from lmerge.client.publish.fast_forward import FastForward
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Insert, Stable
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.errors import LmergeError, StaleIncarnation
 from lmerge.testing.generate import joining, ordered, present
 from lmerge.testing.sim.calls import Channel
 from lmerge.testing.sim.machines import MERGE, SimulatedMachine
-from lmerge.testing.sim.processes import PAUSED, RUNNING, SimulatedProcess
+from lmerge.testing.sim.processes import ProcessState, SimulatedProcess
 from lmerge.testing.sim.scenario import PROMISES
+from lmerge.testing.sim.world import SimulatedWorld
 from lmerge.wire.frames import PYTHON_FRAMES
 from lmerge.wire.generated import lmerge_pb2 as pb
-
-if TYPE_CHECKING:
-    from lmerge.testing.sim.world import SimulatedWorld
 
 Key = tuple[int, bytes]
 
@@ -32,7 +29,7 @@ Key = tuple[int, bytes]
 class ReplicaMachine(SimulatedMachine):
     """One replica. It stays when it has published everything, like a query that waits for more."""
 
-    def __init__(self, world: SimulatedWorld, replica: str, role: str = ACTIVE) -> None:
+    def __init__(self, world: SimulatedWorld, replica: str, role: str = InputRole.ACTIVE) -> None:
         self.replica = replica
         self.role = role
         self.publisher: AsyncPublisher | None = None
@@ -44,18 +41,18 @@ class ReplicaMachine(SimulatedMachine):
     def replace(self, old_for_s: float) -> None:
         """Start the replica on another machine while the old process is paused; that process goes on after a while."""
         zombie = self.process
-        if zombie.state != RUNNING or not self.lives:
+        if zombie.state is not ProcessState.RUNNING or not self.lives:
             return
         world = self.world
         world.trace.note(zombie, "is stopped and replaced")
         zombie.pause()
-        world.network.paused(zombie, lambda: zombie.state == PAUSED)
+        world.network.paused(zombie, lambda: zombie.state is ProcessState.PAUSED)
         world.loop.after(old_for_s, self._wake_zombie, zombie)
         world.loop.after(self.random.uniform(0.05, 1.0), self.start)
 
     def leave(self, back_after_s: float) -> None:
         """Let the replica leave in good order, and come back after a while."""
-        if self.publisher is not None and self.process.state == RUNNING:
+        if self.publisher is not None and self.process.state is ProcessState.RUNNING:
             self.process.spawn(self._leave(self.process, self.publisher, back_after_s), "leaves")
 
     @property
@@ -192,7 +189,7 @@ class BadReplica(SimulatedMachine):
         stream = present(random, world.scenario.events, world.scenario.shape)
         stream = stream[:random.randint(0, len(stream) - 1)]
         stable = max((element.vc for element in stream if isinstance(element, Stable)), default=NEG_INF)
-        target = random.choice(world.servers).host
+        target = random.choice(world.server_hosts)
         async with Channel(world.network, process, target) as channel:
             call = streams.publish(channel)
             try:

@@ -14,8 +14,9 @@ from typing import Any
 
 from lmerge.core.batch import AnyBatch
 from lmerge.core.compatible import InputPrefix, incompatibilities
+from lmerge.core.detaching import DetachCause
 from lmerge.core.elements import NEG_INF
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import Counts, Merge, Outcome
 from lmerge.core.policy import LAZY, Show
 from lmerge.core.tdb import Tdb
@@ -80,15 +81,15 @@ class WatchedMerge(Merge):
         self.current[name] = (status.incarnation, tdb)
         self.counted.discard(name)
         self.join_at[name] = NEG_INF if join_at is None else join_at
-        if options.get("role", ACTIVE) == ACTIVE:
+        if options.get("role", InputRole.ACTIVE) == InputRole.ACTIVE:
             self.prefixes.append(InputPrefix(name, tdb, self.join_at[name]))
             if self.join_at[name] <= max(self.reached, self.stable_point):
                 self.counted.add(name)
         self._follow(outcome)
         return outcome
 
-    def detach(self, name: str, reason: str = "left") -> Outcome:
-        outcome = super().detach(name, reason)
+    def detach(self, name: str, reason: str = "left", cause: DetachCause = DetachCause.LEFT) -> Outcome:
+        outcome = super().detach(name, reason, cause)
         self._follow(outcome)
         return outcome
 
@@ -148,7 +149,7 @@ class WatchedMerge(Merge):
             return
         hub = self.watch.hub()
         if hub is not None:
-            self.output.begin_from(hub.complete_from)
+            self.output.begin_from(hub.state.complete_from)
         try:
             for batch, received, emitted in unchecked:
                 self.output.take(batch)
@@ -178,12 +179,12 @@ class WatchedMerge(Merge):
         if hub is None:
             return
         skipping = {
-            status.name for status, life in hub.lives
+            status.name for status, life in hub.state.lives
             if life.leaving or (life.skipped_until is not None and status.stable_point < life.skipped_until)
         }
         counted = sorted(self.counted - skipping)
-        if hub.survives_losses > max(0, len(counted) - 1):
-            raise Contradiction(f"survives {hub.survives_losses} losses, but only {counted} count")
+        if hub.state.survives_losses > max(0, len(counted) - 1):
+            raise Contradiction(f"survives {hub.state.survives_losses} losses, but only {counted} count")
 
     def _is_calm(self, received: Counts, emitted: Counts) -> bool:
         """Return whether law 8 holds.
@@ -206,10 +207,7 @@ class WatchedSettings(Settings):
     watch: MergeWatch | None = None
 
     def new_merge(self) -> Merge:
-        merge = WatchedMerge(
-            self.algorithm, self.output_policy, self.closing, allow_downgrade=self.allow_downgrade, engine=self.engine,
-            shards=self.shards,
-        )
+        merge = WatchedMerge(self.merge_config)
         assert self.watch is not None
         merge.begin(self.watch)
         return merge

@@ -14,25 +14,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from lmerge.client import AsyncPublisher
+from lmerge.client.publish.link import PublisherLink
 from lmerge.core.batch import Batch
 from lmerge.core.divergence.digests import completed_at, interval_of
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Stable
 from lmerge.errors import LmergeError, PermissionDenied
 from lmerge.loopback import host_of
+from lmerge.service.merge.hub import Hub
 from lmerge.testing.generate import present
-from lmerge.testing.sim.machines import MERGE, SimulatedMachine
+from lmerge.testing.sim.machines import MERGE, ServerMachine, SimulatedMachine
 from lmerge.testing.sim.processes import SimulatedProcess
+from lmerge.testing.sim.replicas import ReplicaMachine
 from lmerge.testing.sim.scenario import PROMISES
 from lmerge.testing.sim.verdict import TrackedTdb
-
-if TYPE_CHECKING:
-    from lmerge.client.publish.link import PublisherLink
-    from lmerge.service.merge.hub import Hub
-    from lmerge.testing.sim.machines import ServerMachine
-    from lmerge.testing.sim.world import SimulatedWorld
+from lmerge.testing.sim.world import SimulatedWorld
 
 FAR: Final = 10**12
 # The output that it has caused is emitted, written and read within this time.
@@ -46,7 +45,12 @@ EXPELLING: Final = ("quarantine", "majority")
 class WrongReplica(SimulatedMachine):
     """A replica whose table is wrong. ``kind``: how it differs; it leaves after ``lasts_s``."""
 
-    def __init__(self, world: SimulatedWorld, kind: str, lasts_s: float) -> None:
+    def __init__(
+        self, world: SimulatedWorld, servers: Sequence[ServerMachine], replicas: Sequence[ReplicaMachine], kind: str,
+        lasts_s: float,
+    ) -> None:
+        self._servers = servers
+        self._replicas = replicas
         self.kind = kind
         self.lasts_s = lasts_s
         self._came_s: float | None = None
@@ -126,11 +130,11 @@ class WrongReplica(SimulatedMachine):
         A server that compares nothing must be found.
         """
         differing = self._differing()
-        for server in self.world.servers:
+        for server in self._servers:
             hub = server.hub
-            if hub is None or hub.attached(self.host) is None:
+            if hub is None or hub.inputs.get(self.host) is None:
                 continue
-            publishers = (publisher, *(replica.publisher for replica in self.world.replicas))
+            publishers = (publisher, *(replica.publisher for replica in self._replicas))
             completed = min(_completed(one, server.host, self._interval) for one in publishers)
             due = [index for index in differing if index < completed]
             if due:
@@ -139,10 +143,10 @@ class WrongReplica(SimulatedMachine):
     def _judge(self, server: ServerMachine, hub: Hub, due: list[int]) -> None:
         """Check one server. The right replicas have completed the intervals ``due``, in which the wrong one differs."""
         self.world.trace.note(self.process, f"{self.kind}: differs at {server.process} in {len(due)} intervals")
-        if hub.certifier.divergences < len(due):
+        reported = hub.state.certifier.divergences
+        if reported < len(due):
             self.world.fail(
-                f"{server.process} reports {hub.certifier.divergences} intervals in which {self.process} differs; it "
-                f"does in {due}"
+                f"{server.process} reports {reported} intervals in which {self.process} differs; it does in {due}"
             )
         if self.world.scenario.divergence in EXPELLING:
             self.world.fail(f"{self.process} is still at {server.process}, though it differs from the others in {due}")

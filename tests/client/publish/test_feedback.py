@@ -122,7 +122,7 @@ async def test_a_skip_that_a_server_has_asked_for_needs_no_other_connection() ->
             await b.stable(20)
             await b.flush()
             assert b.reconnects == 0
-            described = world.server._registry.get(MERGE).attached("b").life
+            described = world.server._registry.get(MERGE).inputs.get("b").life
             assert described.skipped_until == 50
 
 
@@ -149,7 +149,7 @@ async def test_a_server_changes_the_role_and_the_input_attaches_anew() -> None:
         await new.flush()
         incarnation = new.incarnation
         hub = world.server._registry.get(MERGE)
-        session = hub.attached("new").session
+        session = hub.inputs.get("new").session
         session.change_role("active")
         await until(lambda: new.reconnects == 1)
         assert new.role == "active"

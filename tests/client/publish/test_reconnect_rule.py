@@ -12,6 +12,7 @@ from lmerge.client.publish.engine_live_events import live_events
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Element, Event, Insert
 from lmerge.core.merge import Merge, Outcome
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.testing.generate import ordered, present, reference
 
@@ -42,7 +43,7 @@ class ReconnectWorld:
 
     def __init__(self, algorithm: str, policy: str) -> None:
         self.properties = PROPERTIES[algorithm]
-        self.merge = Merge(algorithm, policy)
+        self.merge = Merge(MergeConfig(algorithm, policy))
         self.output = Tdb("output")
 
     def absorb(self, outcome: Outcome) -> None:

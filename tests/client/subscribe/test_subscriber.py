@@ -159,7 +159,7 @@ async def test_a_slow_reader_is_cut_off_and_resyncs_if_it_may(resync: bool) -> N
         if resync:
             await read_all()
             # It subscribes again by itself while the server is still fed, and can be cut off again: each one counts.
-            assert subscriber.resyncs == world.server._registry.hubs[MERGE].cut_off_count >= 1
+            assert subscriber.resyncs == world.server._registry.hubs[MERGE].state.cut_off_count >= 1
             assert subscriber.tdb.live_count == count + 1
         else:
             with pytest.raises(SubscriberTooSlow, match="was cut off"):
@@ -172,15 +172,15 @@ async def test_one_that_is_cut_off_before_anything_was_sent_subscribes_again() -
         await publisher.insert("x", 1, 9)
         await publisher.flush()
         hub = world.server._registry.hubs[MERGE]
-        subscribe = hub.subscribe
+        subscribe = hub.subscriptions.subscribe
 
         async def overflow_at_once(subscriber: Any, *arguments: Any, **options: Any) -> Any:
             beginning = await subscribe(subscriber, *arguments, **options)
-            hub.subscribe = subscribe  # type: ignore[method-assign]  # as it was
+            hub.subscriptions.subscribe = subscribe  # type: ignore[method-assign]  # as it was
             assert not subscriber.offer(b"x" * (world.server.settings.subscriber_queue_bytes + 1), 1)
             return beginning
 
-        hub.subscribe = overflow_at_once  # type: ignore[method-assign]  # once
+        hub.subscriptions.subscribe = overflow_at_once  # type: ignore[method-assign]  # once
         reading = Reading(world.subscriber())
         await reading.until_events(("x", 1, 9))  # perhaps of the snapshot that was sent before the cut
         await publisher.insert("y", 2, 9)

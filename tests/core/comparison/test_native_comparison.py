@@ -12,6 +12,7 @@ from lmerge.core.comparison.cleanse import Cleanse
 from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.engines.selection import NATIVE
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import reconstitute
 from lmerge.errors import InputViolation
@@ -126,7 +127,7 @@ def test_r3_minus_emits_what_the_definition_emits(shape: Shape) -> None:
         events = reference(random, 20)
         streams = {name: list(batches(random, present(random, events, shape))) for name in "abc"}
         engines = ("python", "native")
-        twins = [Merge("r3-", engine=engine) for engine in engines]
+        twins = [Merge(MergeConfig("r3-", engine=engine)) for engine in engines]
         for name in streams:
             for twin in twins:
                 twin.attach(name, ("key",))

@@ -14,7 +14,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.divergence.digests import INF_INTERVAL
 from lmerge.core.divergence.monitor import AgreementRule, Divergence
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
-from lmerge.core.inputs import OBSERVE
+from lmerge.core.inputs import InputRole
 from lmerge.testing.generate import PLAIN, Shape, present, reference
 
 CHANGES = ("lost", "other end", "doubled", "other payload", "never ends")
@@ -46,7 +46,7 @@ def attached(seed: int, tdbs: dict[str, list[Event]], *, roles: dict[str, str] |
     inputs = []
     for at, (name, events) in enumerate(tdbs.items()):
         stream = present(Random(seed * 10 + at), events, PLAIN if at == 0 else Shape())
-        inputs.append(WatchedInput(watched, name, stream, (roles or {}).get(name, "active")))
+        inputs.append(WatchedInput(watched, name, stream, (roles or {}).get(name, InputRole.ACTIVE)))
         inputs[-1].attach()
     return inputs
 
@@ -63,7 +63,7 @@ def test_equivalent_streams_raise_no_alarm_whatever_their_elements(
 ) -> None:
     random = Random(seed)
     events = reference(random, 60, duplicates=seed % 2 == 0)
-    inputs = attached(seed, {"a": events, "b": events, "o": events}, roles={"o": OBSERVE}, starts=starts)
+    inputs = attached(seed, {"a": events, "b": events, "o": events}, roles={"o": InputRole.OBSERVE}, starts=starts)
     found = play(random, inputs, restless=restless)
     assert found == []
     for report in inputs[0].watched.reports():
@@ -245,7 +245,8 @@ def test_what_was_completed_before_a_skip_is_still_compared() -> None:
 
 def test_an_observer_is_compared_and_counts_in_no_majority() -> None:
     watched = monitor()
-    inputs = [WatchedInput(watched, name, [], OBSERVE if name in "op" else "active") for name in "abop"]
+    roles = {name: InputRole.OBSERVE if name in "op" else InputRole.ACTIVE for name in "abop"}
+    inputs = [WatchedInput(watched, name, [], role) for name, role in roles.items()]
     for one in inputs:
         one.attach()
     for one in inputs[1:]:
@@ -378,7 +379,7 @@ def test_differences_without_end_stop_being_read() -> None:
 @pytest.mark.parametrize("bad", [Insert(b"A", 4, 9), Adjust(b"A", 1, 4, 9), Adjust(b"A", 1, 9, 4), Stable(4)])
 def test_what_its_own_stable_forbids_is_an_offender_and_not_taken(bad: Element) -> None:
     watched = monitor()
-    watched.attach("a", 1, "active", None)
+    watched.attach("a", 1, InputRole.ACTIVE, None)
     batch = Batch.of([Insert(b"A", 1, 9), Stable(5), bad, Stable(20)])
     assert watched.receive("a", batch, batch.count) == 2
     assert watched.stable_point("a") == 5

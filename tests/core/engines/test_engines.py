@@ -16,6 +16,7 @@ from lmerge.core.elements import INF, Adjust, Element, Insert, Stable
 from lmerge.core.engines import selection
 from lmerge.core.engines.selection import best  # not the replacement by the fixture
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidBatch, LmergeError, UsageError
@@ -37,11 +38,11 @@ def test_auto_is_the_compiled_core_where_it_is_built_and_python_elsewhere(monkey
 def test_an_engine_that_is_not_there_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "native_problem", lambda: "No module named 'lmerge._native'")
     with pytest.raises(UsageError, match=r"^the native engine cannot be used: No module named 'lmerge\._native'$"):
-        Merge(engine="native")
+        Merge(MergeConfig(engine="native"))
     with pytest.raises(UsageError, match=r"^unknown engine 'rust'; it is auto, python, native$"):
-        Merge(engine="rust")
+        Merge(MergeConfig(engine="rust"))
     with pytest.raises(UsageError, match=r"^unknown engine 'rust'"):
-        restored(snapshot_of(Merge(engine="python")), engine="rust")
+        restored(snapshot_of(Merge(MergeConfig(engine="python"))), engine="rust")
 
 
 def test_a_merge_reports_which_engine_runs(engine: str) -> None:
@@ -144,13 +145,13 @@ def test_a_time_beyond_64_bits_is_refused_and_changes_nothing(engine: str) -> No
 
 def test_a_batch_of_one_engine_is_taken_by_the_other(engine: str) -> None:
     """The output of one merge can be the input of another, on any engine."""
-    first, second = Merge("r3"), Merge("r3", engine="python")
+    first, second = Merge(MergeConfig("r3")), Merge(MergeConfig("r3", engine="python"))
     for merge in (first, second):
         merge.attach("x", PROMISES["r3"])
     elements = [a("A", 1, 5), a("B", 2), m("B", 2, INF, 9), f(3)]
     output = first.apply("x", Batch.of(elements)).batch
     assert list(second.apply("x", output).batch.elements()) == list(output.elements())
-    third = Merge("r4")
+    third = Merge(MergeConfig("r4"))
     third.attach("x")
     assert third.apply("x", second.live_events()).batch.counts(2) == (2, 0, 0)
     assert third.engine == engine
@@ -164,16 +165,16 @@ def test_a_batch_counts_its_kinds() -> None:
 def test_shards_are_refused_where_nothing_can_be_shared_out(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for shards in (0, 65):
         with pytest.raises(UsageError, match=rf"^a merge has 1 to 64 shards, not {shards}$"):
-            Merge("r3", shards=shards)
+            Merge(MergeConfig("r3", shards=shards))
     monkeypatch.setattr(selection, "native_problem", lambda: None)
     with pytest.raises(UsageError, match=r"^2 shards need the native engine: the python engine was asked for$"):
-        Merge("r3", engine="python", shards=2)
+        Merge(MergeConfig("r3", engine="python", shards=2))
     if engine == "native":
         for algorithm in ("r0", "r1", "r2", "r3-"):
             with pytest.raises(UsageError, match=rf"^2 shards need r3 or r4: {algorithm} keeps no index"):
-                Merge(algorithm, shards=2)
+                Merge(MergeConfig(algorithm, shards=2))
         with pytest.raises(UsageError, match=r"^a merge of 2 shards cannot be downgraded$"):
-            Merge(shards=2, allow_downgrade=True)
+            Merge(MergeConfig(shards=2, allow_downgrade=True))
         with pytest.raises(UsageError, match=r"^cannot restore with 2 shards: r0 runs"):
             restored(snapshot_of(Merge()), shards=2)
 
@@ -183,13 +184,13 @@ def test_shards_mean_the_same_as_one(algorithm: str, promises: tuple[str, ...], 
     """C1-C3 hold at every step; the output events are the same, however many shards a snapshot is restored with."""
     if engine == "python":
         with pytest.raises(UsageError, match=r"^3 shards need the native engine"):
-            Merge(algorithm, shards=3)
+            Merge(MergeConfig(algorithm, shards=3))
         return
     for seed in range(20):
         random = Random(seed)
         events = reference(random, 30, payloads=9, duplicates=algorithm == "r4")
         streams = [present(random, events) for _ in range(3)]
-        follow = Follow(Merge(algorithm, shards=3))
+        follow = Follow(Merge(MergeConfig(algorithm, shards=3)))
         for at in range(3):
             follow.attach(str(at), promises)
         while any(streams):
@@ -205,7 +206,7 @@ def test_shards_mean_the_same_as_one(algorithm: str, promises: tuple[str, ...], 
 
 def test_with_shards_auto_never_runs_what_keeps_no_index(engine: str) -> None:
     if engine == "native":
-        merge = Merge(shards=2)
+        merge = Merge(MergeConfig(shards=2))
         merge.attach("x", PROMISES["r0"])
         assert merge.algorithm == "r3"
         assert merge.algorithm_reason.endswith("; r2 keeps no index that shards could share")

@@ -207,7 +207,7 @@ async def test_one_cutover_at_a_time() -> None:
             await WatchedCutover(w).end()
         first.call.cancel()
         hub = w.server._registry.get(MERGE)
-        while hub.certifier.cutover_to:  # a cancelled call ends its cutover
+        while hub.state.certifier.cutover_to:  # a cancelled call ends its cutover
             await w.describe()
         assert await WatchedCutover(w, timeout_s=0.05).end() == "rolled-back"
         await v1.close()

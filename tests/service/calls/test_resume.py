@@ -69,7 +69,7 @@ async def test_a_token_that_is_too_old_is_refused_with_what_is_retained() -> Non
             await a.merged(ins(b"x" * 50, at, at + 1), stable(at))
         ending = await refused(world, resume_token=token(3))
         assert ending.code is grpc.StatusCode.OUT_OF_RANGE
-        described = world.server._registry.get(MERGE)
+        described = world.server._registry.get(MERGE).state
         assert 50 < described.retained_from < 99
         assert f"retains times from {described.retained_from} to 99" in ending.details
         assert "resume merge 'flights' at 3" in ending.details
@@ -92,7 +92,7 @@ async def test_retention_by_time_forgets_what_is_older() -> None:
         a = await world.publisher("a")
         for at in range(100):
             await a.merged(ins(b"x" * 50, at, at + 1), stable(at))
-        assert 60 <= world.server._registry.get(MERGE).retained_from <= 79
+        assert 60 <= world.server._registry.get(MERGE).state.retained_from <= 79
         assert (await refused(world, resume_token=token(40))).code is grpc.StatusCode.OUT_OF_RANGE
         assert (await world.subscriber(resume_token=token(79))).begin.complete_from <= 79
 
@@ -103,7 +103,7 @@ async def test_a_merge_too_large_to_be_retained_can_still_be_followed() -> None:
         for at in range(40):
             await a.merged(ins(b"x" * 50, at), stable(at))
         hub = world.server._registry.get(MERGE)
-        assert hub.retained_from == 39
+        assert hub.state.retained_from == 39
         assert (await refused(world, resume_token=token(38))).code is grpc.StatusCode.OUT_OF_RANGE
         assert len((await world.subscriber(resume_token=token(39))).tdb.events()) == 40
 
@@ -121,8 +121,9 @@ async def test_readers_that_resume_anywhere_in_a_random_stream_end_with_the_refe
                 del stream[:9]
                 if random.random() < 0.3:
                     hub = world.server._registry.get(MERGE)
-                    now = hub.merge.stable_point
-                    known = random.choice([hub.retained_from, now, max(hub.retained_from, now - random.randint(0, 50))])
+                    now = hub.state.merge.stable_point
+                    first = hub.state.retained_from
+                    known = random.choice([first, now, max(first, now - random.randint(0, 50))])
                     readers.append((known, await world.subscriber(resume_token=token(known), snapshot_if_too_old=True)))
             for known, reader in readers:
                 assert reader.begin.complete_from <= max(known, reader.begin.complete_from)
@@ -162,19 +163,19 @@ async def test_a_stalled_merge_goes_on_behind_a_gap_and_reports_it() -> None:
         await b.merged(ins("new", 190, 260), stable(205))
         await c.merged(ins("old", 1, 160), ins("new", 190, 260), stable(195))
         hub = world.server._registry.get(MERGE)
-        assert (hub.gaps, hub.merge.stable_point) == (0, 10)
+        assert (hub.state.gaps, hub.state.merge.stable_point) == (0, 10)
         await a.leave()
         for ending in (await reader.ending(), await b.ending(), await c.ending()):
             assert ending.code is grpc.StatusCode.UNAVAILABLE
             assert "between 10 and 150 may be missing" in ending.details
-        assert (hub.gaps, hub.merge.stable_point, hub.merge.inputs()) == (1, NEG_INF, [])
+        assert (hub.state.gaps, hub.state.merge.stable_point, hub.state.merge.inputs()) == (1, NEG_INF, [])
         early = await world.subscriber(resume_token=token(10), snapshot_if_too_old=True)
         assert (early.begin.complete_from, early.snapshot) == (150, [])
         c = await world.publisher("c", join_at=150, incarnation=c.accepted.incarnation + 1)
         assert c.accepted.joined
         await c.merged(ins("old", 1, 160), ins("new", 190, 260), stable(195))
         assert await early.until_stable(195) == [Event(1, b"old", 160), Event(190, b"new", 260)]
-        assert (hub.complete_from, hub.retained_from) == (150, 150)
+        assert (hub.state.complete_from, hub.state.retained_from) == (150, 150)
         assert (await refused(world, resume_token=token(10))).code is grpc.StatusCode.OUT_OF_RANGE
         again = await world.subscriber(resume_token=token(10), snapshot_if_too_old=True)
         assert (again.begin.complete_from, again.snapshot) == (195, [Insert(b"new", 190, 260), Stable(195)])
@@ -228,7 +229,7 @@ async def test_an_input_that_has_the_missing_time_prevents_the_gap() -> None:
         while loop.time() < until:
             await late.merged(stable(60))
         hub = world.server._registry.get(MERGE)
-        assert (hub.gaps, hub.complete_from) == (0, NEG_INF)
+        assert (hub.state.gaps, hub.state.complete_from) == (0, NEG_INF)
 
 
 async def test_what_a_resumed_reader_is_sent_is_one_legal_stream_byte_for_byte_of_the_first_one() -> None:

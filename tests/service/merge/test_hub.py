@@ -16,11 +16,12 @@ from service_world import MERGE, adj, ins, replayed, stable
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import Element, Event
 from lmerge.core.engines import selection
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation, LmergeError, Unavailable, UnknownInput
 from lmerge.service.merge import hub as hubs
-from lmerge.service.merge.hub import AttachRequest, Hub
+from lmerge.service.merge.attachments import AttachRequest
+from lmerge.service.merge.hub import Hub
 from lmerge.service.output.fanout import SubscriberQueue
 from lmerge.service.output.session_recorder import Recorder
 from lmerge.service.settings import Settings
@@ -64,7 +65,8 @@ class HubInput:
         raise AssertionError("no change of role was expected")
 
     async def attach(self, name: str, *properties: str, join_at: int | None, incarnation: int | None) -> HubInput:
-        await self.hub.attach(self, AttachRequest(name, incarnation, frozenset(properties), join_at, ACTIVE, None))
+        request = AttachRequest(name, incarnation, frozenset(properties), join_at, InputRole.ACTIVE, None)
+        await self.hub.inputs.attach(self, request)
         return self
 
     async def deliver(self, *elements: Element) -> None:
@@ -111,7 +113,7 @@ class HubWorld:
     async def settled(self) -> None:
         """Return when all that was delivered is merged and its turn has ended."""
         for _ in range(2):
-            await self.hub.call(lambda: None)
+            await self.hub.task.call(lambda: None)
 
 
 @asynccontextmanager
@@ -122,7 +124,7 @@ async def a_hub(
     with ThreadPoolExecutor(2) as pool:
         world = HubWorld(Hub(MERGE, made, Recorder(record) if record is not None else None, pool))
         world.hub.start(world.crashes.append)
-        await world.hub.subscribe(world.subscriber.subscriber, resume_at)
+        await world.hub.subscriptions.subscribe(world.subscriber.subscriber, resume_at)
         try:
             yield world
         finally:
@@ -137,7 +139,7 @@ async def test_a_run_of_batches_is_merged_in_the_order_in_which_it_came() -> Non
         await a.deliver(adj("x", 1, 9, 8), ins("y", 2, 4), stable(3))
         await b.deliver(ins("y", 2, 4), stable(2))
         await world.settled()
-        assert (a.acked, b.acked, world.hub.turns > 0) == (2, 2, True)
+        assert (a.acked, b.acked, world.hub.state.turns > 0) == (2, 2, True)
         assert await world.subscriber.until_stable(3) == [Event(1, b"x", 8), Event(2, b"y", 4)]
 
 
@@ -157,17 +159,17 @@ async def test_behind_a_broken_promise_that_input_is_refused_and_the_others_go_o
         assert a.detached is not None
         assert (a.detached.code, a.detached.sequence, a.detached.index) == ("end-before-start", 2, 1)
         assert (a.acked, b.acked, b.error) == (1, 3, None)
-        assert world.hub.merge.refused == 3
-        assert world.hub.merge.received.inserts == 5
-        assert world.hub.attached("a") is None
+        assert world.hub.state.merge.refused == 3
+        assert world.hub.state.merge.received.inserts == 5
+        assert world.hub.inputs.get("a") is None
         await a.deliver(ins("never merged", 9, 50))
         await b.deliver(stable(100))
         await world.settled()
-        assert world.hub.merge.refused == 4
+        assert world.hub.state.merge.refused == 4
         assert await world.subscriber.until_stable(100) == [
             Event(1, b"first", 50), Event(3, b"last", 50), Event(7, b"after", 50)
         ]
-        assert list(world.hub.detached_counts) == ["end-before-start"]
+        assert list(world.hub.state.detached_counts) == ["end-before-start"]
     assert replayed(record, "lazy") == world.subscriber.elements
     assert "never merged" not in record.read_text(encoding="utf-8")
 
@@ -178,16 +180,16 @@ async def test_batches_with_one_sequence_are_acked_when_the_last_of_them_is_merg
         for at, (acked, inserts) in enumerate(((0, 1), (0, 2), (1, 3))):
             await world.hub.put(a, 1, Batch.of([ins(str(at), at, 9)]), 64, base=at, is_last=at == 2)
             await world.settled()
-            assert (a.acked, world.hub.merge.received.inserts) == (acked, inserts)
+            assert (a.acked, world.hub.state.merge.received.inserts) == (acked, inserts)
 
 
 async def test_an_input_is_identified_by_its_name() -> None:
     async with a_hub() as world:
         await world.input("a", "key")
         await world.input("b")
-        assert [world.hub.merge.status(name) for name in "ab"] == world.hub.merge.inputs()
+        assert [world.hub.state.merge.status(name) for name in "ab"] == world.hub.state.merge.inputs()
         with pytest.raises(UnknownInput, match="input 'c' has no status: it is not attached"):
-            world.hub.merge.status("c")
+            world.hub.state.merge.status("c")
 
 
 async def test_a_batch_in_pieces_is_recorded_up_to_the_broken_promise_and_not_acked() -> None:
@@ -199,7 +201,7 @@ async def test_a_batch_in_pieces_is_recorded_up_to_the_broken_promise_and_not_ac
         await world.settled()
         assert a.detached is not None
         assert (a.detached.sequence, a.detached.index, a.acked) == (2, 25, 1)
-        assert world.hub.merge.emitted.inserts == 26
+        assert world.hub.state.merge.emitted.inserts == 26
 
 
 async def test_the_output_of_an_admission_comes_after_all_output_of_the_run() -> None:
@@ -212,7 +214,7 @@ async def test_the_output_of_an_admission_comes_after_all_output_of_the_run() ->
         await a.deliver(ins("bad", 9, 8))
         await b.deliver(ins("x", 990, 1_005), ins("y", 995, 1_005), stable(1_010))
         await world.settled()
-        inp = world.hub.attached("b")
+        inp = world.hub.inputs.get("b")
         assert inp is not None
         assert inp.joined
         assert await world.subscriber.until_stable(1_010) == [Event(990, b"x", 1_005), Event(995, b"y", 1_005)]
@@ -228,7 +230,7 @@ async def test_an_input_that_is_replaced_between_two_runs_counts_up_to_there() -
         await world.settled()
         assert old.error is not None
         assert "was replaced by incarnation 2" in str(old.error)
-        assert (old.acked, new.acked, world.hub.merge.refused) == (1, 1, 2)
+        assert (old.acked, new.acked, world.hub.state.merge.refused) == (1, 1, 2)
         assert await world.subscriber.until_stable(9) == [Event(2, b"y", 5)]
 
 
@@ -248,7 +250,7 @@ async def test_the_record_of_random_runs_with_broken_promises_replays_to_what_wa
                     if delivered:
                         await inputs[name].deliver(*delivered)
                 await world.settled()
-                world.hub.merge.check()
+                world.hub.state.merge.check()
             broken = [name for name, inp in inputs.items() if inp.error is not None]
             if len(broken) < 4:
                 assert await world.subscriber.until_stable(2**63 - 1) == events
@@ -263,7 +265,7 @@ async def test_a_bug_in_the_merge_ends_all_its_streams_wherever_it_ran() -> None
         def fail(*_: object) -> Any:
             raise RuntimeError("a bug")
 
-        world.hub.merge.apply = fail  # type: ignore[method-assign]  # the bug
+        world.hub.state.merge.apply = fail  # type: ignore[method-assign]  # the bug
         await a.deliver(ins("x", 1, 2))
         with pytest.raises(Unavailable, match="has failed"):
             await world.settled()
@@ -279,13 +281,13 @@ async def test_a_bug_in_the_merge_ends_all_its_streams_wherever_it_ran() -> None
 async def test_only_the_native_engine_uses_threads(engine: str, where: str) -> None:
     async with a_hub() as world:
         seen: list[str] = []
-        apply = world.hub.merge.apply
+        apply = world.hub.state.merge.apply
 
         def watched(*arguments: Any) -> Any:
             seen.append(threading.current_thread().name)
             return apply(*arguments)
 
-        world.hub.merge.apply = watched  # type: ignore[method-assign]  # sees the thread
+        world.hub.state.merge.apply = watched  # type: ignore[method-assign]  # sees the thread
         await (await world.input("a", "key")).deliver(ins("x", 1, 2))
         await world.settled()
         is_threaded = engine == selection.NATIVE and where == "in a thread"

@@ -7,16 +7,17 @@ import pytest
 from service_world import MERGE, World, ins, stable
 
 from lmerge.core.elements import INF, NEG_INF, Event
-from lmerge.core.inputs import ACTIVE, OBSERVE
+from lmerge.core.inputs import InputRole, JoinState
 from lmerge.core.merge import InputStatus
 from lmerge.service.merge.lifecycle import InputLifecycle, to_fast_forward
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 
 def status(
-    name: str = "a", state: str = "joined", stable_point: int = 0, join_at: int | None = None, role: str = ACTIVE
+    name: str = "a", state: str = "joined", stable_point: int = 0, join_at: int | None = None,
+    role: InputRole = InputRole.ACTIVE,
 ) -> InputStatus:
-    return InputStatus(name, 1, (), role, state, join_at, stable_point, 0, 0, 0, 0, 0)
+    return InputStatus(name, 1, (), role, JoinState(state), join_at, stable_point, 0, 0, 0, 0, 0)
 
 
 class TestTheStateOfAnInput:
@@ -28,7 +29,7 @@ class TestTheStateOfAnInput:
         assert life.state(status()) == "leaving"
 
     def test_an_observer_observes(self) -> None:
-        assert InputLifecycle().state(status(role=OBSERVE)) == "observing"
+        assert InputLifecycle().state(status(role=InputRole.OBSERVE)) == "observing"
 
     def test_it_skips_until_its_own_stable_point_has_come_so_far(self) -> None:
         life = InputLifecycle(skipped_until=10)
@@ -66,7 +67,7 @@ class TestWhichInputsGetFeedback:
         assert to_fast_forward([(lagging, InputLifecycle(fast_forwarded_to=99))], 100, 10) == ["a"]
 
     def test_neither_observers_nor_leaving_ones(self) -> None:
-        lives = [(status(role=OBSERVE), InputLifecycle()), (status("b"), InputLifecycle(leaving=True))]
+        lives = [(status(role=InputRole.OBSERVE), InputLifecycle()), (status("b"), InputLifecycle(leaving=True))]
         assert not to_fast_forward(lives, 100, 10)
 
     @pytest.mark.parametrize("stable_point", [NEG_INF, INF])
@@ -141,7 +142,7 @@ async def test_an_input_that_leaves_with_batches_to_merge_counts_no_more() -> No
         await a.merged(stable(1))
         await b.merged(stable(1))
         hub = world.server._registry.hubs[MERGE]
-        session = hub._inputs["b"].session
-        hub.leaving(session)
+        session = hub.state.inputs["b"].session
+        hub.inputs.leaving(session)
         described = await world.describe()
         assert ([i.state for i in described.inputs], described.survives_losses) == (["joined", "leaving"], 0)

@@ -10,10 +10,12 @@ from service_world import World, ins, stable
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Insert, Stable
-from lmerge.core.inputs import ACTIVE, OBSERVE
+from lmerge.core.inputs import InputRole, JoinState
 from lmerge.core.merge import InputStatus, Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.errors import MergeReset, Unavailable
-from lmerge.service.merge.hub import AttachRequest, Hub
+from lmerge.service.merge.attachments import AttachRequest
+from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.lifecycle import InputLifecycle
 from lmerge.service.merge.redundancy import Redundancy
 from lmerge.service.settings import Settings
@@ -25,9 +27,9 @@ LAG_S = 30.0
 
 
 def status(name: str = "a", stable_point: int = 0, **more: object) -> InputStatus:
-    known: dict[str, Any] = {"state": "joined", "role": ACTIVE, "join_at": None, "inserts": 1} | more
+    known: dict[str, Any] = {"state": "joined", "role": InputRole.ACTIVE, "join_at": None, "inserts": 1} | more
     return InputStatus(
-        name, 1, (), known.pop("role"), known.pop("state"), known.pop("join_at"), stable_point,
+        name, 1, (), known.pop("role"), JoinState(known.pop("state")), known.pop("join_at"), stable_point,
         known.pop("inserts"), 0, 0, 0, 0, **known,
     )
 
@@ -44,7 +46,7 @@ def at(*moments: tuple[float, int]) -> Redundancy:
     (status(stable_point=NEG_INF, inserts=0), InputLifecycle(), "it has delivered nothing"),
     (status(stable_point=NEG_INF), InputLifecycle(), "it has delivered no stable point"),
     (status(state="joining"), InputLifecycle(), "it is joining"),
-    (status(stable_point=100, role=OBSERVE), InputLifecycle(), "it only observes"),
+    (status(stable_point=100, role=InputRole.OBSERVE), InputLifecycle(), "it only observes"),
     (status(stable_point=100), InputLifecycle(leaving=True), "it is leaving"),
     (status(stable_point=100), InputLifecycle(skipped_until=101), "it is skipping"),
     (status(stable_point=10**12, held=True), InputLifecycle(), "its stable point is held"),
@@ -97,7 +99,7 @@ def survivors_carry(seed: int) -> int:
         cut = 0 if fate < 0.25 else random.randrange(len(streams[name])) if fate < 0.5 else len(streams[name])
         streams[name] = streams[name][:cut]
     ends = {name: len(streams[name]) == 0 or streams[name][-1] != Stable(INF) for name in names}
-    follow = Follow(Merge("r3", closing="any"), compatible=False)
+    follow = Follow(Merge(MergeConfig("r3", closing="any")), compatible=False)
     redundancy = Redundancy(LAG_S)
     for name in names:
         follow.attach(name, ("key",))
@@ -168,13 +170,14 @@ async def survivors_of_a_new_epoch() -> int:
     for epoch, point in ((0, 10**12), (7, 10)):
         if epoch:
             await later(2 * LAG_S)
-            await hub.settled(lambda: hub.reset(7, MergeReset("begun"), Unavailable("again")))
+            await hub.task.settled(lambda: hub.beginnings.reset(7, MergeReset("begun"), Unavailable("again")))
         for name in ("a", "b"):
             session = EndedSession()
-            await hub.attach(session, AttachRequest(name, None, frozenset({"key"}), None, ACTIVE, None))
+            request = AttachRequest(name, None, frozenset({"key"}), None, InputRole.ACTIVE, None)
+            await hub.inputs.attach(session, request)
             await hub.put(session, 1, Batch.of([Insert(b"x", 1, 5), Stable(point)]), 64)
-    await hub.settled(lambda: None)
-    survives = hub.survives_losses
+    await hub.task.settled(lambda: None)
+    survives = hub.state.survives_losses
     await hub.close()
     return survives
 

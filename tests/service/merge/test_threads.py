@@ -19,6 +19,7 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Stable
 from lmerge.core.engines import selection
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.errors import UsageError
 from lmerge.service.merge import hub as hubs
 from lmerge.service.merge.hub import THREAD_ELEMENTS_MIN, Hub
@@ -37,7 +38,7 @@ def hub_of(world: World, merge: str = MERGE) -> Hub:
 
 def by_hand(streams: list[tuple[str, list[Element]]]) -> list[Element]:
     """Return the output of a merge for these batches, in this order."""
-    merge = Merge(engine="python")
+    merge = Merge(MergeConfig(engine="python"))
     for name in sorted({name for name, _ in streams}):
         merge.attach(name, ("key",))
     return [e for name, batch in streams for e in merge.apply(name, Batch.of(batch)).batch.elements()]
@@ -84,7 +85,7 @@ async def test_a_turn_in_a_thread_emits_what_one_on_the_loop_emits(least: int, m
         assert reader.elements == by_hand(batches)
         in_threads = {name.startswith("merge_") for name in gate.threads}
         assert in_threads == {THREAD_ELEMENTS_MIN: {True, False}, ALWAYS: {True}, NEVER: {False}}[least]
-        hub_of(world).merge.check()
+        hub_of(world).state.merge.check()
 
 
 class AtWork:
@@ -173,7 +174,7 @@ async def test_who_comes_and_goes_while_a_thread_merges_waits_and_loses_nothing(
         leaving = asyncio.create_task(work.b.leave())
         await work.a.send(ins("z", 9, 20))
         hub = hub_of(world)
-        while len(hub._inbox) < 4:  # until all of them have come: three steps and a batch
+        while len(hub.task.inbox) < 4:  # until all of them have come: three steps and a batch
             await world.describe()
         assert not any(task.done() for task in (subscriber, newcomer, leaving))
         assert work.a.last_ack.sequence == 1
@@ -196,7 +197,7 @@ async def test_a_connection_that_dies_while_a_thread_merges_takes_only_its_own_i
     async with at_work(monkeypatch) as work:
         reader = asyncio.create_task(work.world.subscriber())
         work.a.call.cancel()
-        while len(hub_of(work.world)._inbox) < 2:
+        while len(hub_of(work.world).task.inbox) < 2:
             await work.world.describe()
         work.gate.open()
         await work.world.described(lambda merge: [i.replica for i in merge.inputs] == ["b"])
@@ -208,10 +209,10 @@ async def test_a_drain_waits_for_the_thread_and_for_what_came_meanwhile(monkeypa
     async with at_work(monkeypatch) as work:
         hub = hub_of(work.world)
         await work.a.send(ins("z", 9, 20), stable(30))
-        while len(hub._inbox) < 1:
+        while len(hub.task.inbox) < 1:
             await work.world.describe()
         stopping = asyncio.create_task(work.world.server.stop(30.0))
-        while len(hub._inbox) < 2:  # noqa: ASYNC110 - the drain waits behind the batch; no call is answered now
+        while len(hub.task.inbox) < 2:  # noqa: ASYNC110 - the drain waits behind the batch; no call is answered now
             await asyncio.sleep(0)
         assert not stopping.done()
         work.gate.open()

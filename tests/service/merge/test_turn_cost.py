@@ -16,8 +16,9 @@ import pytest
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import Insert, Stable
 from lmerge.core.engines.selection import NATIVE, PYTHON, native_problem
-from lmerge.core.inputs import ACTIVE
-from lmerge.service.merge.hub import AttachRequest, Hub
+from lmerge.core.inputs import InputRole
+from lmerge.service.merge.attachments import AttachRequest
+from lmerge.service.merge.hub import Hub
 from lmerge.service.output.fanout import SubscriberQueue
 from lmerge.service.settings import Settings
 from lmerge.testing.sim.loop import run_virtual
@@ -59,10 +60,10 @@ async def calls_a_batch(engine: str, batches_a_turn: int, settings: Settings) ->
     hub = Hub("flights", settings)
     hub.start(_raise)
     reader = SubscriberQueue("reader", "here", 2**25)
-    await hub.subscribe(reader)
+    await hub.subscriptions.subscribe(reader)
     sessions = [QuietSession() for _ in range(INPUTS)]
     for name, session in zip("abc", sessions, strict=True):
-        await hub.attach(session, AttachRequest(name, None, frozenset({"key"}), None, ACTIVE, None))
+        await hub.inputs.attach(session, AttachRequest(name, None, frozenset({"key"}), None, InputRole.ACTIVE, None))
     work = [[batch_of(engine, number) for number in range((WARM + TURNS) * batches_a_turn)] for _ in sessions]
     counted = 0
 

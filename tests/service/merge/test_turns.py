@@ -11,8 +11,9 @@ import pytest
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import Insert
-from lmerge.core.inputs import ACTIVE
-from lmerge.service.merge.hub import AttachRequest, Hub
+from lmerge.core.inputs import InputRole
+from lmerge.service.merge.attachments import AttachRequest
+from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.turn_pace import TurnPace
 from lmerge.service.output.fanout import SubscriberQueue
 from lmerge.service.settings import Settings
@@ -44,14 +45,14 @@ async def turns_with(subscribers: int) -> tuple[int, list[int]]:
     hub.start(crashes.append)
     readers = [SubscriberQueue(f"r{at}", "here", 2**25) for at in range(subscribers)]
     for reader in readers:
-        await hub.subscribe(reader)
+        await hub.subscriptions.subscribe(reader)
     session = PacedSession()
-    await hub.attach(session, AttachRequest("a", None, frozenset(), None, ACTIVE, None))
-    before = hub.turns
+    await hub.inputs.attach(session, AttachRequest("a", None, frozenset(), None, InputRole.ACTIVE, None))
+    before = hub.state.turns
     for at in range(BATCHES):
         await hub.put(session, at + 1, Batch.of([Insert(b"%d" % at, at, at + 10)]), 64)
         await later(0.001)
-    turns = hub.turns - before
+    turns = hub.state.turns - before
     await later(0.2)
     messages = []
     for reader in readers:

@@ -15,6 +15,7 @@ import pytest
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Insert, Stable
+from lmerge.core.inputs import InputRole
 from lmerge.core.merge import InputStatus, Outcome
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
@@ -58,7 +59,7 @@ class PolicySession:
 
     def attach(self, name: str) -> None:
         self._absorb(self.merge.attach(name, ("key",)))
-        self.certifier.attached(name, 1, "active", None)
+        self.certifier.attached(name, 1, InputRole.ACTIVE, None)
 
     @property
     def alive(self) -> list[str]:
@@ -85,8 +86,8 @@ class PolicySession:
             self.settle()
 
     def settle(self) -> None:
-        for name, reason in self.certifier.settle(self.lives):
-            self._absorb(self.merge.detach(name, reason))
+        for name, expulsion in self.certifier.settle(self.lives):
+            self._absorb(self.merge.detach(name, expulsion.reason, expulsion.cause))
         has_joined = True
         while has_joined:
             outcomes = [give() for give in self.certifier.releases(self.lives)]
@@ -264,14 +265,14 @@ async def test_a_dispute_outlives_the_server() -> None:
     lives = lambda: [(status, InputLifecycle()) for status in merge.inputs()]  # noqa: E731
     for name, payload in (("a", b"x"), ("b", b"y")):
         merge.attach(name, ("key",))
-        certifier.attached(name, 1, "active", None)
+        certifier.attached(name, 1, InputRole.ACTIVE, None)
         certifier.apply(name, Batch.of([Insert(payload, 1, 3), Stable(20)]), 1)
         certifier.settle(lives)
     assert certifier.disputed == ["[0, 10)"]
     merge = settings.new_merge()
     after = Certifier("m", merge, settings, kept)
     merge.attach("a", ("key",))
-    after.attached("a", 1, "active", None)
+    after.attached("a", 1, InputRole.ACTIVE, None)
     after.apply("a", Batch.of([Insert(b"x", 1, 3), Stable(20)]), 1)
     after.settle(lives)
     assert [list(give().batch.elements()) for give in after.releases(lives)] == [[Stable(0)]]

@@ -17,6 +17,7 @@ from service_world import MERGE, RawReader, World, adj, ins, stable
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.errors import StoreFull, StoreInUse, UsageError
 from lmerge.service.output.durable_merges import DurableOutput, StoreFolder
@@ -53,7 +54,7 @@ async def killed(world: World) -> None:
     """Leave the server as a kill does: nothing is drained, nothing is written any more."""
     registry = world.server._registry
     for one in registry.hubs.values():
-        for task in (one._task, one._releasing):
+        for task in (one.task._task, one._releasing):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -101,15 +102,15 @@ async def test_the_fence_and_the_schema_and_what_was_kept_outlive_the_server(tmp
     schema = pb.Schema(columns=[pb.Schema.Column(name="id", type="int")])
     async with durable(tmp_path) as world:
         await world.publisher("a", incarnation=2**62 + 5, schema=schema)
-        await hub(world).settled(lambda: hub(world).keep("names", '["b"]'))
-        await hub(world).settled(lambda: None)
+        await hub(world).task.settled(lambda: hub(world).state.output.facts.keep("names", '["b"]'))
+        await hub(world).task.settled(lambda: None)
     async with durable(tmp_path) as world:
         ending = await world.refused("a", incarnation=2**62 + 5)
         assert ending.code is grpc.StatusCode.ABORTED
         other = pb.Schema(columns=[pb.Schema.Column(name="other", type="int")])
         assert (await world.refused("b", schema=other)).code is grpc.StatusCode.INVALID_ARGUMENT
         assert (await world.describe()).schema == schema
-        assert dict(hub(world).kept) == {"names": '["b"]'}
+        assert dict(hub(world).state.kept) == {"names": '["b"]'}
         assert (await world.publisher("a")).accepted.incarnation == 2**62 + 6
 
 
@@ -121,7 +122,7 @@ async def test_from_where_on_the_output_is_right_outlives_the_server(tmp_path: P
         ending = await RawReader(world.subscribe(resume_token=token(99))).ending()
         assert ending.code is grpc.StatusCode.OUT_OF_RANGE
         assert (await world.subscriber()).begin.complete_from == 100
-        assert (hub(world).complete_from, hub(world).retained_from) == (100, 100)
+        assert (hub(world).state.complete_from, hub(world).state.retained_from) == (100, 100)
 
 
 async def test_an_end_delivered_before_the_output_is_right_is_not_frozen_after_a_restart(tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ async def test_an_end_delivered_before_the_output_is_right_is_not_frozen_after_a
         reader = await world.subscriber()
         again = await world.publisher("late", join_at=27)
         await again.merged(stable(158))
-        assert (hub(world).complete_from, await reader.until_stable(158)) == (100, [Event(26, b"A", 27)])
+        assert (hub(world).state.complete_from, await reader.until_stable(158)) == (100, [Event(26, b"A", 27)])
 
 
 @pytest.mark.parametrize("killed_before", ["the first input is back", "the end"])
@@ -153,12 +154,12 @@ async def test_a_merge_that_has_begun_anew_behind_a_gap_does_not_go_back_over_a_
             await b.merged(ins("new", 40, 90), stable(60))
         await killed(world)
     async with durable(tmp_path) as world:
-        assert hub(world).gaps == 1
+        assert hub(world).state.gaps == 1
         for incarnation in {1, b.accepted.incarnation}:
             assert (await world.refused("b", incarnation=incarnation)).code is grpc.StatusCode.ABORTED
         b = await world.publisher("b", join_at=50, incarnation=3)
         await b.merged(ins("new", 40, 90), stable(70))
-        assert hub(world).complete_from == 50
+        assert hub(world).state.complete_from == 50
         reader = await world.subscriber(resume_token=token(10), snapshot_if_too_old=True)
         assert (reader.tdb.events(), reader.begin.complete_from) == ([Event(40, b"new", 90)], 70)
         ending = await RawReader(world.subscribe(resume_token=token(49))).ending()
@@ -175,20 +176,20 @@ async def test_nothing_is_shown_or_promised_before_it_is_committed(
         await reader.until_stable(5)
         gate(True)
         await a.send(ins("y", 6, 20), stable(9))
-        await until(lambda: hub(world).store_status != "durable")
-        assert "disk is full" in hub(world).store_status
-        assert hub(world).merge.stable_point == 9  # merged, and not reported yet
-        attached = hub(world).attached("a")
+        await until(lambda: hub(world).state.store_status != "durable")
+        assert "disk is full" in hub(world).state.store_status
+        assert hub(world).state.merge.stable_point == 9  # merged, and not reported yet
+        attached = hub(world).inputs.get("a")
         assert attached is not None
         assert (attached.merged, attached.acked, attached.acked_stable) == (2, 1, 5)
-        assert (hub(world)._output.release.stable_point, reader.tdb.stable_point) == (5, 5)
+        assert (hub(world).state.output.release.stable_point, reader.tdb.stable_point) == (5, 5)
         for refused in (await world.refused("b"), await RawReader(world.subscribe()).ending()):
             assert refused.code is UNAVAILABLE
             assert "disk is full" in refused.details
         gate(False)
         assert await reader.until_stable(9) == [Event(1, b"x", 20), Event(6, b"y", 20)]
         assert (await a.acked(9)).sequence == 2
-        assert hub(world).store_status == "durable"
+        assert hub(world).state.store_status == "durable"
         assert (await world.publisher("b")).accepted.joined
 
 
@@ -200,7 +201,7 @@ async def test_what_was_not_delivered_when_the_server_was_killed_is_published_ag
         await a.merged(ins("x", 1, 20), stable(5))
         gate(True)
         await a.send(adj("x", 1, 20, 6), ins("y", 6, 20), stable(9))
-        await until(lambda: hub(world).merge.stable_point == 9)
+        await until(lambda: hub(world).state.merge.stable_point == 9)
         await killed(world)
     gate(False)
     async with durable(tmp_path) as world:
@@ -225,13 +226,13 @@ async def test_a_full_store_holds_the_publishers_and_loses_nothing(
                 await a.send(ins(b"x" * 1_000, at, at + 1), stable(at))
 
         publishing = asyncio.create_task(publish())
-        release = hub(world)._output.release
-        await until(lambda: hub(world).queued_elements >= 20 and release.waiting_bytes >= 20_000)
-        merged = hub(world).merge.received.inserts
+        release = hub(world).state.output.release
+        await until(lambda: hub(world).state.queued_elements >= 20 and release.waiting_bytes >= 20_000)
+        merged = hub(world).state.merge.received.inserts
         assert merged < 100
         for _ in range(100):
             await asyncio.sleep(0)
-        assert hub(world).merge.received.inserts == merged  # the hub takes no turn
+        assert hub(world).state.merge.received.inserts == merged  # the hub takes no turn
         gate(False)
         assert len(await reader.until_stable(199)) == 200
         await publishing
@@ -260,7 +261,7 @@ async def test_a_subscription_that_waits_for_a_commit_begins_where_its_deltas_do
                 await a.send(*stream[:7])
                 del stream[:7]
                 if random.random() < 0.4:
-                    known = random.choice([NEG_INF, hub(world).merge.stable_point - random.randint(0, 40)])
+                    known = random.choice([NEG_INF, hub(world).state.merge.stable_point - random.randint(0, 40)])
                     readers.append(await world.subscriber(resume_token=token(max(NEG_INF, known))))
             for reader in readers:
                 read = await reader.until_stable(INF)
@@ -273,7 +274,7 @@ class RestartFollower:
 
     def __init__(self) -> None:
         self.tdb = Tdb("reader")
-        self._merge = Merge("r4", "eager", "any")
+        self._merge = Merge(MergeConfig("r4", "eager", "any"))
         self._connections = 0
 
     async def follow(self, reader: RawReader, until: int) -> None:
@@ -302,7 +303,7 @@ async def test_random_streams_over_many_restarts_are_one_legal_stream(tmp_path: 
     while follower.tdb.stable_point < INF:
         quick = {"segment_bytes": 500, "turn_interval_s": 0.0001}
         async with durable(tmp_path, policy=policy, merges=(MERGE,), **quick) as world:
-            point = hub(world).merge.stable_point
+            point = hub(world).state.merge.stable_point
             reader = await world.subscriber(resume_token=token(follower.tdb.stable_point))
             inputs = {name: await world.publisher(name, join_at=point, properties=[]) for name in streams}
             for name, publisher in inputs.items():
@@ -358,15 +359,15 @@ async def test_retention_bounds_the_file(tmp_path: Path) -> None:
         a = await world.publisher("a")
         for at in range(120):  # six times what is retained
             await a.merged(ins(b"x" * 10_000, at, at + 1), stable(at))
-        retained = hub(world).retained_from
+        retained = hub(world).state.retained_from
         assert 90 < retained < 119
-        path = hub(world)._output.durable.store.path
+        path = hub(world).state.output.durable.store.path
     with closing(sqlite3.connect(path)) as connection:
         size = connection.execute("SELECT sum(length(data)) FROM message").fetchone()[0]
     assert size < 250_000
     assert path.stat().st_size < 1_000_000
     async with durable(tmp_path, retain_bytes=200_000) as world:
-        assert hub(world).retained_from == retained
+        assert hub(world).state.retained_from == retained
         assert (await world.subscriber(resume_token=token(retained))).begin.complete_from == retained
 
 

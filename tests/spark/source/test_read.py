@@ -14,6 +14,7 @@ import pytest
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.merge import Merge
+from lmerge.core.merge_config import MergeConfig
 from lmerge.core.tdb import Tdb
 from lmerge.errors import InvalidBatch, InvalidRow, UsageError
 from lmerge.spark.source.columns import Layout
@@ -42,7 +43,7 @@ SHAPES = (PLAIN, Shape(), Shape(disorder=20, stable=0.1), Shape(revision=0.9, sp
 
 def stream_of_a_server(random: Random, events: list[Event]) -> list[Element]:
     """Return what a merge of two streams of these events emits, by some policy."""
-    merge = Merge("r4", random.choice(POLICIES))
+    merge = Merge(MergeConfig("r4", random.choice(POLICIES)))
     streams = {name: present(random, events, random.choice(SHAPES)) for name in "ab"}
     for name in streams:
         merge.attach(name)
