@@ -75,7 +75,7 @@ def events_of(batch: AnyBatch | None, from_: int = NEG_INF) -> list[Event]:
 
 def state_of(spool: Spool, partitions: int = 2) -> dict[str, Any]:
     """Return all that a restart reads and that can still matter at the newest stable point."""
-    newest, base = spool.newest, spool._base
+    newest, base = spool.record.newest, spool.record.base
     last = newest.batch if newest else base.batch if base else -1
     stable = spool.last_stable(last + 1)
     batches = (last, last + 1) if newest else (last + 1,)

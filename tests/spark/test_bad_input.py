@@ -158,7 +158,7 @@ def test_a_spool_that_executors_do_not_share_is_refused_at_once(tmp_path: Path) 
     written = attempt_at(there, 0, 0, [("x", 1, 1, 5)])
     with pytest.raises(UsageError, match="the driver does not see it: the driver and all executors must see"):
         here.commit(0, [written.part], None, META)
-    assert here.newest is None
+    assert here.record.newest is None
     empty = attempt_at(there, 0, 0, [], APPENDS)
     here.commit(0, [empty.part], None, META)
     with pytest.raises(UsageError, match="must see one folder"):

@@ -219,7 +219,7 @@ class Lives:
     def restart(self) -> None:
         """Start a new driver. Spark runs the last batch again, or that batch was done."""
         self.spool = Spool(str(self.folder))
-        newest = self.spool.newest
+        newest = self.spool.record.newest
         last = -1 if newest is None else newest.batch
         first = last if last >= 0 and self.random.random() < 0.7 else last + 1
         self.stream = Tdb("stream")

@@ -274,7 +274,7 @@ def test_a_clock_that_went_back_does_not_keep_a_restart_out(
     """The spool has the incarnation of the life before. A restart has a newer one, whatever its clock shows."""
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
     spool = spool_of(tmp_path / "c")
-    last = spool.newest
+    last = spool.record.newest
     assert last is not None
     ahead = clock.wall_us() + 3_600 * S
     meta = {**last.meta, "incarnation": str(ahead)}
@@ -283,7 +283,7 @@ def test_a_clock_that_went_back_does_not_keep_a_restart_out(
     feed.put(*rows(3))
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
     before.abort()
-    after = spool_of(tmp_path / "c").newest
+    after = spool_of(tmp_path / "c").record.newest
     assert after is not None
     assert int(after.meta["incarnation"]) > ahead
 

@@ -162,11 +162,11 @@ def test_windows_that_have_lost_rows_are_not_published(
             run_to_end(writer, checkpoint)
         spool = Spool(f"{checkpoint}/lmerge")
         assert spool.skips_next() == moment(7)
-        newest = spool.newest
+        newest = spool.record.newest
         assert newest is not None
         skipping = [batch for batch in range(newest.batch + 1) if spool.skips_to(batch) == moment(7)]
         published = [
-            element for batch in skipping for part in spool.manifest(batch).parts  # type: ignore[union-attr]
+            element for batch in skipping for part in spool.record.manifest(batch).parts  # type: ignore[union-attr]
             for piece in spool.read_part(part) for element in piece.elements()
         ]
         assert published
@@ -212,7 +212,7 @@ def test_state_of_the_users_own_skips_as_of_its_batch(
     finally:
         spark.conf.unset(provider)
     spool = Spool(f"{checkpoint}/lmerge")
-    newest = spool.newest
+    newest = spool.record.newest
     assert newest is not None
     expected = {spool.skips_to(batch) for batch in range(newest.batch + 1)}
     assert expected == {NEG_INF, moment(9)}

@@ -67,7 +67,7 @@ def test_parts_are_read_as_they_were_written(engine: str, tmp_path: Path) -> Non
     part = spool.write_part(3, 1, 0, [Batch.of(elements[:9_000]), Batch.of([]), Batch.of(elements[9_000:])])
     assert [e for batch in spool.read_part(part) for e in batch.elements()] == elements
     assert (part.elements, part.adjusts, part.largest_end, part.smallest_vold) == (20_001, 1, 20_004, 12)
-    assert part.messages == len(spool.part_messages(part)) == 4
+    assert part.messages == len(spool.files.read_frames(part.name, "part")) == 4
     assert part.bytes == (tmp_path / part.name).stat().st_size
 
 
@@ -128,9 +128,9 @@ def test_a_batch_that_is_run_again_replaces_itself_and_what_came_after(tmp_path:
     again = Spool(str(tmp_path))
     commit_elements(again, 2, [Insert(b"new", 40, 50)], 2)
     for opened in (again, Spool(str(tmp_path))):
-        assert opened.newest is not None
-        assert opened.newest.batch == 2
-        assert opened.manifest(3) is None
+        assert opened.record.newest is not None
+        assert opened.record.newest.batch == 2
+        assert opened.record.manifest(3) is None
         assert events_of(opened.live_before(3)) == [Event(10, b"old", 50), Event(11, b"old", 50), Event(40, b"new", 50)]
 
 
@@ -165,7 +165,7 @@ def test_inserts_that_are_frozen_go_without_being_read(engine: str, tmp_path: Pa
     spool = Spool(str(tmp_path))
     for batch in range(20):
         commit_elements(spool, batch, [Insert(b"x", 10 * batch, 10 * batch + 15)], 10 * batch)
-    for part in (spool.manifest(3), spool.manifest(4)):
+    for part in (spool.record.manifest(3), spool.record.manifest(4)):
         assert part is not None
         (tmp_path / part.parts[0].name).write_bytes(b"never read")
     spool.trim(155)
@@ -300,12 +300,13 @@ def test_another_stream_is_refused_by_name(tmp_path: Path, field: str) -> None:
         with pytest.raises(UsageError, match=f"holds a stream whose {field} is '.*', and this one's is 'other'"):
             attempt(Spool(str(tmp_path)))
     Spool(str(tmp_path)).check(META | {"incarnation": "8"})
-    assert Spool(str(tmp_path)).manifest(1) is None
+    assert Spool(str(tmp_path)).record.manifest(1) is None
 
 
 def test_a_snapshot_remembers_whose_stream_it_is(tmp_path: Path, eager: None) -> None:
-    spool = Spool(str(tmp_path))
-    spool.begin(7, 50, META)
+    keyed_batches(Spool(str(tmp_path)), 6)
+    trim(Spool(str(tmp_path)))
+    shutil.rmtree(tmp_path / "manifests")
     with pytest.raises(UsageError, match="whose replica is 'a'"):
         Spool(str(tmp_path)).check(META | {"replica": "b"})
 
@@ -318,20 +319,6 @@ def test_a_query_that_has_run_without_the_spool_gets_an_error(tmp_path: Path) ->
     ):
         with pytest.raises(UsageError, match=r"cannot continue with batch 7: the spool .* is empty"):
             attempt()
-
-
-def test_a_stream_can_begin_in_the_middle_of_a_query(tmp_path: Path) -> None:
-    spool = Spool(str(tmp_path))
-    spool.begin(7, 50, META)
-    again = Spool(str(tmp_path))
-    assert again.last_stable(7) == 50
-    assert again.state_ref(0, 6) is None
-    assert again.complete_from(7) == 50
-    assert seed_of(again, 7) == [Stable(50)]
-    run(again, 7, [[("a", 1, 60, 70)]], 55)
-    assert events_of(Spool(str(tmp_path)).live_before(8)) == [Event(60, payload_of("a", 1), 70)]
-    with pytest.raises(UsageError, match="has begun already"):
-        Spool(str(tmp_path)).begin(8, 60, META)
 
 
 def test_parts_of_another_batch_and_parts_that_come_twice_are_refused(tmp_path: Path) -> None:
@@ -390,7 +377,7 @@ def test_every_damaged_file_is_named(tmp_path: Path, eager: None) -> None:
 
 def test_every_missing_file_is_named(tmp_path: Path, eager: None) -> None:
     spool, names = damaged_spool(tmp_path)
-    newest = spool.newest
+    newest = spool.record.newest
     assert newest is not None
     for name in names:
         if name == f"manifests/{newest.batch}.json":
@@ -422,7 +409,7 @@ def test_a_manifest_in_the_place_of_another_is_found(tmp_path: Path) -> None:
     commit_elements(spool, 0, [])
     shutil.copy(tmp_path / "manifests/0.json", tmp_path / "manifests/1.json")
     with pytest.raises(StoreDamaged, match=r"manifests/1.json .* it is that of batch 0"):
-        Spool(str(tmp_path)).newest  # noqa: B018
+        Spool(str(tmp_path)).record.newest  # noqa: B018
 
 
 def test_a_manifest_that_is_missing_in_between_is_found(tmp_path: Path) -> None:
@@ -493,18 +480,13 @@ def trim(spool: Spool) -> None:
     spool.trim(58)
 
 
-def begin(spool: Spool) -> None:
-    spool.begin(3, 5, META)
-
-
 @pytest.mark.parametrize(("prepare", "operation"), [
     (lambda spool: keyed_batches(spool, 6), commit_next),
     (lambda spool: keyed_batches(spool, 6), commit_again),
     (lambda spool: keyed_batches(spool, 6), roll_back),
     (lambda spool: keyed_batches(spool, 6), trim),
     (lambda spool: [commit_elements(spool, b, [Insert(b"x", 10 * b, 10 * b + 4)], 10 * b) for b in range(9)], trim),
-    (lambda spool: None, begin),
-], ids=["commit", "again", "roll back", "trim", "drop", "begin"])
+], ids=["commit", "again", "roll back", "trim", "drop"])
 def test_whoever_opens_it_after_a_death_finds_it_as_before_or_as_after(
     tmp_path: Path, eager: None, prepare: Callable[[Spool], object], operation: Callable[[Spool], None]
 ) -> None:
@@ -528,8 +510,7 @@ def test_whoever_opens_it_after_a_death_finds_it_as_before_or_as_after(
         forget_cached()
         found = state_of(Spool(str(folder)))
         assert found in [*allowed, after], f"after {dies_at} of {whole.changes} changes"
-        if operation is not begin or found != after:
-            operation(Spool(str(folder)))
+        operation(Spool(str(folder)))
         forget_cached()
         assert state_of(Spool(str(folder))) == after
 

@@ -36,8 +36,8 @@ from lmerge.core.elements import INF, NEG_INF, STABLE, show_time
 from lmerge.errors import LmergeError, ServerGone
 from lmerge.spark.options import SinkOptions, schema_of_text
 from lmerge.spark.sink.watermark import batch_watermark_us
-from lmerge.spark.spool.manifest import Manifest
-from lmerge.spark.spool.spool import Spool, SpoolPart
+from lmerge.spark.spool.manifest import Manifest, SpoolPart
+from lmerge.spark.spool.spool import Spool
 
 # How often a waiting commit checks whether its batch was merged: far less than a micro-batch takes.
 _LOOK_S: Final = 0.002
@@ -334,7 +334,7 @@ def seed_of(live: AnyBatch | None, complete_from: int) -> tuple[AnyBatch | None,
 
 def _incarnation_after(spool: Spool, batch: int) -> int:
     """Return an incarnation newer than those of all lives before, even if their clocks were ahead of this one."""
-    lives = [spool.manifest(number) for number in (batch - 1, batch)]
+    lives = [spool.record.manifest(number) for number in (batch - 1, batch)]
     before = [int(life.meta.get("incarnation", "0")) for life in lives if life is not None]
     return max(clock.wall_us(), *(number + _INCARNATIONS_PER_LIFE for number in before), 0)
 
