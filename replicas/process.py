@@ -59,7 +59,7 @@ def options_parser(prog: str, description: str, kind: str, kinds: Iterable[str])
 
 
 def security_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the security options that were given, as fields of ``lmerge.client.Security``."""
+    """Return the security options that were given, as fields of ``lmerge.Security``."""
     names = [name.replace("-", "_") for name in (*SECURITY_FILES, *SECURITY_FLAGS)]
     return {name: getattr(options, name) for name in names if getattr(options, name)}
 

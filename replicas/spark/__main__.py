@@ -29,6 +29,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from lmerge.client import Security
 from lmerge.errors import LmergeError, Unavailable, UsageError
 from lmerge.spark.sink.watermark import batch_watermark_us
 from lmerge.spark.terminal import own_message
@@ -100,7 +101,9 @@ def _replay(
     clock = options.clock or folder / "clock.json"
     stream = news(spark, log, clock)
     plan = PLANS[options.plan]
-    writer = publish(plan, stream, options.server, options.merge, options.replica, **security_of(options))
+    given = security_of(options)
+    security = Security(**given) if given else None
+    writer = publish(plan, stream, options.server, options.merge, options.replica, security=security)
     if not options.supervised and options.clock is None:
         _set_clock(clock, options, days)
     query = writer.option("checkpointLocation", str(folder / "query")).queryName(options.replica).start()

@@ -53,7 +53,7 @@ def test_a_token_that_does_not_allow_it_ends_a_query_that_revises(spark: Any, sc
     with secure(scratch) as world:
         path = scratch / "a.token"
         path.write_text(world.token("other", ["publish"], ["elsewhere"]))
-        given = {"ca": world.authority.path, "token_file": str(path)}
+        given = {"security": lmerge.Security(ca=world.authority.path, token_file=str(path))}
         ends(PLANS["update"](spark, feed, world.target, **given), scratch / "c", "PermissionDenied", MERGE, "batch 0")
 
 

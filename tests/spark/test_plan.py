@@ -14,6 +14,7 @@ import pytest
 
 from lmerge.core.properties import INSERT_ONLY, KEY
 from lmerge.errors import UsageError
+from lmerge.spark import Payload
 from lmerge.spark.plan.promises import PlanFacts, StableRule, explain, explain_plan
 from lmerge.spark.sink.watermark import batch_watermark_us
 
@@ -243,10 +244,10 @@ def test_a_key_is_promised_where_vs_and_payload_identify_rows(stream: Any, numbe
 
 def test_what_is_left_out_of_the_payload_identifies_nothing(stream: Any) -> None:
     df = tumbling(stream, functions())
-    assert KEY in explain_plan(df, "window.start", payload=["k", "n"]).properties
-    assert KEY not in explain_plan(df, "window.start", payload=["n"]).properties
+    assert KEY in explain_plan(df, "window.start", payload=Payload(["k", "n"])).properties
+    assert KEY not in explain_plan(df, "window.start", payload=Payload(["n"])).properties
     with pytest.raises(UsageError, match="payload has 'm'"):
-        explain_plan(df, "window.start", payload=["m"])
+        explain_plan(df, "window.start", payload=Payload(["m"]))
 
 
 def test_intervals_are_identified_by_the_declared_keys(stream: Any) -> None:
@@ -254,7 +255,7 @@ def test_intervals_are_identified_by_the_declared_keys(stream: Any) -> None:
     assert facts.properties == {KEY}
     assert facts.keys == ("k",)
     assert KEY not in explain_plan(
-        stream, "ts", "other", "intervals", keys=["k"], payload=["n"], stable_lag_us=0).properties
+        stream, "ts", "other", "intervals", keys=["k"], payload=Payload(["n"]), stable_lag_us=0).properties
 
 
 def test_declared_properties_go_before_derived_ones(stream: Any) -> None:

@@ -142,9 +142,9 @@ def test_a_raw_payload_is_one_column_of_text_or_bytes(
     rows = stream(spark, tmp_path).withWatermark("vs", "1 hour").select("vs", *columns)
     given: dict[str, Any] = {"servers": "h:1", "merge": MERGE, "replica": "a", "vs": "vs"}
     with pytest.raises(UsageError, match=f"schema is raw, .* not {message}"):
-        lmerge.spark.publish(rows, schema=RAW, **given)
+        lmerge.spark.publish(rows, payload=lmerge.spark.Payload(schema=RAW), **given)
     with pytest.raises(UsageError, match="schema is 'Raw'; it is columns with their types, or raw"):
-        lmerge.spark.publish(rows, schema="Raw", **given)
+        lmerge.spark.publish(rows, payload=lmerge.spark.Payload(schema="Raw"), **given)
 
 
 # The plans.
