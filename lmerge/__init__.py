@@ -10,9 +10,13 @@ if TYPE_CHECKING:
         AsyncSubscriber,
         AsyncView,
         FastForward,
+        Heartbeat,
+        Origin,
         Publisher,
+        PublisherLimits,
         Security,
         Subscriber,
+        SubscriberLimits,
         SubscriptionGap,
         View,
     )
@@ -21,8 +25,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "AsyncPublisher", "AsyncSubscriber", "AsyncView", "FastForward", "Publisher", "Security", "Subscriber",
-    "SubscriptionGap", "View", "__version__", "view",
+    "AsyncPublisher", "AsyncSubscriber", "AsyncView", "FastForward", "Heartbeat", "Origin", "Publisher",
+    "PublisherLimits", "Security", "Subscriber", "SubscriberLimits", "SubscriptionGap", "View", "__version__", "view",
 ]
 
 

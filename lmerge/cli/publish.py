@@ -52,14 +52,14 @@ def publish_stream(
     Returns the number of elements of the file and the algorithm that the merge runs. Raises UsageError for an element
     that is not legal.
     """
-    from lmerge.client import Publisher
+    from lmerge.client import Origin, Publisher, PublisherLimits
 
     with opened(stream, "stream") as source:
         batch_rows_max = BATCH_ROWS_MAX if is_regular(source) else 1
         try:
             with Publisher(
-                server, merge, replica, properties=properties, give_up_after_s=give_up_after, security=security,
-                seed=seed,
+                server, merge, replica, properties=properties, origin=Origin(seed=seed),
+                limits=PublisherLimits(give_up_after_s=give_up_after), security=security,
             ) as publisher:
                 sent = _publish_lines(publisher, source, batch_rows_max)
         except InputViolation as violation:  # found by the server, which does not count lines

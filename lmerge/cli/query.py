@@ -42,11 +42,12 @@ def query(
 
     Needs the extra 'sql'. Exit code 1: there was no stable point within the time.
     """
-    from lmerge.client import View
+    from lmerge.client import SubscriberLimits, View
     from lmerge.client.views.view import import_duckdb
 
     import_duckdb()
-    with View(merge, server, name="query", wait_for_merge=False, give_up_after_s=timeout, security=security) as view:
+    limits = SubscriberLimits(give_up_after_s=timeout)
+    with View(merge, server, name="query", wait_for_merge=False, limits=limits, security=security) as view:
         view.wait_until(NEG_INF + 1 if at is None else at, timeout_s=timeout)
         point = view.at
         answer = view.sql(sql)

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from lmerge.client import Publisher, describe_merge
+from lmerge.client import Origin, Publisher, describe_merge
 from lmerge.client.connection.security import Security
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import LmergeError, ServerGone, UnknownMerge
@@ -63,8 +63,8 @@ def _publish(
     join_at = None if merged_to == NEG_INF else merged_to
     stream = FlightStream(timetable, style)
     with Publisher(
-        options.server, options.merge, options.replica, properties=style.properties, join_at=join_at,
-        security=security,
+        options.server, options.merge, options.replica, properties=style.properties,
+        origin=Origin(join_at=join_at), security=security,
     ) as publisher:
         if join_at is not None:
             publisher.publish(stream.join(max(clock.now(), 0 if join_at == INF else join_at), join_at))

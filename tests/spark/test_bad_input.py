@@ -147,7 +147,7 @@ def test_a_clock_that_is_behind_that_of_the_life_before_is_named(
     """A new machine lacks the old one's spool, and the old clock was an hour ahead: the error names the cause."""
     feed = feed_of(scratch, batches(1))
     ahead = clock.wall_us() + 3_600 * S
-    with lmerge.Publisher(world.target, MERGE, "a", incarnation=ahead) as before:
+    with lmerge.Publisher(world.target, MERGE, "a", origin=lmerge.Origin(incarnation=ahead)) as before:
         before.flush()
         ends(PLANS["append"](spark, feed, world.target), scratch / "c", "incarnation", str(ahead), "batch 0")
 

@@ -280,7 +280,7 @@ def test_a_clock_that_went_back_does_not_keep_a_restart_out(
     ahead = clock.wall_us() + 3_600 * S
     meta = {**last.meta, "incarnation": str(ahead)}
     spool.commit(last.batch, last.parts, last.stable, meta)
-    before = lmerge.Publisher(world.target, MERGE, "a", incarnation=ahead).open()
+    before = lmerge.Publisher(world.target, MERGE, "a", origin=lmerge.Origin(incarnation=ahead)).open()
     feed.put(*rows(3))
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
     before.abort()

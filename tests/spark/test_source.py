@@ -182,7 +182,7 @@ def test_a_query_that_begins_now_pins_that_moment(readers: Any) -> None:
 
 
 def test_earliest_is_what_servers_retain(readers: Any) -> None:
-    with servers() as world, world.publisher(join_at=4) as publisher:
+    with servers() as world, world.publisher(origin=lmerge.Origin(join_at=4)) as publisher:
         publisher.publish(Batch.of([Insert(b"b", 2, 9), Stable(5)]))
         publisher.flush()
         reader = readers(world.target, startingOffsets="earliest")
@@ -342,7 +342,7 @@ def test_a_query_reads_a_merge_that_revises(spark: SparkSession, tmp_path: Path)
     events = tdb(10)
     with servers(2) as world:
         world.publish(*revised(1, events), replica="a")
-        world.publish(*revised(2, events), replica="b", join_at=None)
+        world.publish(*revised(2, events), replica="b")
         sink = Collected()
         run_available(reading(spark, world.target, maxRowsPerBatch=40), tmp_path, sink)
         assert sink.events == events

@@ -29,6 +29,7 @@ from typing import Any, Final
 from lmerge import clock
 from lmerge.client.connection.background import background_loop, run_blocking
 from lmerge.client.connection.faults import error_of_kind
+from lmerge.client.publish.arguments import Origin, PublisherLimits
 from lmerge.client.publish.publisher import AsyncPublisher
 from lmerge.client.publish.stage import Staged
 from lmerge.core.batch import AnyBatch, BatchBuilder
@@ -165,9 +166,9 @@ class BatchCommitter:
         seed, rest = seed_of(live, complete_from)
         publisher = AsyncPublisher(
             options.servers, options.merge, options.replica, properties=options.properties,
-            schema=schema_of_text(options.schema), join_at=options.join_at, role=options.role,
-            incarnation=incarnation, seed=seed, give_up_after_s=options.give_up_after_s,
-            security=options.security, on_fast_forward=self._note_feedback,
+            schema=schema_of_text(options.schema), role=options.role,
+            origin=Origin(options.join_at, incarnation, seed), on_fast_forward=self._note_feedback,
+            limits=PublisherLimits(give_up_after_s=options.give_up_after_s), security=options.security,
         )
         if rest is not None:
             publisher.outbox.put_batch(rest)
