@@ -22,6 +22,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NoReturn
 
+from lmerge.addresses import DEFAULT_SERVER
 from replicas.flights.source import FIRST_DAY, LAST_DAY
 
 DAYS_PER_SECOND = 5.0  # the year in 73 seconds
@@ -41,7 +42,7 @@ def options_parser(prog: str, description: str, kind: str, kinds: Iterable[str])
     """Return a parser with the options that all replicas have. The first argument, ``kind``, is one of ``kinds``."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument(kind, choices=list(kinds))
-    parser.add_argument("--server", default="127.0.0.1:7171", help="merge servers, HOST:PORT,...")
+    parser.add_argument("--server", default=DEFAULT_SERVER, help="merge servers, HOST:PORT,...")
     parser.add_argument("--merge", default="flights", help="name of the merge")
     parser.add_argument("--replica", help=f"name of the replica; default: its {kind}")
     parser.add_argument("--first", type=date.fromisoformat, default=FIRST_DAY, help="first day of departure, in 2013")

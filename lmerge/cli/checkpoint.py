@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, GiveUp, Merge, Servers
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import GiveUp, Merge, Servers
 from lmerge.cli.connection import secured
 from lmerge.core.elements import INSERT, NEG_INF, STABLE, show_time
 from lmerge.core.session import format_row

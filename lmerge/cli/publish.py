@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, GiveUp, Merge, Promises, ReplicaName, Servers
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import GiveUp, Merge, Promises, ReplicaName, Servers
 from lmerge.cli.connection import secured
 from lmerge.cli.lines import is_regular, opened, read_lines
 from lmerge.core.batch import AnyBatch, BatchBuilder, Row

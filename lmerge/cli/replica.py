@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, Servers
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import Servers
 from lmerge.cli.connection import secured
 from lmerge.errors import UsageError
 

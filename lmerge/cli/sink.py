@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, GiveUpOrWait, IfTooOld, Merge, Servers, SubscriberName
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import GiveUpOrWait, IfTooOld, Merge, Servers, SubscriberName
 from lmerge.cli.connection import secured
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.wire.token import format_token

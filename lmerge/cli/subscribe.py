@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, GiveUpOrWait, IfTooOld, Merge, Servers, SubscriberName
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import GiveUpOrWait, IfTooOld, Merge, Servers, SubscriberName
 from lmerge.cli.connection import secured
 from lmerge.cli.enveloped import EnvelopeName, as_columns, as_json, delivered, lines_of
 from lmerge.core.batch import element_of
@@ -53,7 +54,7 @@ def subscribe(
 
     Resumes by itself when the server is restarted. A gap is reported on standard error.
     """
-    from lmerge.client import Subscriber, SubscriptionGap
+    from lmerge.client import Subscriber, SubscriberLimits, SubscriptionGap
     from lmerge.core.elements import show_time
 
     def print_gap(gap: SubscriptionGap) -> None:
@@ -63,8 +64,8 @@ def subscribe(
     left = count
     show = terminal.json_lines if output_format is Format.JSON else terminal.lines
     with terminal.until_closed(), Subscriber(
-        server, merge, name=name, wait_for_merge=not no_wait, give_up_after_s=give_up_after, on_gap=print_gap,
-        security=security, resume=resume, if_too_old=if_too_old.value,
+        server, merge, name=name, wait_for_merge=not no_wait, on_gap=print_gap,
+        limits=SubscriberLimits(give_up_after_s=give_up_after), security=security, resume=resume, if_too_old=if_too_old.value,
     ) as subscriber:
         if envelope is not EnvelopeName.ELEMENTS:
             write = as_json if output_format is Format.JSON else as_columns

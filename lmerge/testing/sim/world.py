@@ -11,6 +11,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from lmerge.addresses import DEFAULT_PORT
 from lmerge.core.inputs import OBSERVE
 from lmerge.testing.sim.environment import simulated
 from lmerge.testing.sim.families import BOUNDED, PLAIN, PREVENTING, in_family
@@ -87,7 +88,7 @@ class SimulatedWorld:
     @property
     def targets(self) -> str:
         """The addresses that clients connect to; a simulated network uses the hosts only."""
-        return ",".join(f"{server.host}:7171" for server in self.servers)
+        return ",".join(f"{server.host}:{DEFAULT_PORT}" for server in self.servers)
 
     def _promises_nothing(self) -> bool:
         """Return whether a wrong replica may lead the output, under a policy that does not prevent it."""
