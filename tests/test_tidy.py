@@ -40,7 +40,7 @@ METRIC_UNITS = (
     "elements", "inputs", "subscribers", "turns", "seconds", "events", "losses", "time", "bytes", "bool", "info",
     "calls", "intervals", "gaps", "parts", "commits",
 )
-FOLDERS = ("lmerge", "replicas", "scripts", "bench", "tests")
+FOLDERS = ("lmerge", "lmerge_replicas", "scripts", "bench", "tests")
 SOURCES = sorted(
     path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")
     if "generated" not in path.parts and "__pycache__" not in path.parts

@@ -10,9 +10,9 @@ import pytest
 from lmerge.core.elements import INF, Event
 from lmerge.demo.judge import FlightsJudge, RawCounts, require_packages
 from lmerge.errors import UsageError
-from replicas.flights import source
-from replicas.flights.flight import MINUTE, NEW_YORK, SECOND, Clock, Flight, read_flights, to_flight
-from replicas.flights.source import Days, Row, airport_zones, read_rows
+from lmerge_replicas.flights import source
+from lmerge_replicas.flights.flight import MINUTE, NEW_YORK, SECOND, Clock, Flight, read_flights, to_flight
+from lmerge_replicas.flights.source import Days, Row, airport_zones, read_rows
 
 
 @pytest.fixture(scope="module")

@@ -20,10 +20,10 @@ import time
 from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from lmerge.addresses import DEFAULT_SERVER
-from replicas.flights.source import FIRST_DAY, LAST_DAY
+from lmerge_replicas.flights.source import FIRST_DAY, LAST_DAY
 
 DAYS_PER_SECOND = 5.0  # the year in 73 seconds
 LEAVE_S = 5.0  # leaving takes milliseconds
@@ -86,13 +86,6 @@ def wait_for_start(stop: threading.Event) -> float | None:
         with contextlib.suppress(queue.Empty):
             return float(json.loads(lines.get(timeout=LOOK_S))["start"])
     return None
-
-
-def leave(code: int) -> NoReturn:
-    """End the process at once: a stream that the server no longer reads must not delay it."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def _leave_with_parent(lines: queue.SimpleQueue[str], stop: threading.Event) -> None:
