@@ -103,7 +103,7 @@ def publish(
         "role": running.role, "vs": VS, "ve": VE if ve is not None else None, "schema": _encoding(prepared, payload),
         "keys": json.dumps(list(kept)) if kept else None, "kind": kind,
         "late": late or (FAIL if stable_lag is not None or (rule is not None and rule.exact) else DROP),
-        "stable_lag_us": None if rule is None else rule.lag_us - rule.strict,
+        "stable_lag_us": None if rule is None else rule.distance_us,
         "properties": ",".join(sorted(facts.properties)),
         "join_at": moment_us(running.join_at) if isinstance(running.join_at, str) else running.join_at,
         "spool": running.spool, "give_up_after": running.give_up_after,

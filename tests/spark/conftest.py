@@ -16,7 +16,6 @@ import pytest
 
 from lmerge.errors import UsageError
 from lmerge.spark.java import use_java
-from lmerge.spark.spool.published_state import forget_cached
 
 HERE = Path(__file__).parent
 for folder in (HERE, HERE.parent / "client", HERE.parent / "service"):
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _new_worker() -> None:
     """Empty the caches of this process before each test."""
+    from spool_world import forget_cached
+
     forget_cached()
 
 

@@ -14,6 +14,7 @@ from lmerge.core.elements import NEG_INF, Element, Event
 from lmerge.core.tdb import Tdb
 from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.sink.partition_attempt import RowsWritten, write_rows
+from lmerge.spark.spool import published_state
 from lmerge.spark.spool.files import SpoolFiles
 from lmerge.spark.spool.manifest import Manifest
 from lmerge.spark.spool.published_state import PublishedState
@@ -31,6 +32,11 @@ INTERVALS = RowPlan("intervals", SCHEMA, ve="ve", keys=("k",))
 
 KeyedRow = tuple[str, int, "int | None", "int | None"]
 """A row: key, value, Vs, Ve."""
+
+
+def forget_cached() -> None:
+    """Empty the cache of keyed states, as in a new worker."""
+    published_state._cache.clear()
 
 
 def rows_of(rows: Sequence[KeyedRow]) -> Any:

@@ -148,9 +148,8 @@ def test_a_declared_lag_goes_before_what_is_derived(stream: Any) -> None:
 
 
 def test_the_stable_point_of_a_watermark() -> None:
-    assert StableRule(10 * S, True, "").stable_us(12_345) == 2_345_000
-    assert StableRule(10 * S, True, "", strict=True).stable_us(12_345) == 2_345_001
-    assert StableRule(0, True, "").stable_us(0) is None
+    assert StableRule(10 * S, True, "").distance_us == 10 * S
+    assert StableRule(10 * S, True, "", strict=True).distance_us == 10 * S - 1
 
 
 # joins of two streams
@@ -372,8 +371,8 @@ def test_no_row_comes_out_below_the_stable_point(spark: Any, tmp_path: Path, pro
     distances = []
     for batch in range(last):
         watermark_us = batch_watermark_us(str(checkpoint), batch)
-        stable = None if watermark_us is None else facts.stable.stable_us(watermark_us // 1000)
-        if stable is not None:
+        if watermark_us is not None:
+            stable = watermark_us - facts.stable.distance_us
             distances += [vs - stable for later, vs in given if later > batch]
     assert distances, "no row came after a watermark"
     assert min(distances) >= 0

@@ -20,6 +20,7 @@ from spool_world import (
     elements_of,
     events_of,
     files_in,
+    forget_cached,
     payload_of,
     run,
 )
@@ -30,7 +31,7 @@ from lmerge.errors import InputViolation, StoreDamaged
 from lmerge.spark.options import DROP
 from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.spool import published_state, retention
-from lmerge.spark.spool.published_state import PublishedState, forget_cached
+from lmerge.spark.spool.published_state import PublishedState
 from lmerge.spark.spool.spool import Spool, SpoolPart
 
 DROPPING = RowPlan("update", UPDATES.schema, ve="ve", keys=("k",), late=DROP)

@@ -21,6 +21,7 @@ from spool_world import (
     elements_of,
     events_of,
     files_in,
+    forget_cached,
     payload_of,
     run,
     state_of,
@@ -33,7 +34,6 @@ from lmerge.errors import LimitExceeded, LmergeError, StoreDamaged, StoreFull, U
 from lmerge.spark.spool import retention
 from lmerge.spark.spool.files import SpoolFiles, file_system
 from lmerge.spark.spool.manifest import Base, Manifest, SpoolPart
-from lmerge.spark.spool.published_state import forget_cached
 from lmerge.spark.spool.retention import Cut, cut_of
 from lmerge.spark.spool.spool import Spool
 

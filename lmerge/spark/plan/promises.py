@@ -45,11 +45,10 @@ class StableRule:
     reason: str
     strict: bool = False
 
-    def stable_us(self, watermark_ms: int) -> int | None:
-        """Return the largest stable after a batch that ran with this watermark; None at 0, Spark's value for none."""
-        if watermark_ms <= 0:
-            return None
-        return watermark_ms * 1_000 - self.lag_us + (1 if self.strict else 0)
+    @property
+    def distance_us(self) -> int:
+        """How far the stable after a batch lies below the watermark that the batch ran with."""
+        return self.lag_us - (1 if self.strict else 0)
 
 
 @dataclass(frozen=True)

@@ -70,11 +70,6 @@ class _Cached:
 _cache: OrderedDict[tuple[str, int], _Cached] = OrderedDict()
 
 
-def forget_cached() -> None:
-    """Empty the cache, as in a new worker."""
-    _cache.clear()
-
-
 class PublishedState:
     """The keyed state of one partition after batch ``version``, and the changes that the next batch makes.
 
