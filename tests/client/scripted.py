@@ -6,8 +6,10 @@ As a program it is a sink in a process of its own, to be killed: ``python script
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from random import Random
 
 from lmerge.client.sinks import SinkProgress, SinkSubscriber
@@ -86,6 +88,33 @@ def subscribing(
         return Scripted(resumed(random.choice(servers), since, random), random=random, before_batch=before_batch)
 
     return subscribe
+
+
+def kill_often(
+    kind: str, target: str, seed: int, kills: int, *, lines: tuple[int, int], within_s: float,
+    is_done: Callable[[], bool] = lambda: False,
+) -> int:
+    """Run the sink in processes that are killed, then one to its end. Return how many were killed before their end.
+
+    Each is killed up to ``within_s`` seconds after it has printed some lines: a number between ``lines``. ``is_done``:
+    whether the sink has come to its end already.
+    """
+    random, killed = Random(seed), 0
+    command = [sys.executable, __file__, kind, target, str(seed)]
+    for _ in range(kills):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        for _ in range(random.randint(*lines)):
+            process.stdout.readline()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(random.random() * within_s)
+        killed += process.poll() is None
+        process.kill()
+        process.communicate()
+        if is_done():
+            return killed
+    subprocess.run(command, check=True, timeout=120, capture_output=True)
+    return killed
 
 
 def print_progress(progress: SinkProgress) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import duckdb
 import pytest
-import scripted
 from pyarrow import parquet
-from scripted import MERGE, Scripted, subscribing, world
+from scripted import MERGE, Scripted, kill_often, subscribing, world
 
 from lmerge.client.sinks import SinkProgress
 from lmerge.client.sinks.parquet import ParquetSink, pieces, token_in
@@ -161,20 +158,7 @@ async def test_an_event_that_is_no_row_is_named_and_no_file_is_left(tmp_path: Pa
 
 
 def test_a_sink_that_is_killed_at_any_moment_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    random = Random(31)
-    killed = 0
-    command = [sys.executable, str(Path(scripted.__file__)), "parquet", str(tmp_path), "31"]
-    for _ in range(4):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        for _ in range(random.randint(0, 2)):
-            process.stdout.readline()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(random.random() * 0.05)
-        killed += process.poll() is None
-        process.kill()
-        process.communicate()
-    subprocess.run(command, check=True, timeout=120, capture_output=True)
+    killed = kill_often("parquet", str(tmp_path), 31, 4, lines=(0, 2), within_s=0.05)
     assert killed >= 2
     assert events_in(tmp_path) == world(31)[0]
     assert_a_set_of_files(tmp_path)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from itertools import count
@@ -16,10 +14,9 @@ from typing import Any
 
 import psycopg
 import pytest
-import scripted
 from client_world import until
 from postgres_world import Postgres, copied, of_the_wheel, required_programs
-from scripted import MERGE, Scripted, resumed, subscribing, world
+from scripted import MERGE, Scripted, kill_often, resumed, subscribing, world
 
 from lmerge.client.sinks import SinkProgress
 from lmerge.client.sinks.pgtable import PgTable
@@ -265,29 +262,15 @@ async def test_a_commit_whose_answer_was_lost_is_done_again_without_harm(dsn: st
     assert table_of(dsn) == events
 
 
-def kill_often(dsn: str, seed: int, kills: int) -> int:
-    """Run the sink in processes that are killed at random moments, then one to its end; return how many were killed."""
-    random = Random(seed)
-    killed = 0
-    command = [sys.executable, str(Path(scripted.__file__)), "postgres", dsn, str(seed)]
-    for _ in range(kills):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None
-        for _ in range(random.randint(1, 4)):
-            process.stdout.readline()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(random.random() * 0.02)
-        killed += process.poll() is None
-        process.kill()
-        process.communicate()
-        if token_of(dsn) == "flights@inf":
-            return killed
-    subprocess.run(command, check=True, timeout=120, capture_output=True)
-    return killed
+def kill_sinks(dsn: str, seed: int, kills: int) -> int:
+    """Kill the sink at random moments, then run it to its end; return how often it was killed."""
+    return kill_often(
+        "postgres", dsn, seed, kills, lines=(1, 4), within_s=0.02, is_done=lambda: token_of(dsn) == "flights@inf"
+    )
 
 
 def test_a_sink_that_is_killed_at_any_moment_loses_and_repeats_nothing(dsn: str) -> None:
-    assert kill_often(dsn, 21, 4) >= 2
+    assert kill_sinks(dsn, 21, 4) >= 2
     assert table_of(dsn) == world(21)[0]
     assert token_of(dsn) == "flights@inf"
 
@@ -297,7 +280,7 @@ def test_many_sinks_that_are_killed_lose_and_repeat_nothing(postgres: Postgres, 
     killed = 0
     for seed in long_seeds[:20]:
         dsn = postgres.database(f"test{next(numbers)}")
-        killed += kill_often(dsn, seed, 20)
+        killed += kill_sinks(dsn, seed, 20)
         assert table_of(dsn) == world(seed)[0]
     assert killed >= len(long_seeds[:20])
 
