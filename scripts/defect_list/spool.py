@@ -66,11 +66,8 @@ DEFECTS = (
     ),
     Defect(
         "an executor takes the stable of its own batch",
-        SPOOL,
-        "manifest = self.record.manifest(batch - 1)\n        if manifest is not None:\n"
-        "            return manifest.stable",
-        "manifest = self.record.manifest(batch) or self.record.manifest(batch - 1)\n        if manifest is not None:\n"
-        "            return manifest.stable",
+        SPOOL, "before = self.record.manifest(batch - 1) or",
+        "before = self.record.manifest(batch) or self.record.manifest(batch - 1) or",
         TEST_SPOOL + "test_live_events_are_those_of_all_batches_before",
     ),
     Defect(

@@ -31,7 +31,7 @@ from lmerge.spark.spool import part_files
 from lmerge.spark.spool.checks import check_identity, check_shared, parts_in_order, repartitioned
 from lmerge.spark.spool.files import SpoolFiles
 from lmerge.spark.spool.live_events import seed_after
-from lmerge.spark.spool.manifest import Manifest, PublishedStateRef, SpoolPart
+from lmerge.spark.spool.manifest import Base, Manifest, PublishedStateRef, SpoolPart
 from lmerge.spark.spool.record import StreamRecord
 from lmerge.spark.spool.trimming import Trimming
 
@@ -59,29 +59,17 @@ class Spool:
 
         Raises UsageError if the spool does not record it.
         """
-        if batch == 0:
-            return NEG_INF
-        manifest = self.record.manifest(batch - 1)
-        if manifest is not None:
-            return manifest.stable_point
-        base = self.record.base_of(batch - 1)
-        if base is None:
-            raise self.record.unrecorded(batch)
-        return base.stable_point
+        before = self._before(batch)
+        return NEG_INF if before is None else before.stable_point
 
     def skips_to(self, batch: int) -> int:
         """Return the time before which ended events are left out of ``batch``, whenever it runs; -inf: none are.
 
         Raises UsageError if the spool does not record it.
         """
-        if batch == 0:
-            return NEG_INF
-        manifest = self.record.manifest(batch - 1)
-        if manifest is not None:
-            return manifest.skipped
-        if self.record.base_of(batch - 1) is None:
-            raise self.record.unrecorded(batch)
-        return NEG_INF  # an older batch than Spark runs again; leaving nothing out is always right
+        before = self._before(batch)
+        # A snapshot: an older batch than Spark runs again. To leave nothing out is always right.
+        return before.skipped if isinstance(before, Manifest) else NEG_INF
 
     def skips_next(self) -> int:
         """Return the same for the batch after the newest committed one; -inf before the first."""
@@ -104,6 +92,15 @@ class Spool:
         if any(part.keyed_state for part in manifest.parts):
             raise repartitioned(self.record, manifest, f"one with number {partition}")
         return None
+
+    def _before(self, batch: int) -> Manifest | Base | None:
+        """Return what records the stream up to the batch before; None: ``batch`` is the first one."""
+        if batch == 0:
+            return None
+        before = self.record.manifest(batch - 1) or self.record.base_of(batch - 1)
+        if before is None:
+            raise self.record.unrecorded(batch)
+        return before
 
     # The task writes what the rows make.
 
