@@ -111,11 +111,12 @@ def query(count: int, batch: tuple[int, int]) -> Query:
 
 def plan(target: str, which: int, spec: Query, pipe: Connection) -> None:
     """Run the process of one plan. It waits for a message, works, and sends the number of elements it left out."""
-    from lmerge import FastForward, Publisher
+    from lmerge import FastForward, Publisher, PublisherLimits
 
     forward = FastForward()
     with Publisher(
-        target, MERGE, f"plan {which}", properties=("key",), on_fast_forward=forward, buffer_bytes_max=64 * 1024,
+        target, MERGE, f"plan {which}", properties=("key",), on_fast_forward=forward,
+        limits=PublisherLimits(buffer_bytes_max=64 * 1024),
     ) as publisher:
         pipe.send("ready")
         pipe.recv()

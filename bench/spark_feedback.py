@@ -33,7 +33,7 @@ from lmerge.client import describe_merge
 from lmerge.core.batch import BatchBuilder
 from lmerge.core.elements import NEG_INF, Event
 from lmerge.core.tdb import Tdb
-from lmerge.spark import publish, skip_to
+from lmerge.spark import Payload, publish, skip_to
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 from lmerge.wire.token import format_token
@@ -104,8 +104,8 @@ def scoring(spark: Any, stream: Stream, source: Path, checkpoint: Path, target: 
     rows = skip_to(rows, "until", checkpoint=str(checkpoint))
     rows = rows.withColumn("score", functions.udf(score, "long")("n")).select("ts", "until", "n", "score")
     writer = publish(
-        rows, servers=target, merge=MERGE, replica="late", vs="ts", ve="until", schema=SCHEMA, late="fail",
-        properties=("insert-only",), allow=("udf",),
+        rows, servers=target, merge=MERGE, replica="late", vs="ts", ve="until", late="fail",
+        payload=Payload(schema=SCHEMA), properties=("insert-only",), allow=("udf",),
     )
     return writer.option("checkpointLocation", str(checkpoint))
 

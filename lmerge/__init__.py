@@ -10,28 +10,38 @@ if TYPE_CHECKING:
         AsyncSubscriber,
         AsyncView,
         FastForward,
+        Heartbeat,
+        Origin,
         Publisher,
+        PublisherLimits,
         Security,
         Subscriber,
+        SubscriberLimits,
         SubscriptionGap,
         View,
     )
     from lmerge.client.views.view import view
+    from lmerge.core import adapters
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AsyncPublisher", "AsyncSubscriber", "AsyncView", "FastForward", "Publisher", "Security", "Subscriber",
-    "SubscriptionGap", "View", "__version__", "view",
+    "AsyncPublisher", "AsyncSubscriber", "AsyncView", "FastForward", "Heartbeat", "Origin", "Publisher",
+    "PublisherLimits", "Security", "Subscriber", "SubscriberLimits", "SubscriptionGap", "View", "__version__",
+    "adapters", "view",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Load the client's classes when they are first used: a program that needs only the core does not load gRPC."""
+    """Load a name when it is first used: a program that needs only the core does not load gRPC."""
     if name == "view":
         from lmerge.client.views.view import view
 
         return view
+    if name == "adapters":
+        from lmerge.core import adapters
+
+        return adapters
     if name in __all__:
         from lmerge import client
 

@@ -15,6 +15,9 @@ from lmerge.errors import UsageError
 from lmerge.loopback import host_of
 
 PORT_MAX: Final = 65_535
+# Where a server listens, and a client looks for it, if nothing else is given.
+DEFAULT_PORT: Final = 7171
+DEFAULT_SERVER: Final = f"127.0.0.1:{DEFAULT_PORT}"
 # The length of the longest host name with its port; a longer text is no address.
 _LENGTH_MAX: Final = 300
 

@@ -34,7 +34,7 @@ def source(tmp_path: Path) -> Path:
     """Copy what a build reads, without anything that was built."""
     copy = tmp_path / "source"
     built = shutil.ignore_patterns("__pycache__", "target", "*.so", "*.pyd", "_native_build.json")
-    for folder in ("lmerge", "replicas", "native"):
+    for folder in ("lmerge", "lmerge_replicas", "native"):
         shutil.copytree(ROOT / folder, copy / folder, ignore=built)
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)

@@ -50,7 +50,7 @@ def run(spec: ReplicaSpec, first: int, pipe: Connection) -> None:
 
 
 async def _publish(spec: ReplicaSpec, pipe: Connection, first: int) -> None:
-    from lmerge.client import AsyncPublisher
+    from lmerge.client import AsyncPublisher, Origin
 
     loop = asyncio.get_running_loop()
     end: asyncio.Future[int] = loop.create_future()
@@ -59,7 +59,8 @@ async def _publish(spec: ReplicaSpec, pipe: Connection, first: int) -> None:
     at = max(0, due()) if first == JOIN else await _resumed(spec) if first == RESUME else first
     stream = Presentation(spec.reference, spec.salt, first=at)
     publisher = AsyncPublisher(
-        spec.target, spec.merge, spec.name, properties=spec.properties, join_at=stream.join_at if at else None,
+        spec.target, spec.merge, spec.name, properties=spec.properties,
+        origin=Origin(join_at=stream.join_at if at else None),
     )
     publisher.start()
     reports = asyncio.create_task(_report_joined(publisher, pipe))

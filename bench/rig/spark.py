@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from lmerge.spark.java import use_java
-from replicas.spark.session import log_option
+from lmerge_replicas.spark.session import log_option
 
 ROOT = Path(__file__).parents[2]
 PROGRESS_MAX = 2_000  # batches of a query that Spark keeps

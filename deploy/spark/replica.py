@@ -23,8 +23,8 @@ def main(replica: str) -> None:
     counts = departures.withWatermark("ts", "2 seconds").groupBy(window("ts", "5 seconds"), "carrier").count()
     query = (
         lmerge.spark.publish(counts, servers=os.environ["SERVERS"], merge="departures", replica=replica, mode="update",
-                             vs="window.start", ve="window.end", ca=os.environ.get("LMERGE_CA"),
-                             token_file=os.environ.get("LMERGE_TOKEN_FILE"))
+                             vs="window.start", ve="window.end", security=lmerge.Security(
+                                 ca=os.environ.get("LMERGE_CA"), token_file=os.environ.get("LMERGE_TOKEN_FILE")))
         .option("checkpointLocation", f"{os.environ['CHECKPOINTS']}/{replica}")
         .start()
     )

@@ -13,9 +13,7 @@ import typer
 
 from lmerge.core.policy import POLICY_HELP
 
-DEFAULT_PORT: Final = 7171
 DEFAULT_HTTP_PORT: Final = 7172
-DEFAULT_SERVER: Final = f"127.0.0.1:{DEFAULT_PORT}"
 
 
 class AlgorithmChoice(str, Enum):

@@ -10,7 +10,8 @@ import typer
 from rich.table import Table
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Server
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import Merge, Server
 from lmerge.cli.connection import secured
 from lmerge.core.elements import show_time
 

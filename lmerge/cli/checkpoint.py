@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, GiveUp, Merge, Servers
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import GiveUp, Merge, Servers
 from lmerge.cli.connection import secured
 from lmerge.core.elements import INSERT, NEG_INF, STABLE, show_time
 from lmerge.core.session import format_row
@@ -31,10 +32,11 @@ def checkpoint(
 
     A new replica starts from the file with lmerge jumpstart. If the merge has no stable point yet, waits for the first.
     """
-    from lmerge.client import Subscriber
+    from lmerge.client import Subscriber, SubscriberLimits
 
     with Subscriber(
-        server, merge, name="checkpoint", wait_for_merge=False, give_up_after_s=give_up_after, security=security
+        server, merge, name="checkpoint", wait_for_merge=False,
+        limits=SubscriberLimits(give_up_after_s=give_up_after), security=security,
     ) as subscriber:
         for _ in subscriber.batches():
             if subscriber.stable_point > NEG_INF:

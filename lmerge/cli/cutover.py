@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Server
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import Merge, Server
 from lmerge.cli.connection import secured
 
 DONE = "done"

@@ -8,10 +8,8 @@ back in time, so the demo shows less.
 
 from __future__ import annotations
 
-import calendar
 import json
 import re
-from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -19,13 +17,12 @@ import typer
 
 from lmerge import terminal
 from lmerge.demo.capacity import fitted, measure
+from lmerge.demo.days import parse_days
 from lmerge.demo.judge import require_packages
 from lmerge.demo.run import DemoOptions, run_demo
 from lmerge.demo.spark import Spark, without_spark
 from lmerge.demo.verdict import DemoVerdict
 from lmerge.demo.view import DemoView, draw, draw_verdict, verdict_lines
-from lmerge.errors import UsageError
-from replicas.flights.source import Days
 
 REPLAY_S = 60.0  # with the start and the verdict, the year takes about 70 s
 PICTURE_COLUMNS = 116
@@ -81,17 +78,6 @@ def demo(
     if picture is not None:
         save_picture(picture, view, verdict)
     raise typer.Exit(verdict.exit_code)
-
-
-def parse_days(months: str, days: int | None) -> Days:
-    """Return ``--months`` and ``--days`` as a range of days. Raises UsageError."""
-    match = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", months.strip())
-    first = int(match[1]) if match else 0
-    last = int(match[2] or match[1]) if match else 0
-    if not 1 <= first <= last <= 12:
-        raise UsageError(f"--months {months!r} cannot be read: give one month or two, such as 2 or 1-3")
-    start, end = date(2013, first, 1), date(2013, last, calendar.monthrange(2013, last)[1])
-    return Days(start, end if days is None else min(end, start + timedelta(days=days - 1)))
 
 
 def save_picture(path: Path, view: DemoView, verdict: DemoVerdict) -> None:

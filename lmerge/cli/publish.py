@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, GiveUp, Merge, Promises, ReplicaName, Servers
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import GiveUp, Merge, Promises, ReplicaName, Servers
 from lmerge.cli.connection import secured
 from lmerge.cli.lines import is_regular, opened, read_lines
 from lmerge.core.batch import AnyBatch, BatchBuilder, Row
@@ -52,14 +53,14 @@ def publish_stream(
     Returns the number of elements of the file and the algorithm that the merge runs. Raises UsageError for an element
     that is not legal.
     """
-    from lmerge.client import Publisher
+    from lmerge.client import Origin, Publisher, PublisherLimits
 
     with opened(stream, "stream") as source:
         batch_rows_max = BATCH_ROWS_MAX if is_regular(source) else 1
         try:
             with Publisher(
-                server, merge, replica, properties=properties, give_up_after_s=give_up_after, security=security,
-                seed=seed,
+                server, merge, replica, properties=properties, origin=Origin(seed=seed),
+                limits=PublisherLimits(give_up_after_s=give_up_after), security=security,
             ) as publisher:
                 sent = _publish_lines(publisher, source, batch_rows_max)
         except InputViolation as violation:  # found by the server, which does not count lines

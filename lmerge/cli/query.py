@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, Merge, Servers
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import Merge, Servers
 from lmerge.cli.connection import secured
 from lmerge.core.elements import NEG_INF, show_time
 
@@ -42,11 +43,12 @@ def query(
 
     Needs the extra 'sql'. Exit code 1: there was no stable point within the time.
     """
-    from lmerge.client import View
+    from lmerge.client import SubscriberLimits, View
     from lmerge.client.views.view import import_duckdb
 
     import_duckdb()
-    with View(merge, server, name="query", wait_for_merge=False, give_up_after_s=timeout, security=security) as view:
+    limits = SubscriberLimits(give_up_after_s=timeout)
+    with View(merge, server, name="query", wait_for_merge=False, limits=limits, security=security) as view:
         view.wait_until(NEG_INF + 1 if at is None else at, timeout_s=timeout)
         point = view.at
         answer = view.sql(sql)

@@ -1,51 +1,36 @@
 """``lmerge replica``: run one of the replicas that come with lmerge, in this process.
 
 Five replicas publish the flights of 2013: three in plain Python, two as queries of PySpark. Each is in a package with a
-``__main__`` that also runs without this command. This command finds them by name.
+``__main__`` that also runs without this command. This command finds them by their entry points (``replica_programs``).
 """
 
 from __future__ import annotations
 
 from datetime import date
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, Servers
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import Servers
 from lmerge.cli.connection import secured
 from lmerge.errors import UsageError
+from lmerge.replica_programs import ReplicaProgram, leave, replica_names, replica_program
 
 app = typer.Typer(no_args_is_help=True, help="Run a replica that comes with lmerge: flights of 2013, replayed.")
 
-
-class Kind(NamedTuple):
-    """One of the replicas. ``module``: the package whose ``__main__`` runs it; ``style``: its name in that package."""
-
-    module: str
-    style: str
-    summary: str
-
-
-# By name, in the order of the help.
-KINDS: Final = {
-    "aggressive": Kind("replicas.flights", "aggressive", "publishes at once, revises"),
-    "conservative": Kind("replicas.flights", "conservative", "publishes only final events"),
-    "open-ended": Kind("replicas.flights", "open-ended", "Ve = inf first, out of order"),
-    "spark-append": Kind("replicas.spark", "append", "a query of PySpark, each flight once"),
-    "spark-update": Kind("replicas.spark", "update", "a query of PySpark, with revisions"),
-}
-SPARK: Final = "replicas.spark"
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(KINDS)}.")]
+Name = Annotated[str, typer.Argument(
+    metavar="NAME", help=f"One of {', '.join(replica_names()) or 'those that are installed'}.")]
 
 
 @app.command("list")
 def list_replicas() -> None:
     """List the replicas, each with a summary."""
-    for name, kind in KINDS.items():
-        terminal.line(f"{name:<14} {kind.summary}")
+    for name in replica_names():
+        terminal.line(f"{name:<14} {replica_program(name).summary}")
 
 
 @app.command("run")
@@ -78,19 +63,15 @@ def run(
     from lmerge.client.connection.streams import parse_targets
 
     parse_targets(server)  # an error in it is reported before the slow imports
-    kind = kind_of(name, checkpoint)
+    program = program_of(name, checkpoint)
     arguments = [
-        kind.style, "--server", server, "--merge", merge, "--replica", replica or name, "--speed", repr(speed),
+        *program.arguments, "--server", server, "--merge", merge, "--replica", replica or name, "--speed", repr(speed),
         "--first", day_of(first), "--last", day_of(last),
         *([] if start is None else ["--start", repr(start)]),
         *([] if checkpoint is None else ["--checkpoint", str(checkpoint)]),
         *_security_arguments(security),
     ]
-    from importlib import import_module
-
-    from replicas.process import leave
-
-    code = import_module(f"{kind.module}.__main__").main(arguments)
+    code = import_module(program.module).main(arguments)
     leave(code)
 
 
@@ -104,14 +85,12 @@ def _security_arguments(security: Any) -> list[str]:
     return given + [option for option, is_set in flags.items() if is_set]
 
 
-def kind_of(name: str, checkpoint: Path | None) -> Kind:
+def program_of(name: str, checkpoint: Path | None) -> ReplicaProgram:
     """Return the replica ``name``. Raises UsageError if there is none, or if it has no checkpoint."""
-    if name not in KINDS:
-        raise UsageError(f"there is no replica {name!r:.40}; there are {', '.join(KINDS)}")
-    kind = KINDS[name]
-    if checkpoint is not None and kind.module != SPARK:
+    program = replica_program(name)
+    if checkpoint is not None and not program.has_checkpoint:
         raise UsageError(f"{name} has no checkpoint: --checkpoint is for the replicas in Spark")
-    return kind
+    return program
 
 
 def day_of(text: str) -> str:

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from lmerge.addresses import DEFAULT_PORT
 from lmerge.cli.arguments import (
     DEFAULT_HTTP_PORT,
-    DEFAULT_PORT,
     AlgorithmChoice,
     AlgorithmOption,
     AllowDowngradeOption,

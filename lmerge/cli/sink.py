@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, GiveUpOrWait, IfTooOld, Merge, Servers, SubscriberName
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import GiveUpOrWait, IfTooOld, Merge, Servers, SubscriberName
 from lmerge.cli.connection import secured
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.wire.token import format_token
@@ -79,8 +80,8 @@ def parquet(
             roll_s=roll_seconds, on_progress=on_progress,
         )
 
-    run(make, server, merge, progress, from_start, name=name, if_too_old=if_too_old.value,
-        give_up_after_s=give_up_after, security=security)
+    run(make, server, merge, progress, from_start, give_up_after, name=name, if_too_old=if_too_old.value,
+        security=security)
 
 
 @app.command("postgres")
@@ -112,24 +113,25 @@ def postgres(
     def make(on_progress: Callable[[SinkProgress], None]) -> Sink:
         return PostgresSink(dsn, table, merge, give_up_after_s=give_up_after, on_progress=on_progress)
 
-    run(make, server, merge, progress, from_start, name=name, if_too_old=if_too_old.value,
-        give_up_after_s=give_up_after, security=security)
+    run(make, server, merge, progress, from_start, give_up_after, name=name, if_too_old=if_too_old.value,
+        security=security)
 
 
 def run(
     make: Callable[[Callable[[SinkProgress], None]], Sink], server: str, merge: str, every_s: float, from_start: bool,
-    **options: Any,
+    give_up_after_s: float | None, **options: Any,
 ) -> None:
     """Run a sink until the stream is complete, or a signal ends it after its present step."""
-    from lmerge.client import AsyncSubscriber
+    from lmerge.client import AsyncSubscriber, SubscriberLimits
 
+    limits = SubscriberLimits(give_up_after_s=give_up_after_s)
     log = SinkProgressLog(every_s)
 
     def subscribe(token: str | None) -> AsyncSubscriber:
         if token is None and from_start:
             token = format_token(merge, NEG_INF)
         terminal.error(f"following {merge!r} from {token or 'now'}")
-        return AsyncSubscriber(server, merge, resume=token, on_gap=log.gap, **options)
+        return AsyncSubscriber(server, merge, resume=token, on_gap=log.gap, limits=limits, **options)
 
     async def main() -> tuple[SinkProgress, int | None]:
         sink = make(log.progress)

@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, Server
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import Server
 from lmerge.cli.connection import secured
 from lmerge.core.elements import INF, NEG_INF, show_time
 

@@ -12,7 +12,8 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from lmerge import terminal
-from lmerge.cli.arguments import DEFAULT_SERVER, Server
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge.cli.arguments import Server
 from lmerge.cli.connection import secured
 from lmerge.cli.status import merge_view, merges_table
 from lmerge.errors import UsageError

@@ -11,11 +11,12 @@ from lmerge.client.blocking import Publisher, Subscriber
 from lmerge.client.connection.security import Security
 from lmerge.client.connection.streams import Connector
 from lmerge.client.describe import describe_merge, describe_server, list_merges
+from lmerge.client.publish.arguments import Heartbeat, Origin, PublisherLimits
 from lmerge.client.publish.fast_forward import FastForward, SkippedRange
 from lmerge.client.publish.publisher import AsyncPublisher
 from lmerge.client.subscribe.envelopes import Delete, Delivery, FinalEvent, Retract, RowKey, Upsert
 from lmerge.client.subscribe.follower import SubscriptionGap
-from lmerge.client.subscribe.subscriber import AsyncSubscriber, RowChange, SourceStatus
+from lmerge.client.subscribe.subscriber import AsyncSubscriber, RowChange, SourceStatus, SubscriberLimits
 from lmerge.client.views.view import AsyncView, View
 
 __all__ = [
@@ -27,7 +28,10 @@ __all__ = [
     "Delivery",
     "FastForward",
     "FinalEvent",
+    "Heartbeat",
+    "Origin",
     "Publisher",
+    "PublisherLimits",
     "Retract",
     "RowChange",
     "RowKey",
@@ -35,6 +39,7 @@ __all__ = [
     "SkippedRange",
     "SourceStatus",
     "Subscriber",
+    "SubscriberLimits",
     "SubscriptionGap",
     "Upsert",
     "View",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -17,7 +18,7 @@ from lmerge.client.publish.outbox import Staged
 from lmerge.client.publish.publisher import AsyncPublisher, batches_of
 from lmerge.client.subscribe.envelope_methods import Envelopes
 from lmerge.client.subscribe.follower import SubscriptionGap
-from lmerge.client.subscribe.subscriber import AsyncSubscriber, RowChange, SourceStatus
+from lmerge.client.subscribe.subscriber import AsyncSubscriber, RowChange, SourceStatus, SubscriberLimits
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Element
 from lmerge.core.tdb import Tdb
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 # Batches that wait for a slow reader in its own process. Beyond, the server's queue fills, and at last cuts it off.
 READ_AHEAD_BATCHES: Final = 64
+_LIMITS: Final = SubscriberLimits()
 
 
 class Publisher:
@@ -168,8 +170,12 @@ class Subscriber(Envelopes):
 
     _async: AsyncSubscriber
 
-    def __init__(self, targets: str | Iterable[str], merge: str, **options: Any) -> None:
-        self._async = AsyncSubscriber(targets, merge, read_ahead_batches=READ_AHEAD_BATCHES, **options)
+    def __init__(
+        self, targets: str | Iterable[str], merge: str, *, limits: SubscriberLimits = _LIMITS, **options: Any
+    ) -> None:
+        if limits.read_ahead_batches is None:
+            limits = replace(limits, read_ahead_batches=READ_AHEAD_BATCHES)
+        self._async = AsyncSubscriber(targets, merge, limits=limits, **options)
         self._loop = background_loop()
         self._more = threading.Event()
         self._has_begun = False
@@ -275,7 +281,7 @@ class Subscriber(Envelopes):
                         return
                     self._more.wait()
                     continue
-                if len(waiting) == READ_AHEAD_BATCHES - 1:
+                if len(waiting) == subscriber.read_ahead_batches - 1:
                     self._loop.call_soon_threadsafe(subscriber.made_room)
                 yield batch
         finally:

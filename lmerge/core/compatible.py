@@ -74,11 +74,6 @@ def incompatibilities(
     return problems + [problem for key, problem in found if key not in apart_from]
 
 
-def is_compatible(output: Tdb, inputs: Sequence[InputPrefix], *, multiset: bool = False) -> bool:
-    """Return whether the output can still follow every extension of the inputs that keeps them consistent (III.D)."""
-    return not incompatibilities(output, inputs, multiset=multiset)
-
-
 def _reach(inputs: Sequence[InputPrefix], right_from: int) -> int:
     """Return the largest L_m of an input that has joined. Joined inputs move MaxStable to the join_at of the next."""
     reach = NEG_INF

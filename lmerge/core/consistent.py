@@ -40,11 +40,6 @@ def contradictions(inputs: Sequence[InputPrefix], *, multiset: bool = False) -> 
     return found
 
 
-def mutually_consistent(inputs: Sequence[InputPrefix], *, multiset: bool = False) -> bool:
-    """Return whether there is one TDB that every prefix can still be extended to (III.B)."""
-    return not contradictions(inputs, multiset=multiset)
-
-
 class _View(NamedTuple):
     """One prefix. ``ends``: of its events, by key. ``complete_below``: no event with a smaller Vs can be added."""
 

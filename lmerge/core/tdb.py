@@ -181,8 +181,3 @@ def reconstitute(elements: Iterable[Element]) -> list[Event]:
     for element in elements:
         tdb.apply(element)
     return tdb.events()
-
-
-def equivalent(left: Iterable[Element], right: Iterable[Element]) -> bool:
-    """Return whether two prefixes reconstitute to the same TDB (III.A: ``S[i] == U[j]``)."""
-    return reconstitute(left) == reconstitute(right)

@@ -20,10 +20,10 @@ from lmerge.core.merge_config import MergeConfig
 from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import DEFAULT_LIMITS
-from replicas.flights.source import Days
-from replicas.flights.stream import FlightStream
-from replicas.flights.style import STYLES
-from replicas.flights.timetable import Timetable
+from lmerge_replicas.flights.source import Days
+from lmerge_replicas.flights.stream import FlightStream
+from lmerge_replicas.flights.style import STYLES
+from lmerge_replicas.flights.timetable import Timetable
 
 SAMPLE = Days(date(2013, 1, 1), date(2013, 1, 3))
 # Two servers merge, three replicas make the streams, the subscriber reads two streams and merges them once more. Each

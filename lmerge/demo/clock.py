@@ -1,7 +1,7 @@
 """The replay clock of `lmerge demo`: it stops at the marks of the schedule, and slows down on a slow machine.
 
-Called by `run`. Replicas follow the clock in a file (`replicas.flights.replay.FileClock`), so they stay in step with
-each other however it is set. `stopped_at` and `not_ahead_of` are pure: a clock and wall time in, a clock out.
+Called by `run`. Replicas follow the clock in a file (`lmerge_replicas.flights.replay.FileClock`), so they stay in step
+with each other however it is set. `stopped_at` and `not_ahead_of` are pure: a clock and wall time in, a clock out.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from lmerge.core.elements import INF, NEG_INF
-from replicas.flights.flight import HOUR, SECOND
-from replicas.flights.replay import ReplayClock, write_clock
+from lmerge_replicas.flights.flight import HOUR, SECOND
+from lmerge_replicas.flights.replay import ReplayClock, write_clock
 
 # How far the replay may be ahead of the output: several times what a message takes. Beyond that, work piles up.
 BEHIND_S_MAX = 1.5

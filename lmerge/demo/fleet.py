@@ -21,8 +21,8 @@ from lmerge.demo.processes import Child
 from lmerge.demo.verdict import ReplicaTotals
 from lmerge.demo.view import SPARK, ReplicaScene
 from lmerge.errors import Unavailable
-from replicas.flights.source import Days
-from replicas.flights.style import STYLES
+from lmerge_replicas.flights.source import Days
+from lmerge_replicas.flights.style import STYLES
 
 MERGE = "flights"
 SPARK_PLAN = "update"  # the one that publishes at once and revises
@@ -121,9 +121,10 @@ class DemoReplicas:
         replica = self.replicas[name]
         replica.life += 1
         replica.state, replica.has_attached = "loading", False
-        module, own = "replicas.flights", [name]
+        module, own = "lmerge_replicas.flights", [name]
         if replica.is_spark:
-            module, own = "replicas.spark", [SPARK_PLAN, "--replica", name, "--checkpoint", str(self._folder / name)]
+            module = "lmerge_replicas.spark"
+            own = [SPARK_PLAN, "--replica", name, "--checkpoint", str(self._folder / name)]
         replica.child = Child(
             f"{name}-{replica.life}", module, [*own, *self._arguments], self._folder, group=replica.is_spark
         )

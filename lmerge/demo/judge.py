@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from lmerge.core.elements import INF, Event
 from lmerge.errors import UsageError
-from replicas.flights.source import AIRPORTS_CSV, FLIGHTS_CSV, FLIGHTS_ZIP, Days, data_folder
+from lmerge_replicas.flights.source import AIRPORTS_CSV, FLIGHTS_CSV, FLIGHTS_ZIP, Days, data_folder
 
 # The rows that the run uses, with the time zone of the destination. Four destinations are in no table of the package.
 _ROWS = """

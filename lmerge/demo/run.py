@@ -36,10 +36,10 @@ from lmerge.demo.servers import SERVERS, Servers
 from lmerge.demo.verdict import DemoVerdict, Kill, OutputSummary
 from lmerge.demo.view import DemoView, Scene, count_of
 from lmerge.errors import Unavailable
-from replicas.flights.flight import DAY
-from replicas.flights.replay import ReplayClock, first_instant
-from replicas.flights.source import Days
-from replicas.flights.style import STYLES
+from lmerge_replicas.flights.flight import DAY
+from lmerge_replicas.flights.replay import ReplayClock, first_instant
+from lmerge_replicas.flights.source import Days
+from lmerge_replicas.flights.style import STYLES
 
 TICK_S = 0.1
 OBSERVE_S = 0.25  # between queries of the server; each costs it about a millisecond

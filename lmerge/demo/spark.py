@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 from lmerge.errors import UsageError
-from replicas.spark.session import require_spark
+from lmerge_replicas.spark.session import require_spark
 
 
 class Spark(str, Enum):

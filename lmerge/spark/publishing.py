@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final
 
+from lmerge.client.connection.security import Security
 from lmerge.client.connection.streams import parse_targets
-from lmerge.core.inputs import InputRole
 from lmerge.errors import UsageError
+from lmerge.spark.arguments import Payload, Running
 from lmerge.spark.options import (
     APPEND,
     DROP,
@@ -39,7 +41,7 @@ from lmerge.spark.plan.promises import PlanFacts, check
 from lmerge.spark.plan.tree import WINDOW_KEY, is_connect, unsupported
 from lmerge.spark.session import register
 from lmerge.spark.sink.update_sink import publishing_writer
-from lmerge.wire.schema import Schema, parse_schema
+from lmerge.wire.schema import parse_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -51,19 +53,16 @@ _log: Final = logging.getLogger(__name__)
 _OUTPUT_MODES: Final = {APPEND: "append", UPDATE: "update", INTERVALS: "append"}
 # The output modes that a sink supports: the whole result in each batch is not a stream of changes.
 _PUBLISHED: Final = ("append", "update")
+_ALL_COLUMNS: Final = Payload()
+_AS_USUAL: Final = Running()
 
 
 def publish(
     df: DataFrame, *, servers: str | Iterable[str], merge: str, replica: str, vs: str | Column,
     ve: str | Column | None = None, mode: str = APPEND, keys: Sequence[str] | None = None, kind: str | None = None,
-    payload: Sequence[str] | None = None, schema: Schema | Mapping[str, object] | str | None = None,
-    round_digits: int | Mapping[str, int] | None = None, properties: Iterable[str] | None = None,
-    stable_lag: str | None = None, late: str | None = None, output_mode: str | None = None,
-    join_at: int | str | None = None, role: str = InputRole.ACTIVE, spool: str | None = None,
-    give_up_after: str | None = None,
-    partitions: int | None = None, skips: bool | None = None, ca: str | None = None, cert: str | None = None,
-    key: str | None = None, token_file: str | None = None, tls: bool = False, insecure: bool = False,
-    allow: Collection[str] = (),
+    payload: Payload = _ALL_COLUMNS, properties: Iterable[str] | None = None, stable_lag: str | None = None,
+    late: str | None = None, allow: Collection[str] = (), running: Running = _AS_USUAL,
+    security: Security | None = None,
 ) -> DataStreamWriter:
     """Return a writer that publishes ``df`` as the stream of ``replica``.
 
@@ -74,57 +73,41 @@ def publish(
       default the grouping columns); ``intervals``, a row is a start (``ve`` is null), an end (``vs`` is null) or both
       of the interval that its ``keys`` name.
     - ``kind``: in mode ``intervals`` a column that declares start, end, or abort, which takes the event back.
-    - ``payload``: the columns of the payload; by default all except those of the arguments before.
-    - ``schema``: how they are encoded, by default by their types; ``raw``: the one column holds bytes or text.
-    - ``round_digits``: the digits to which floats are rounded.
+    - ``payload``: the columns of the payload and their encoding.
     - ``properties``: what the stream promises, by default what its plan shows.
     - ``stable_lag``: how far the stable point stays behind the watermark, by default what the plan shows.
     - ``late``: ``fail`` or ``drop``, what happens to a row below the published stable point; by default ``fail`` where
       Spark lets no such row through, and where ``stable_lag`` declares that none comes.
-    - ``output_mode``: Spark's, where ``mode`` does not determine it.
-    - ``join_at``: the stream is right for events that end then or later.
-    - ``spool``: a folder that driver and executors share, by default in the checkpoint.
-    - ``give_up_after``: fail after so long without any server; None: wait.
-    - ``partitions``: of the keyed state.
-    - ``skips``: the query leaves out events that servers do not need any more; by default if its plan can be read and
-      has a ``skip_to``.
     - ``allow``: codes of findings that are accepted (``lmerge.spark.explain`` lists them).
-    - The rest is as in ``lmerge.Security``. A token comes from a file, or from the driver's environment.
+    - ``running``: how the query takes part in the merge, and how it runs.
+    - ``security``: certificates and the token's file, under the same names on driver and executors. What it leaves out
+      comes from their environment (LMERGE_CA, LMERGE_TOKEN and the like).
 
     Raises UsageError, naming the argument, or the expression of the plan that would differ between replicas.
     """
-    _check(df, mode, late, output_mode)
+    _check(df, mode, late, running.output_mode)
+    secured = _security_options(security)
     register(df.sparkSession)
-    names = _payload_names(df, (vs, ve, kind), payload)
+    payload = replace(payload, columns=_payload_names(df, (vs, ve, kind), payload.columns))
     facts = check(
-        df, vs, ve, mode, allow=allow, keys=keys, payload=names, properties=properties,
-        round_digits=set(round_digits) if isinstance(round_digits, Mapping) else round_digits,
+        df, vs, ve, mode, allow=allow, keys=keys, payload=payload, properties=properties,
         stable_lag_us=None if stable_lag is None else duration_us(stable_lag),
     )
     _log.info("replica %r of merge %r: %s", replica, merge, facts.explain())
-    prepared = _prepared(df, vs, ve, [*names, *([kind] if kind else [])])
-    kept = _keys(facts, names, vs, ve) if mode in KEYED else ()
-    skips = facts.skips if skips is None else skips
-    if skips and mode == UPDATE:
-        _check_ends(df, vs, ve, kept)
-    # The state of what was published for a key is kept by partition.
-    if mode == INTERVALS or (mode == UPDATE and not facts.gathered):
-        prepared = prepared.repartition(partitions, *kept) if partitions else prepared.repartition(*kept)
-    spark_mode = output_mode or _OUTPUT_MODES[mode]
+    prepared, kept = _prepared(df, vs, ve, kind, payload, facts, running)
+    spark_mode = running.output_mode or _OUTPUT_MODES[mode]
     _check_output_mode(prepared, spark_mode)
-    encoding = _encoding(prepared, names, schema, round_digits)
     rule = facts.stable
-    options = {
-        "servers": ",".join(parse_targets(servers)), "merge": merge, "replica": replica, "mode": mode, "role": role,
-        "vs": VS, "ve": VE if ve is not None else None, "schema": encoding,
+    options = secured | {
+        "servers": ",".join(parse_targets(servers)), "merge": merge, "replica": replica, "mode": mode,
+        "role": running.role, "vs": VS, "ve": VE if ve is not None else None, "schema": _encoding(prepared, payload),
         "keys": json.dumps(list(kept)) if kept else None, "kind": kind,
         "late": late or (FAIL if stable_lag is not None or (rule is not None and rule.exact) else DROP),
-        "stable_lag_us": None if rule is None else rule.lag_us - rule.strict,
+        "stable_lag_us": None if rule is None else rule.distance_us,
         "properties": ",".join(sorted(facts.properties)),
-        "join_at": moment_us(join_at) if isinstance(join_at, str) else join_at, "spool": spool,
-        "give_up_after": give_up_after, "skips": skips or None, "ca": ca, "cert": cert, "key": key,
-        "token_file": token_file, "ends_after_cutover": None if is_connect(df) else True,
-        "tls": tls or None, "insecure": insecure or None,
+        "join_at": moment_us(running.join_at) if isinstance(running.join_at, str) else running.join_at,
+        "spool": running.spool, "give_up_after": running.give_up_after,
+        "skips": _skips(facts, running) or None, "ends_after_cutover": None if is_connect(df) else True,
     }
     writer = publishing_writer(prepared, spark_mode)
     return writer.options(**{name: value for name, value in options.items() if value is not None})
@@ -139,6 +122,21 @@ def _check(df: DataFrame, mode: str, late: str | None, output_mode: str | None) 
         raise UsageError(f"cannot publish: output_mode is {output_mode!r:.40}; it is {' or '.join(_PUBLISHED)}")
     if not df.isStreaming:
         raise UsageError("cannot publish: the DataFrame is not a streaming one; read it with spark.readStream")
+
+
+def _security_options(security: Security | None) -> dict[str, Any]:
+    """Return the security settings as options, which executors and the agent read. Raises UsageError for a token."""
+    if security is None:
+        return {}
+    if security.token is not None:
+        raise UsageError("cannot publish: a token would be readable for all in Spark's UI and logs: give token_file, "
+                         "or set LMERGE_TOKEN in the environment of the driver and the executors")
+    given = {field.name: getattr(security, field.name) for field in fields(security)}
+    return {name: value for name, value in given.items() if value}
+
+
+def _skips(facts: PlanFacts, running: Running) -> bool:
+    return facts.skips if running.skips is None else running.skips
 
 
 def _check_output_mode(prepared: DataFrame, output_mode: str) -> None:
@@ -158,15 +156,13 @@ def _payload_names(
     if missing:
         raise UsageError(f"cannot publish: payload has {missing[0]!r}; the columns are {', '.join(df.columns)}")
     if not names:
-        raise UsageError("cannot publish: no column is left for the payload: name them with payload=[...]")
+        raise UsageError("cannot publish: no column is left for the payload: name them, payload=Payload([...])")
     return names
 
 
-def _encoding(
-    prepared: DataFrame, names: Sequence[str], schema: Schema | Mapping[str, object] | str | None,
-    round_digits: int | Mapping[str, int] | None,
-) -> str:
+def _encoding(prepared: DataFrame, payload: Payload) -> str:
     """Return the encoding of the payload's columns, as an option holds it."""
+    schema, names = payload.schema, payload.columns or ()
     columns = prepared.select(*names).schema
     if schema == RAW:
         kinds = [field.dataType.simpleString() for field in columns]
@@ -177,7 +173,7 @@ def _encoding(
     if schema is None:
         from lmerge.spark.types import schema_of_spark
 
-        schema = schema_of_spark(columns, round_digits)
+        schema = schema_of_spark(columns, payload.round_digits)
     if isinstance(schema, str):
         raise UsageError(f"cannot publish: schema is {schema!r:.40}; it is columns with their types, or raw")
     return schema_text(parse_schema(schema))
@@ -214,7 +210,24 @@ def _check_ends(df: DataFrame, vs: str | Column, ve: str | Column | None, keys: 
     )
 
 
-def _prepared(df: DataFrame, vs: str | Column, ve: str | Column | None, names: Sequence[str]) -> DataFrame:
+def _prepared(
+    df: DataFrame, vs: str | Column, ve: str | Column | None, kind: str | None, payload: Payload, facts: PlanFacts,
+    running: Running,
+) -> tuple[DataFrame, tuple[str, ...]]:
+    """Return the DataFrame whose rows tasks publish, and the columns by which a row replaces an earlier one."""
+    names = list(payload.columns or ())
+    prepared = _with_lifetime(df, vs, ve, [*names, *([kind] if kind else [])])
+    kept = _keys(facts, names, vs, ve) if facts.mode in KEYED else ()
+    if facts.mode == UPDATE and _skips(facts, running):
+        _check_ends(df, vs, ve, kept)
+    # The state of what was published for a key is kept by partition.
+    if facts.mode == INTERVALS or (facts.mode == UPDATE and not facts.gathered):
+        partitions = running.partitions
+        prepared = prepared.repartition(partitions, *kept) if partitions else prepared.repartition(*kept)
+    return prepared, kept
+
+
+def _with_lifetime(df: DataFrame, vs: str | Column, ve: str | Column | None, names: Sequence[str]) -> DataFrame:
     """Return the columns of the payload, then those of the lifetime under names of their own."""
     from pyspark.sql import functions
 

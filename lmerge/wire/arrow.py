@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 ArrowRows: TypeAlias = "pa.Table | pa.RecordBatch"
 
 
-def is_arrow(rows: object) -> bool:
-    """Return whether ``rows`` is a table or record batch of Arrow."""
-    return isinstance(rows, (pa.Table, pa.RecordBatch))
-
-
 def schema_of(arrow: Any) -> Schema:
     """Return the schema of an Arrow schema. Raises UsageError for types that have no canonical form, such as maps."""
     return Schema(tuple(_column_of(field) for field in arrow))

@@ -47,11 +47,6 @@ def check_sendable(what: str, name: str) -> None:
         raise UsageError(f"the name of a {what} must be text, not {name[:_SHOWN]!r}") from None
 
 
-def is_name(name: str) -> bool:
-    """Return whether the rule allows ``name``."""
-    return problem_of(name) is None
-
-
 def problem_of(name: str) -> str | None:
     """Return what is wrong with ``name``, to stand behind "the name of a merge"; None: nothing."""
     if not name:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from numbers import Integral, Real
@@ -80,10 +80,6 @@ class RowCodec:
         except _RefusedError:
             raise self._blame(self._to_wire, [get(name) for name in self._names], index) from None
         return bytes(self._pack(values))
-
-    def encode_rows(self, rows: Iterable[Row]) -> list[bytes]:
-        """Return the payloads of ``rows``, in order. Raises InvalidRow."""
-        return [self.encode(row, index) for index, row in enumerate(rows)]
 
     def encode_columns(self, columns: Sequence[Sequence[Any]]) -> list[bytes]:
         """Return the payloads of rows given as columns of equal length in the schema's order. Raises InvalidRow."""

@@ -43,7 +43,7 @@ DEFECTS = (
     ),
     Defect(
         "the demo: a replica that joins leaves out diverted flights",
-        "replicas/flights/timetable.py",
+        "lmerge_replicas/flights/timetable.py",
         "if flight.is_diverted]",
         "if flight.is_cancelled]",
         "tests/replicas/test_flights_timetable.py::test_a_join_from_the_timetable_is_the_join_from_the_whole_table",

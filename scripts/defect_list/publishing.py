@@ -8,8 +8,8 @@ ENVELOPES = "lmerge/spark/source/envelope_rows.py"
 FEED = "lmerge/spark/source/feed.py"
 HEARTBEATS = "lmerge/spark/heartbeats.py"
 LINT_RULES = "lmerge/spark/plan/lint_rules.py"
-NEWS = "replicas/spark/news.py"
-PUBLISHING = "lmerge/spark/publishing.py"
+NEWS = "lmerge_replicas/spark/news.py"
+PROMISES = "lmerge/spark/plan/promises.py"
 SHARD = "lmerge/spark/merging/shard.py"
 SINK = "lmerge/spark/sink/writers.py"
 WORKERS = "lmerge/spark/sink/workers.py"
@@ -23,12 +23,12 @@ ALL_RANGES = TEST_READ + "test_a_range_has_the_same_rows_at_every_server"
 DEFECTS = (
     Defect(
         "a stable is a microsecond too late in the query's time",
-        PUBLISHING, "rule.lag_us - rule.strict,", "rule.lag_us - rule.strict - 1,",
+        PROMISES, "return self.lag_us - (1 if", "return self.lag_us - 1 - (1 if",
         EDGES + "test_windows_in_append_mode_come_out_above_the_watermark_less_their_length",
     ),
     Defect(
         "rows without duplicates may come at the watermark",
-        PUBLISHING, "rule.lag_us - rule.strict,", "rule.lag_us - 2 * rule.strict,",
+        PROMISES, "- (1 if self.strict else 0)", "- (2 if self.strict else 0)",
         EDGES + "test_rows_without_duplicates_come_out_above_the_watermark",
     ),
     Defect(

@@ -149,9 +149,9 @@ DEFECTS = (
     ),
     Defect(
         "a replica that comes with lmerge sends no token",
-        "replicas/flights/__main__.py",
-        "        security=security,\n    ) as publisher",
-        "    ) as publisher",
+        "lmerge_replicas/flights/__main__.py",
+        "origin=Origin(join_at=join_at), security=security,\n    ) as publisher",
+        "origin=Origin(join_at=join_at),\n    ) as publisher",
         "tests/client/connection/test_security.py::test_a_replica_that_comes_with_lmerge_takes_it_too",
     ),
     Defect(

@@ -3,6 +3,10 @@
 from seeded import Defect
 
 SPOOL = "lmerge/spark/spool/spool.py"
+RECORD = "lmerge/spark/spool/record.py"
+CHECKS = "lmerge/spark/spool/checks.py"
+TRIMMING = "lmerge/spark/spool/trimming.py"
+LAYOUT = "lmerge/spark/spool/layout.py"
 FILES = "lmerge/spark/spool/files.py"
 RETENTION = "lmerge/spark/spool/retention.py"
 STATE = "lmerge/spark/spool/published_state.py"
@@ -43,17 +47,17 @@ DEFECTS = (
     ),
     Defect(
         "a batch that is run again keeps the batches after it",
-        SPOOL, "if number > batch), reverse=True)", "if number < 0), reverse=True)",
+        RECORD, "if number > batch), reverse=True)", "if number < 0), reverse=True)",
         TEST_SPOOL + "test_a_batch_that_is_run_again_replaces_itself_and_what_came_after",
     ),
     Defect(
         "parts are published in the order in which they came",
-        SPOOL, "for partition in sorted(by_partition))", "for partition in by_partition)",
+        CHECKS, "for partition in sorted(by_partition))", "for partition in by_partition)",
         TEST_SPOOL + "test_parts_are_published_in_order_of_partition",
     ),
     Defect(
         "a stream's spool is taken by another one",
-        SPOOL, "and meta[field] != recorded[field]:", "and not meta[field]:",
+        CHECKS, "and meta[field] != recorded[field]:", "and not meta[field]:",
         TEST_SPOOL + "test_another_stream_is_refused_by_name",
     ),
     Defect(
@@ -63,21 +67,19 @@ DEFECTS = (
     ),
     Defect(
         "an executor takes the stable of its own batch",
-        SPOOL,
-        "manifest = self.manifest(batch - 1)\n        if manifest is not None:\n            return manifest.stable",
-        "manifest = self.manifest(batch) or self.manifest(batch - 1)\n        if manifest is not None:\n"
-        "            return manifest.stable",
+        SPOOL, "before = self.record.manifest(batch - 1) or",
+        "before = self.record.manifest(batch) or self.record.manifest(batch - 1) or",
         TEST_SPOOL + "test_live_events_are_those_of_all_batches_before",
     ),
     Defect(
         "a quiet partition loses its keys",
-        SPOOL,
+        CHECKS,
         "SpoolPart(batch, partition, 0, keyed_state=keyed[partition].keyed_state)", "SpoolPart(batch, partition, 0)",
         TEST_SPOOL + "test_another_number_of_partitions_is_refused_where_keys_are_remembered",
     ),
     Defect(
         "the state before the last batch is swept away",
-        SPOOL, "for number in sorted(manifests)[-KEPT_BATCHES:]:", "for number in sorted(manifests)[-1:]:",
+        TRIMMING, "for number in sorted(manifests)[-KEPT_BATCHES:]:", "for number in sorted(manifests)[-1:]:",
         TEST_STATE + "test_any_last_batch_can_be_run_again",
     ),
     Defect(
@@ -87,7 +89,7 @@ DEFECTS = (
     ),
     Defect(
         "two attempts write one file",
-        FILES, "os.urandom(6).hex()", '"one"',
+        LAYOUT, "os.urandom(6).hex()", '"one"',
         DAMAGE + "test_a_worker_that_was_given_up_harms_nothing",
     ),
     Defect(

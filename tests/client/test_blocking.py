@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from client_world import MERGE, ThreadedWorld, threaded_world
 
-from lmerge import Publisher, Subscriber
+from lmerge import Publisher, PublisherLimits, Subscriber
 from lmerge.client import AsyncSubscriber, describe_merge, describe_server, list_merges
 from lmerge.client.subscribe.checkpoint import load
 from lmerge.core.batch import Batch
@@ -119,7 +119,7 @@ def test_a_violation_is_raised_to_the_caller_and_at_the_end(world: ThreadedWorld
 
 
 def test_a_full_buffer_blocks_the_caller_until_the_link_is_mended(world: ThreadedWorld) -> None:
-    with Publisher(world.target, MERGE, "a", buffer_bytes_max=1000) as publisher:
+    with Publisher(world.target, MERGE, "a", limits=PublisherLimits(buffer_bytes_max=1000)) as publisher:
         world.cut()
         published = 0
 

@@ -22,7 +22,7 @@ from client_world import MERGE, ThreadedWorld, threaded_world
 from postgres_world import Postgres, required_programs
 from scripted import Scripted
 
-from lmerge import Publisher, Subscriber
+from lmerge import Origin, Publisher, Subscriber
 from lmerge.client import describe_merge
 from lmerge.client.sinks.parquet import ParquetSink, pieces
 from lmerge.core.batch import Batch
@@ -231,7 +231,7 @@ def test_a_server_that_has_forgotten_is_an_error_unless_gaps_are_allowed(
     command = ["sink", "parquet", MERGE, str(tmp_path), "--server", world.target]
     before: list[Element] = [Insert(b"A", 1, 3), Stable(5)]
     asyncio.run(ParquetSink(tmp_path, MERGE).run(lambda token: Scripted(before)))
-    with Publisher(world.target, MERGE, "b", join_at=1000) as publisher:
+    with Publisher(world.target, MERGE, "b", origin=Origin(join_at=1000)) as publisher:
         publisher.publish(Batch.of([Insert(b"Z", 1001, 1002), Stable(1010)]))
         publisher.flush()
         code, _, err = run(*command)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from client_world import MERGE, Cluster, Reading, World, publish_all, until
 
-from lmerge.client import AsyncPublisher, AsyncSubscriber
+from lmerge.client import AsyncPublisher, AsyncSubscriber, Origin, PublisherLimits, SubscriberLimits
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Element, Insert, Stable
 from lmerge.errors import InputViolation, OutOfRange, ServerGone, StaleIncarnation, UsageError
@@ -109,7 +109,7 @@ async def test_a_server_that_was_never_there_slows_no_client_down() -> None:
     async with World() as world:
         world.link.cut()
         targets = [world.link.target, world.target]
-        async with AsyncPublisher(targets, MERGE, "a", buffer_bytes_max=10_000) as publisher:
+        async with AsyncPublisher(targets, MERGE, "a", limits=PublisherLimits(buffer_bytes_max=10_000)) as publisher:
             reading = Reading(AsyncSubscriber(targets, MERGE))
             for at in range(60):
                 await publisher.insert(b"x" * 1000, at, INF)
@@ -120,7 +120,7 @@ async def test_a_server_that_was_never_there_slows_no_client_down() -> None:
 
 async def test_a_server_that_hangs_is_started_again_and_delays_no_client() -> None:
     """Its connection stays open and takes nothing, as that of a stopped process."""
-    async with Cluster(2) as cluster, cluster.publisher(buffer_bytes_max=100_000) as publisher:
+    async with Cluster(2) as cluster, cluster.publisher(limits=PublisherLimits(buffer_bytes_max=100_000)) as publisher:
         await until(lambda: all(link.is_connected for link in publisher.links))
         await publisher.insert("first", 0)
         await publisher.flush()
@@ -166,9 +166,9 @@ async def test_without_any_server_closing_waits_for_one() -> None:
 
 async def test_a_publisher_that_is_fenced_at_one_server_fails_and_names_it() -> None:
     async with Cluster(2) as cluster:
-        old = await cluster.publisher(incarnation=5).open()
+        old = await cluster.publisher(origin=Origin(incarnation=5)).open()
         target = cluster.worlds[1].link.target
-        async with AsyncPublisher(target, MERGE, "a", incarnation=6):
+        async with AsyncPublisher(target, MERGE, "a", origin=Origin(incarnation=6)):
             await until(lambda: old.failure)
             with pytest.raises(StaleIncarnation, match=rf"fenced.*{target}"):
                 await old.insert("late", 1)
@@ -186,8 +186,8 @@ async def test_a_broken_promise_is_one_on_every_server() -> None:
 
 async def test_it_gives_up_when_no_server_was_there_for_too_long_and_not_before() -> None:
     async with Cluster(2) as cluster:
-        publisher = await cluster.publisher(give_up_after_s=0.2).open()
-        reading = await Reading(cluster.subscriber(give_up_after_s=0.2)).begun()
+        publisher = await cluster.publisher(limits=PublisherLimits(give_up_after_s=0.2)).open()
+        reading = await Reading(cluster.subscriber(limits=SubscriberLimits(give_up_after_s=0.2))).begun()
         await joined(reading.subscriber)
         await cluster.kill(0)
         await until(lambda: not publisher.links[0].is_connected and states(reading.subscriber)[0] == "away")

@@ -10,7 +10,7 @@ import pytest
 from core_world import PROMISES, a, f
 
 from lmerge.core.compatible import InputPrefix
-from lmerge.core.consistent import contradictions, mutually_consistent
+from lmerge.core.consistent import contradictions
 from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.properties import parse_properties
 from lmerge.core.tdb import Tdb
@@ -68,7 +68,7 @@ def test_prefixes_are_consistent_exactly_if_some_table_is_reached_by_all(multise
             has.append(ends)
         tables = TABLES if multiset else [table for table in TABLES if len(table) <= 1]
         expected = any(all(map(can_become, prefixes, has, [table] * len(has))) for table in tables)
-        assert mutually_consistent(prefixes, multiset=multiset) == expected, (has, prefixes)
+        assert (not contradictions(prefixes, multiset=multiset)) == expected, (has, prefixes)
         verdicts[expected] += 1
     assert min(verdicts.values()) > 80
 
@@ -132,10 +132,10 @@ def test_the_first_contradiction_is_explained() -> None:
     assert list(contradictions([x, y]).values()) == [
         "(A, Vs 1): 1 that end at 5 or later by input 'x', 0 by input 'y'"
     ]
-    assert mutually_consistent([x, prefix_of("y", [f(1)])])
+    assert not contradictions([x, prefix_of("y", [f(1)])])
     keyed = prefix_of("z", [a("A", 1, 9), a("A", 1, 9)])
     assert contradictions([keyed]) == {(1, b"A"): "(A, Vs 1): input 'z' has 2 events, and this is a key"}
-    assert mutually_consistent([keyed], multiset=True)
+    assert not contradictions([keyed], multiset=True)
 
 
 def test_what_an_ordered_input_has_passed_is_settled() -> None:
@@ -143,9 +143,9 @@ def test_what_an_ordered_input_has_passed_is_settled() -> None:
     lacks, has = [a("B", 7, 9)], [a("A", 1, 9)]
     for promises in (PROMISES["r0"], PROMISES["r1"], PROMISES["r2"]):
         both = [prefix_of("x", lacks, promises=promises), prefix_of("y", has, promises=promises)]
-        assert not mutually_consistent(both)
-    assert mutually_consistent([prefix_of("x", lacks, promises=("insert-only",)), prefix_of("y", has)])
+        assert contradictions(both)
+    assert not contradictions([prefix_of("x", lacks, promises=("insert-only",)), prefix_of("y", has)])
     r0 = PROMISES["r0"]
     tie = [prefix_of("x", [a("A", 1, 9)], promises=r0), prefix_of("y", [a("B", 1, 9)], promises=r0)]
-    assert not mutually_consistent(tie)
-    assert mutually_consistent([prefix._replace(promises=parse_properties(PROMISES["r2"])) for prefix in tie])
+    assert contradictions(tie)
+    assert not contradictions([prefix._replace(promises=parse_properties(PROMISES["r2"])) for prefix in tie])

@@ -27,9 +27,9 @@ from lmerge.demo.pace import (
     Situation,
     planned_kills,
 )
-from replicas.flights.flight import DAY, HOUR, SECOND
-from replicas.flights.replay import ReplayClock
-from replicas.flights.source import Days
+from lmerge_replicas.flights.flight import DAY, HOUR, SECOND
+from lmerge_replicas.flights.replay import ReplayClock
+from lmerge_replicas.flights.source import Days
 
 TICK_S = 0.5
 LAST = 0.97

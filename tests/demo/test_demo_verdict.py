@@ -12,18 +12,19 @@ import pytest
 from rich.console import Console, RenderableType
 
 from lmerge import terminal
-from lmerge.cli.demo import parse_days, save_picture
+from lmerge.cli.demo import save_picture
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
+from lmerge.demo.days import parse_days
 from lmerge.demo.judge import Comparison, FlightsJudge
 from lmerge.demo.ledger import Ledger, Stall
 from lmerge.demo.verdict import NOT_IN_TIME, RIGHT, WRONG, DemoVerdict, Kill, OutputSummary, ReplicaTotals
 from lmerge.demo.view import DemoView, ReplicaScene, Scene, draw, draw_verdict, verdict_lines
 from lmerge.errors import UsageError
-from replicas.flights.flight import read_flights
-from replicas.flights.source import Days
-from replicas.flights.stream import FlightStream
-from replicas.flights.style import STYLES
+from lmerge_replicas.flights.flight import read_flights
+from lmerge_replicas.flights.source import Days
+from lmerge_replicas.flights.stream import FlightStream
+from lmerge_replicas.flights.style import STYLES
 
 DAY = Days(date(2013, 2, 8), date(2013, 2, 8))
 

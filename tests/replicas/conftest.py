@@ -8,8 +8,8 @@ import pytest
 
 from lmerge.core.elements import Event
 from lmerge.demo.judge import FlightsJudge
-from replicas.flights.flight import Flight, read_flights
-from replicas.flights.source import Days
+from lmerge_replicas.flights.flight import Flight, read_flights
+from lmerge_replicas.flights.source import Days
 
 BLIZZARD = Days(date(2013, 2, 7), date(2013, 2, 10))  # 1,100 of 3,300 flights cancelled, the rest late or diverted
 

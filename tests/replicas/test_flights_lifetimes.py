@@ -10,11 +10,11 @@ import pytest
 from lmerge.core.elements import INF, Event
 from lmerge.demo.judge import FlightsJudge, RawCounts, require_packages
 from lmerge.errors import UsageError
-from replicas.flights import source
-from replicas.flights.flight import DAY, MINUTE, NEW_YORK, SECOND, Clock, Flight, read_flights, to_flight
-from replicas.flights.source import Days, Row, airport_zones, read_rows
-from replicas.flights.style import final_at
-from replicas.flights.timetable import SETTLED_AFTER
+from lmerge_replicas.flights import source
+from lmerge_replicas.flights.flight import DAY, MINUTE, NEW_YORK, SECOND, Clock, Flight, read_flights, to_flight
+from lmerge_replicas.flights.source import Days, Row, airport_zones, read_rows
+from lmerge_replicas.flights.style import final_at
+from lmerge_replicas.flights.timetable import SETTLED_AFTER
 
 
 @pytest.fixture(scope="module")

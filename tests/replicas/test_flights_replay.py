@@ -8,11 +8,11 @@ from datetime import date
 from itertools import chain
 
 from lmerge.core.batch import Batch
-from replicas.flights.flight import DAY, HOUR, Flight
-from replicas.flights.replay import BATCH_ELEMENTS_MAX, ReplayClock, first_instant, replay
-from replicas.flights.source import Days
-from replicas.flights.stream import FlightStream
-from replicas.flights.style import STYLES
+from lmerge_replicas.flights.flight import DAY, HOUR, Flight
+from lmerge_replicas.flights.replay import BATCH_ELEMENTS_MAX, ReplayClock, first_instant, replay
+from lmerge_replicas.flights.source import Days
+from lmerge_replicas.flights.stream import FlightStream
+from lmerge_replicas.flights.style import STYLES
 
 
 def test_a_replica_that_is_late_publishes_everything_in_order_in_few_batches(blizzard: list[Flight]) -> None:

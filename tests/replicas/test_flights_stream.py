@@ -11,9 +11,9 @@ from lmerge.core.batch import Batch
 from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Adjust, Event, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import Tdb
-from replicas.flights.flight import HOUR, MINUTE, Flight
-from replicas.flights.stream import FlightStream
-from replicas.flights.style import HOLD, LEAD, STYLES, Style, final_at
+from lmerge_replicas.flights.flight import HOUR, MINUTE, Flight
+from lmerge_replicas.flights.stream import FlightStream
+from lmerge_replicas.flights.style import HOLD, LEAD, STYLES, Style, final_at
 
 ALL = [pytest.param(style, id=name) for name, style in STYLES.items()]
 NOON = 12 * HOUR

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmerge.core.elements import INF
-from replicas.flights.flight import HOUR, NEW_YORK, Clock, Flight, midnight, read_flights
-from replicas.flights.source import Days
-from replicas.flights.stream import FlightStream, StreamStep
-from replicas.flights.style import STYLES
-from replicas.flights.timetable import Timetable
+from lmerge_replicas.flights.flight import HOUR, NEW_YORK, Clock, Flight, midnight, read_flights
+from lmerge_replicas.flights.source import Days
+from lmerge_replicas.flights.stream import FlightStream, StreamStep
+from lmerge_replicas.flights.style import STYLES
+from lmerge_replicas.flights.timetable import Timetable
 
 DAYS = Days(date(2013, 2, 1), date(2013, 2, 14))  # with the storm of the 9th
 FIRST = Clock().to_utc(midnight(DAYS.first), NEW_YORK)

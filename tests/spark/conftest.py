@@ -14,7 +14,6 @@ import pytest
 
 from lmerge.errors import UsageError
 from lmerge.spark.java import use_java
-from lmerge.spark.spool.published_state import forget_cached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _new_worker() -> None:
     """Empty the caches of this process before each test."""
+    from spool_world import forget_cached
+
     forget_cached()
 
 

@@ -53,7 +53,7 @@ def test_a_token_that_does_not_allow_it_ends_a_query_that_revises(spark: Any, sc
     with secure(scratch) as world:
         path = scratch / "a.token"
         path.write_text(world.token("other", ["publish"], ["elsewhere"]))
-        given = {"ca": world.authority.path, "token_file": str(path)}
+        given = {"security": lmerge.Security(ca=world.authority.path, token_file=str(path))}
         ends(PLANS["update"](spark, feed, world.target, **given), scratch / "c", "PermissionDenied", MERGE, "batch 0")
 
 
@@ -147,7 +147,7 @@ def test_a_clock_that_is_behind_that_of_the_life_before_is_named(
     """A new machine lacks the old one's spool, and the old clock was an hour ahead: the error names the cause."""
     feed = feed_of(scratch, batches(1))
     ahead = clock.wall_us() + 3_600 * S
-    with lmerge.Publisher(world.target, MERGE, "a", incarnation=ahead) as before:
+    with lmerge.Publisher(world.target, MERGE, "a", origin=lmerge.Origin(incarnation=ahead)) as before:
         before.flush()
         ends(PLANS["append"](spark, feed, world.target), scratch / "c", "incarnation", str(ahead), "batch 0")
 
@@ -158,7 +158,7 @@ def test_a_spool_that_executors_do_not_share_is_refused_at_once(tmp_path: Path) 
     written = attempt_at(there, 0, 0, [("x", 1, 1, 5)])
     with pytest.raises(UsageError, match="the driver does not see it: the driver and all executors must see"):
         here.commit(0, [written.part], None, META)
-    assert here.newest is None
+    assert here.record.newest is None
     empty = attempt_at(there, 0, 0, [], APPENDS)
     here.commit(0, [empty.part], None, META)
     with pytest.raises(UsageError, match="must see one folder"):

@@ -27,14 +27,14 @@ from lmerge.client.admin import detach_input
 from lmerge.core.elements import Insert
 from lmerge.demo.judge import FlightsJudge
 from lmerge.spark.sink import agent
-from replicas.flights.flight import DAY, HOUR
-from replicas.flights.replay import ReplayClock, first_instant, write_clock
-from replicas.flights.source import Days
-from replicas.spark import session
-from replicas.spark.__main__ import ProgressLine, follow
-from replicas.spark.news import WATERMARK_DELAY, final_watermark, read_log, write_log
-from replicas.spark.plans import PLANS, publish
-from replicas.spark.source import FlightNews
+from lmerge_replicas.flights.flight import DAY, HOUR
+from lmerge_replicas.flights.replay import ReplayClock, first_instant, write_clock
+from lmerge_replicas.flights.source import Days
+from lmerge_replicas.spark import session
+from lmerge_replicas.spark.__main__ import ProgressLine, follow
+from lmerge_replicas.spark.news import WATERMARK_DELAY, final_watermark, read_log, write_log
+from lmerge_replicas.spark.plans import PLANS, publish
+from lmerge_replicas.spark.source import FlightNews
 
 DAYS = Days(date(2013, 2, 7), date(2013, 2, 10))
 INTERVAL = 3 * HOUR

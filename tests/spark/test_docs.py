@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import os
@@ -20,8 +21,9 @@ import pytest
 from client_world import threaded_world
 from spark_world import ROOT, S, recorded, table
 
-from lmerge.client import list_merges
+from lmerge.client import Security, list_merges
 from lmerge.core.elements import Event, Stable
+from lmerge.spark.arguments import Payload, Running
 from lmerge.spark.options import CONNECTION, SINK, folded
 from lmerge.spark.plan.lint_rules import CODES
 from lmerge.spark.source import options
@@ -30,6 +32,8 @@ from lmerge.wire.schema import parse_schema
 
 DEADLINE_S = 900.0  # of one block; above the 600 s of a cutover, which then ends with its own message
 HOUR_S = 1_700_002_800
+# The arguments of publish that group others.
+GROUPS: dict[str, Any] = {"payload": Payload, "running": Running, "security": Security}
 
 
 class Block(NamedTuple):
@@ -67,8 +71,10 @@ def names_in(rows: list[list[str]]) -> set[str]:
 def test_every_argument_of_publish_has_its_row() -> None:
     from lmerge.spark.publishing import publish
 
-    assert names_in(rows_of_tables("docs/spark.md", "### Arguments of `publish`")) == set(
-        inspect.signature(publish).parameters) - {"df"}
+    arguments = set(inspect.signature(publish).parameters) - {"df"}
+    groups = {f"{name}.{field.name}" for name, group in GROUPS.items() for field in dataclasses.fields(group)}
+    listed = names_in(rows_of_tables("docs/spark.md", "### Arguments of `publish`"))
+    assert listed == arguments - set(GROUPS) | groups - {"security.token"}
 
 
 def test_every_option_of_a_reader_has_its_row() -> None:
@@ -94,8 +100,10 @@ def test_the_table_of_findings_is_that_of_the_lint(request: pytest.FixtureReques
 def test_the_sink_has_every_option_of_publish() -> None:
     from lmerge.spark.publishing import publish
 
-    only_here = {"df", "payload", "round_digits", "stable_lag", "output_mode", "partitions", "allow"}
-    assert set(inspect.signature(publish).parameters) - only_here <= SINK
+    arguments = set(inspect.signature(publish).parameters) - set(GROUPS)
+    arguments |= {field.name for group in GROUPS.values() for field in dataclasses.fields(group)}
+    only_here = {"df", "columns", "round_digits", "stable_lag", "output_mode", "partitions", "allow", "token"}
+    assert arguments - only_here <= SINK
 
 
 # The reference, in one session.

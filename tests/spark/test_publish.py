@@ -21,10 +21,11 @@ from spark_world import (
     unreachable_server,
 )
 
+import lmerge
 from lmerge import clock
 from lmerge.core.elements import INF, Adjust, Event, Insert, Stable
 from lmerge.errors import UsageError
-from lmerge.spark import heartbeat, publish
+from lmerge.spark import Payload, Running, heartbeat, publish
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 
@@ -92,7 +93,7 @@ def test_starts_ends_and_takings_back_are_one_event_each(
     stream = feed.timed(spark, "began", "ended").select("name", "began", "ended")
     writer = publish(
         stream, merge=MERGE, replica="a", servers=world.target, mode="intervals", keys=["name"], vs="began", ve="ended",
-        partitions=2, stable_lag="1 hour", schema={"name": "string?"})
+        payload=Payload(schema={"name": "string?"}), stable_lag="1 hour", running=Running(partitions=2))
     payload = RowCodec(parse_schema({"name": "string?"}))
     x, y = (payload.encode({"name": name}) for name in "xy")
     with recorded(world.target) as recorder:
@@ -111,7 +112,7 @@ def test_starts_ends_and_takings_back_are_one_event_each(
     [
         ({"mode": "complete"}, "mode is 'complete'"),
         ({"late": "later"}, "late is 'later'"),
-        ({"payload": ["nmae"]}, "payload has 'nmae'"),
+        ({"payload": Payload(["nmae"])}, "payload has 'nmae'"),
         ({"vs": "name"}, r"vs \(name\) is string"),
         ({"mode": "intervals"}, "needs keys"),
         ({"mode": "intervals", "keys": ["nobody"]}, "keys has 'nobody'"),
@@ -190,7 +191,10 @@ def test_a_wrong_heartbeat_is_refused(spark: Any, feed: FileFeed, given: dict[st
 def test_nothing_secret_is_in_the_plan_that_spark_shows(spark: Any, feed: FileFeed, tmp_path: Path) -> None:
     token = tmp_path / "a.token"
     token.write_text("lmt_secret")
-    writer = publish_flights(spark, feed, unreachable_server(), token_file=str(token), give_up_after="1 second")
+    writer = publish_flights(
+        spark, feed, unreachable_server(), security=lmerge.Security(token_file=str(token)),
+        running=Running(give_up_after="1 second"),
+    )
     query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
     feed.put({"ts": at(0), "name": "x"})
     done = threading.Event()

@@ -15,7 +15,7 @@ from client_world import threaded_world
 from spark_world import FileFeed, S, run_to_end, unreachable_server
 
 from lmerge.errors import UsageError
-from lmerge.spark import publish
+from lmerge.spark import Running, publish
 
 pytestmark = pytest.mark.filterwarnings("ignore::lmerge.spark.plan.lint.LintWarning")
 
@@ -134,7 +134,8 @@ def test_options_are_refused_before_there_is_a_query(
 def test_an_output_mode_that_is_no_stream_of_changes_is_refused(spark: Any, tmp_path: Path, output_mode: str) -> None:
     df = FileFeed(tmp_path / "in", "ts long, k string").timed(spark, "ts").withWatermark("ts", "10 seconds")
     with pytest.raises(UsageError, match=r"output_mode is .*; it is append or update"):
-        publish(df, servers=unreachable_server(), merge="m", replica="a", vs="ts", output_mode=output_mode)
+        publish(df, servers=unreachable_server(), merge="m", replica="a", vs="ts",
+                running=Running(output_mode=output_mode))
 
 
 @pytest.mark.parametrize("late", [None, "fail", "drop"])

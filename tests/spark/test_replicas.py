@@ -29,15 +29,15 @@ from lmerge.demo.spark import Spark, without_spark
 from lmerge.errors import InvalidRow, UsageError
 from lmerge.spark.options import APPEND, RAW
 from lmerge.spark.sink.elements import RowPlan, converter_of
-from replicas.flights.flight import Flight, read_flights
-from replicas.flights.replay import ReplayClock, first_instant, read_clock, write_clock
-from replicas.flights.source import Days
-from replicas.flights.style import LEAD
-from replicas.spark import session
-from replicas.spark.__main__ import ProgressLine, follow, is_complete
-from replicas.spark.news import LONGEST, WATERMARK_DELAY, all_news, final_watermark, read_log, write_log
-from replicas.spark.plans import PLANS, publish
-from replicas.spark.source import FlightNews, NewsReader
+from lmerge_replicas.flights.flight import Flight, read_flights
+from lmerge_replicas.flights.replay import ReplayClock, first_instant, read_clock, write_clock
+from lmerge_replicas.flights.source import Days
+from lmerge_replicas.flights.style import LEAD
+from lmerge_replicas.spark import session
+from lmerge_replicas.spark.__main__ import ProgressLine, follow, is_complete
+from lmerge_replicas.spark.news import LONGEST, WATERMARK_DELAY, all_news, final_watermark, read_log, write_log
+from lmerge_replicas.spark.plans import PLANS, publish
+from lmerge_replicas.spark.source import FlightNews, NewsReader
 
 BLIZZARD = Days(date(2013, 2, 8), date(2013, 2, 9))  # half of the flights cancelled, the rest late or diverted
 REPLICA = [sys.executable, "-m", "lmerge", "replica", "run"]
@@ -142,9 +142,9 @@ def test_a_raw_payload_is_one_column_of_text_or_bytes(
     rows = stream(spark, tmp_path).withWatermark("vs", "1 hour").select("vs", *columns)
     given: dict[str, Any] = {"servers": "h:1", "merge": MERGE, "replica": "a", "vs": "vs"}
     with pytest.raises(UsageError, match=f"schema is raw, .* not {message}"):
-        lmerge.spark.publish(rows, schema=RAW, **given)
+        lmerge.spark.publish(rows, payload=lmerge.spark.Payload(schema=RAW), **given)
     with pytest.raises(UsageError, match="schema is 'Raw'; it is columns with their types, or raw"):
-        lmerge.spark.publish(rows, schema="Raw", **given)
+        lmerge.spark.publish(rows, payload=lmerge.spark.Payload(schema="Raw"), **given)
 
 
 # The plans.

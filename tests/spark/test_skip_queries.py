@@ -16,7 +16,7 @@ import lmerge
 from lmerge.core.batch import Batch
 from lmerge.core.elements import NEG_INF, Event, Insert, Stable
 from lmerge.errors import UsageError
-from lmerge.spark import explain, publish, skip_to, skipped_until
+from lmerge.spark import Payload, Running, explain, publish, skip_to, skipped_until
 from lmerge.spark.plan.lint import lint
 from lmerge.spark.spool.spool import Spool
 from lmerge.wire.rows import RowCodec
@@ -115,7 +115,7 @@ def scoring(spark: Any, feed: FileFeed, world: ThreadedWorld, checkpoint: Path, 
     columns = ("ts", f"ts + INTERVAL {LIFE} SECONDS AS until", "name", "n", "score")
     rows = trips(spark, feed, checkpoint).withColumn("score", score("n")).where("score >= 0").selectExpr(*columns)
     return publish(rows, servers=world.target, merge=MERGE, replica="slow", vs="ts", ve="until", late="drop",
-                   schema=SCORED, properties=("insert-only",), allow=("udf",))
+                   payload=Payload(schema=SCORED), properties=("insert-only",), allow=("udf",))
 
 
 def test_a_query_that_is_behind_skips_before_the_expensive_part_and_goes_on_after_a_restart(
@@ -156,17 +156,17 @@ def test_windows_that_have_lost_rows_are_not_published(
     kept = skip_to(timed, "ts + INTERVAL 10 SECONDS", checkpoint=str(checkpoint))
     counts = kept.groupBy(functions.window("ts", "10 seconds"), "name").count()
     writer = publish(counts, servers=world.target, merge=MERGE, replica="slow", vs="window.start", ve="window.end",
-                     mode="update", schema=COUNTED)
+                     mode="update", payload=Payload(schema=COUNTED))
     with recorded(world.target) as reader:
         with ahead(world, counted(rows), moment(7), COUNTED):
             run_to_end(writer, checkpoint)
         spool = Spool(f"{checkpoint}/lmerge")
         assert spool.skips_next() == moment(7)
-        newest = spool.newest
+        newest = spool.record.newest
         assert newest is not None
         skipping = [batch for batch in range(newest.batch + 1) if spool.skips_to(batch) == moment(7)]
         published = [
-            element for batch in skipping if (manifest := spool.manifest(batch)) for part in manifest.parts
+            element for batch in skipping if (manifest := spool.record.manifest(batch)) for part in manifest.parts
             for piece in spool.read_part(part) for element in piece.elements()
         ]
         assert published
@@ -205,14 +205,14 @@ def test_state_of_the_users_own_skips_as_of_its_batch(
         )
         stream = stream.withColumn("until", functions.expr(f"ts + INTERVAL {LIFE} SECONDS"))
         writer = publish(stream, servers=world.target, merge=MERGE, replica="slow", vs="ts", ve="until",
-                         stable_lag="1 hour", late="drop", schema=SCORED, properties=("insert-only",),
-                         allow=("udf",), skips=True)
+                         stable_lag="1 hour", late="drop", payload=Payload(schema=SCORED),
+                         properties=("insert-only",), allow=("udf",), running=Running(skips=True))
         with ahead(world, scored(rows), moment(9), SCORED):
             run_to_end(writer, checkpoint)
     finally:
         spark.conf.unset(provider)
     spool = Spool(f"{checkpoint}/lmerge")
-    newest = spool.newest
+    newest = spool.record.newest
     assert newest is not None
     expected = {spool.skips_to(batch) for batch in range(newest.batch + 1)}
     assert expected == {NEG_INF, moment(9)}
@@ -238,8 +238,8 @@ def test_a_query_that_reads_a_merge_does_not_read_what_is_not_needed(
                          skipTo=str(checkpoint))
         done = stream.withWatermark("vs", "0 seconds").withColumn("score", score("n"))
         writer = publish(done, servers=world.target, merge=MERGE, replica="slow", vs="vs", ve="ve", late="drop",
-                         payload=["name", "n", "score"], schema=SCORED, properties=("insert-only",), allow=("udf",),
-                         skips=True)
+                         payload=Payload(["name", "n", "score"], SCORED), properties=("insert-only",), allow=("udf",),
+                         running=Running(skips=True))
         with recorded(world.target) as reader, ahead(world, scored(rows), moment(17), SCORED):
             run_to_end(writer, checkpoint)
             assert Spool(f"{checkpoint}/lmerge").skips_next() == moment(17)
@@ -292,5 +292,5 @@ def test_ends_that_a_revision_may_change_are_refused(spark: Any, tmp_path: Path,
         functions.max("ts").alias("last"))
     for refused in ({"ve": "last"}, {"ve": "window.end", "keys": ["name"]}):
         with pytest.raises(UsageError, match="ends that no revision changes"):
-            publish(last.withColumn("n", functions.lit(1)), **given, **refused, payload=["name", "n"])
-    publish(last, **given, ve="last", payload=["name"], skips=False)
+            publish(last.withColumn("n", functions.lit(1)), **given, **refused, payload=Payload(["name", "n"]))
+    publish(last, **given, ve="last", payload=Payload(["name"]), running=Running(skips=False))

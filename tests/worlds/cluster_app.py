@@ -75,7 +75,9 @@ class Stop:
 
 def unshared(spark: Any, scratch: Path, servers: str, feed: spark_world.FileFeed) -> str:
     """Return the error of a query whose executors have another folder than the driver, by a relative path."""
-    writer = spark_world.publish_flights(spark, feed, servers, merge="unshared", spool="here")
+    from lmerge.spark import Running
+
+    writer = spark_world.publish_flights(spark, feed, servers, merge="unshared", running=Running(spool="here"))
     query = writer.option("checkpointLocation", str(scratch / "other")).trigger(availableNow=True).start()
     try:
         query.awaitTermination()

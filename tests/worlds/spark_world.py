@@ -31,7 +31,7 @@ S = 1_000_000  # a second, in microseconds
 
 def settings(scratch: Path) -> dict[str, str]:
     """Return the settings of a session for tests."""
-    from replicas.spark.session import log_option
+    from lmerge_replicas.spark.session import log_option
 
     # Tests run each plan once or twice, so compiling it well costs more than it saves.
     quiet = f"{log_option(scratch, 'off')} -Dderby.system.home={scratch}"

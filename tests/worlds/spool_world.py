@@ -10,10 +10,11 @@ import pyarrow as pa
 from pyarrow import fs
 
 from lmerge.core.batch import AnyBatch, Batch
-from lmerge.core.elements import NEG_INF, Element, Event
+from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.core.tdb import Tdb
 from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.sink.partition_attempt import RowsWritten, write_rows
+from lmerge.spark.spool import published_state
 from lmerge.spark.spool.files import SpoolFiles
 from lmerge.spark.spool.manifest import Manifest
 from lmerge.spark.spool.published_state import PublishedState
@@ -31,6 +32,11 @@ INTERVALS = RowPlan("intervals", SCHEMA, ve="ve", keys=("k",))
 
 KeyedRow = tuple[str, int, "int | None", "int | None"]
 """A row: key, value, Vs, Ve."""
+
+
+def forget_cached() -> None:
+    """Empty the cache of keyed states, as in a new worker."""
+    published_state._cache.clear()
 
 
 def rows_of(rows: Sequence[KeyedRow]) -> Any:
@@ -75,7 +81,7 @@ def events_of(batch: AnyBatch | None, from_: int = NEG_INF) -> list[Event]:
 
 def state_of(spool: Spool, partitions: int = 2) -> dict[str, Any]:
     """Return all that a restart reads and that can still matter at the newest stable point."""
-    newest, base = spool.newest, spool._base
+    newest, base = spool.record.newest, spool.record.base
     last = newest.batch if newest else base.batch if base else -1
     stable = spool.last_stable(last + 1)
     batches = (last, last + 1) if newest else (last + 1,)
@@ -212,3 +218,18 @@ def seed_of(spool: Spool, batch: int) -> list[Element]:
     seed = spool.live_before(batch)
     assert seed is not None
     return list(seed.elements())
+
+
+def keyed_batches(spool: Spool, count: int) -> None:
+    """Commit batches of ``rows_in``, each with its stable."""
+    for batch in range(count):
+        run(spool, batch, rows_in(batch), 20 + 10 * batch)
+
+
+def rows_in(batch: int) -> list[list[KeyedRow]]:
+    """Return the rows of two partitions in one batch."""
+    here = 30 + 10 * batch
+    return [
+        [("a", batch, here, here + 20), (f"a{batch}", 1, here, INF)],
+        [("b", 7 - batch % 2, 30 + 10 * batch, 60 + 10 * batch)],
+    ]

@@ -13,13 +13,14 @@ from typing import Any, Final
 
 from lmerge import clock
 from lmerge.client.connection.streams import Connector, connector_of, parse_targets
+from lmerge.client.publish.arguments import Heartbeat, Origin, PublisherLimits
 from lmerge.client.publish.fast_forward import FastForward
 from lmerge.client.publish.link import CLOSE_S, PublisherIdentity, PublisherLink
-from lmerge.client.publish.outbox import BEHIND_EVENTS_MAX, OUTBOX_BYTES_MAX, Outbox, Staged
+from lmerge.client.publish.outbox import Outbox, Staged
 from lmerge.client.publish.payload_encoder import RowEncoder
 from lmerge.core.batch import AnyBatch
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
-from lmerge.core.inputs import INCARNATION_MAX, InputRole
+from lmerge.core.inputs import InputRole
 from lmerge.core.properties import parse_properties
 from lmerge.errors import InvalidBatch, ServerGone, UsageError
 from lmerge.wire.engine_frames import frames_of
@@ -27,7 +28,8 @@ from lmerge.wire.names import check_name
 
 # How long opening and closing wait for a server that is not there: enough for a restart of its connection, and no more.
 GRACE_S: Final = 1.0
-HEARTBEAT_S: Final = 1.0
+_BEGINNING: Final = Origin()
+_LIMITS: Final = PublisherLimits()
 
 
 class AsyncPublisher:
@@ -35,15 +37,11 @@ class AsyncPublisher:
 
     ``targets``: a server, or several as ``"h1:7171,h2:7171"`` or a list; each gets the whole stream. ``properties``:
     what the stream promises; empty: nothing. ``schema``: payloads are rows of it (see ``lmerge.wire.schema``);
-    ``"infer"``: that of the first rows, and the publisher connects when they come. ``join_at``: the stream is right for
-    every event with ``Ve >= join_at``; None: it starts at the beginning. ``role``: ``active`` or ``observe``; a server
-    may change it. ``give_up_after_s``: after so long without any server the publisher fails with ServerGone; None:
-    never. ``buffer_bytes_max``: bytes that may wait to be sent; beyond, publishing waits.
-    ``behind_events_max``: live events kept for a server that is away, beyond what the others need.
-    ``on_fast_forward``: called with a time before which no event is needed any more, or a ``FastForward``.
-    ``heartbeat``: called for a stable point when none was published for ``heartbeat_s``; it may return None. ``seed``:
-    a batch that is published first and ends with a stable: the live events of a checkpoint, from which the stream goes
-    on. ``security``: how to connect; None: without encryption.
+    ``"infer"``: that of the first rows, and the publisher connects when they come. ``role``: ``active`` or ``observe``;
+    a server may change it. ``origin``: where the stream begins; by default at its beginning. ``on_fast_forward``:
+    called with a time before which no event is needed any more, or a ``FastForward``. ``heartbeat``: stables of an idle
+    source. ``limits``: what the publisher holds, and how long it waits. ``security``: how to connect; None: without
+    encryption.
 
     A call on a publisher that has failed raises what ended it: InputViolation (with the server's message), InputTaken,
     StaleIncarnation (fenced), PropertiesTooWeak, InvalidBatch, LimitExceeded, PermissionDenied, ServerGone. The message
@@ -52,36 +50,32 @@ class AsyncPublisher:
 
     def __init__(
         self, targets: str | Iterable[str], merge: str, replica: str, *, properties: Iterable[str] = (),
-        schema: Any = None, join_at: int | None = None, role: str = InputRole.ACTIVE, incarnation: int | None = None,
-        on_fast_forward: Callable[[int], None] | None = None, give_up_after_s: float | None = None,
-        buffer_bytes_max: int = OUTBOX_BYTES_MAX, behind_events_max: int = BEHIND_EVENTS_MAX,
-        heartbeat: Callable[[], int | None] | None = None, heartbeat_s: float = HEARTBEAT_S,
-        seed: AnyBatch | None = None, security: Connector | None = None,
+        schema: Any = None, role: str = InputRole.ACTIVE, origin: Origin = _BEGINNING,
+        on_fast_forward: Callable[[int], None] | None = None, heartbeat: Heartbeat | None = None,
+        limits: PublisherLimits = _LIMITS, security: Connector | None = None,
     ) -> None:
         self.targets = parse_targets(targets)
         self.target = ",".join(self.targets)
         check_name("merge", merge)
         check_name("replica", replica)
-        if incarnation is not None and not 0 <= incarnation <= INCARNATION_MAX:
-            raise UsageError(f"incarnation {incarnation} is not between 0 and {INCARNATION_MAX}")
         self.merge, self.replica = merge, replica
         self.properties = parse_properties(properties)
         if role not in tuple(InputRole):
             raise UsageError(f"unknown role {role!r}; it is active or observe")
         self.role = InputRole(role)
         self.encoder = RowEncoder(schema)
-        self.join_at = join_at
-        self.outbox = Outbox(replica, bytes_max=buffer_bytes_max, behind_events_max=behind_events_max)
-        if seed is not None:
-            self._publish_seed(seed)
+        self.join_at = origin.join_at
+        self.outbox = Outbox(replica, bytes_max=limits.buffer_bytes_max, behind_events_max=limits.behind_events_max)
+        if origin.seed is not None:
+            self._publish_seed(origin.seed)
         self.links: list[PublisherLink] = []
-        self._first_incarnation = incarnation if incarnation is not None else clock.wall_us()
+        self._first_incarnation = clock.wall_us() if origin.incarnation is None else origin.incarnation
         self._on_fast_forward = on_fast_forward
         self._fast_forwarded_to = NEG_INF
         if isinstance(on_fast_forward, FastForward):
             on_fast_forward.bind(self.skip_now)
-        self._give_up_after_s = give_up_after_s
-        self._heartbeat, self._heartbeat_s = heartbeat, heartbeat_s
+        self._give_up_after_s = limits.give_up_after_s
+        self._heartbeat = heartbeat
         self._connector = connector_of(security)
         self._failure: Exception | None = None
         self._closing = False
@@ -346,13 +340,13 @@ class AsyncPublisher:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _run_heartbeat(self, heartbeat: Callable[[], int | None]) -> None:
+    async def _run_heartbeat(self, heartbeat: Heartbeat) -> None:
         """Publish a stable when the stream had none for a while, so that an idle source delays no merge."""
         last = self.outbox.stable_point
         while True:
-            await asyncio.sleep(self._heartbeat_s)
+            await asyncio.sleep(heartbeat.every_s)
             if self.outbox.stable_point == last:
-                t = heartbeat()
+                t = heartbeat.stable_point()
                 if t is not None and t > last:
                     self.outbox.put_row((STABLE, t, 0, 0, b""))
                     self.nudge()

@@ -31,7 +31,6 @@ from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.core.batch import AnyBatch, Row
 from lmerge.core.elements import INF, INSERT, NEG_INF, STABLE, Event
 from lmerge.core.tdb import Tdb
-from lmerge.errors import UsageError
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema
 from lmerge.wire.token import format_token
@@ -318,10 +317,3 @@ async def deliveries(subscriber: AnySubscriber, envelope: Envelope[C]) -> AsyncI
     async for batch in subscriber.batches():
         for delivery in envelope.take(batch, subscriber.gaps):
             yield delivery
-
-
-def envelope_named(name: str) -> type[Envelope[Any]]:
-    """Return the envelope of this name, as users write it. Raises UsageError."""
-    if name not in ENVELOPES:
-        raise UsageError(f"there is no envelope {name!r}; they are elements, {', '.join(ENVELOPES)}")
-    return ENVELOPES[name]

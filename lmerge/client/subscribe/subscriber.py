@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, NamedTuple
 
@@ -31,11 +32,26 @@ from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema
 from lmerge.wire.token import format_token
 
-# Batches that wait for the reader. Beyond, the servers' queues fill, and at last the servers cut the subscriber off.
 READ_AHEAD_BATCHES: Final = 16
 
 ERROR: Final = "error"
 SNAPSHOT: Final = "snapshot"
+
+
+@dataclass(frozen=True)
+class SubscriberLimits:
+    """How long a subscriber waits, and how far it reads ahead.
+
+    - ``give_up_after_s``: after so many seconds without any server the iteration raises ServerGone; None: never.
+    - ``read_ahead_batches``: batches that wait for the reader; None: 16, or 64 if the subscriber blocks. Beyond, the
+      servers' queues fill, and at last the servers cut the subscriber off.
+    """
+
+    give_up_after_s: float | None = None
+    read_ahead_batches: int | None = None
+
+
+_LIMITS: Final = SubscriberLimits()
 
 
 class RowChange(NamedTuple):
@@ -68,9 +84,10 @@ class AsyncSubscriber(AsyncEnvelopes):
     ``batches()`` is the fast way. ``targets``: a server, or several as ``"h1:7171,h2:7171"`` or a list; the stream goes
     on as long as one of them does. ``wait_for_merge``: a merge that does not exist yet is waited for, as subscribers
     are often started before the first replica; otherwise UnknownMerge. ``resync``: a subscriber that was cut off
-    because it read too slowly subscribes again (counted in ``resyncs``); otherwise SubscriberTooSlow.
-    ``give_up_after_s``: after so long without any server the iteration raises ServerGone; None: never. ``on_gap``:
+    because it read too slowly subscribes again (counted in ``resyncs``); otherwise SubscriberTooSlow. ``on_gap``:
     called with each SubscriptionGap. ``policy``: how the local merge of several servers shows events; None: lazy.
+    ``limits``: how long the subscriber waits, and how far it reads ahead. ``security``: how to connect; None: without
+    encryption.
 
     ``epoch``: that of the merge, None until it is known. An administrator who resets a merge begins a new one, in which
     no earlier stream goes on. Then MergeReset is raised, as soon as no server goes on with the epoch that was read.
@@ -81,11 +98,10 @@ class AsyncSubscriber(AsyncEnvelopes):
     """
 
     def __init__(
-        self, targets: str | Iterable[str], merge: str, *, name: str = "", wait_for_merge: bool = True,
-        resync: bool = True, give_up_after_s: float | None = None,
-        on_gap: Callable[[SubscriptionGap], None] | None = None, resume: str | bytes | None = None,
-        if_too_old: str = ERROR, policy: str | None = None, security: Connector | None = None,
-        read_ahead_batches: int = READ_AHEAD_BATCHES,
+        self, targets: str | Iterable[str], merge: str, *, name: str = "", resume: str | bytes | None = None,
+        if_too_old: str = ERROR, wait_for_merge: bool = True, resync: bool = True,
+        on_gap: Callable[[SubscriptionGap], None] | None = None, policy: str | None = None,
+        limits: SubscriberLimits = _LIMITS, security: Connector | None = None,
     ) -> None:
         self.targets = parse_targets(targets)
         self.target = ",".join(self.targets)
@@ -104,11 +120,11 @@ class AsyncSubscriber(AsyncEnvelopes):
         self.follower = Follower(self.targets, policy=policy, resume_point=resume_point, on_gap=self._accept_gap)
         self.links: list[SourceLink] = []
         self._codec: RowCodec | None = None
-        self._give_up_after_s = give_up_after_s
+        self._give_up_after_s = limits.give_up_after_s
+        self.read_ahead_batches = limits.read_ahead_batches or READ_AHEAD_BATCHES
         self._on_gap = on_gap
         self._refuses_gaps = resume is not None and if_too_old == ERROR  # until it has begun
         self._connector = connector_of(security)
-        self._read_ahead_batches = read_ahead_batches
         self._open = True
         self._was_connected = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -279,7 +295,7 @@ class AsyncSubscriber(AsyncEnvelopes):
 
     async def wait_for_room(self) -> None:
         waiting = self.follower.reader.waiting
-        while len(waiting) >= self._read_ahead_batches:
+        while len(waiting) >= self.read_ahead_batches:
             self._room.clear()
             await self._room.wait()
 

@@ -17,6 +17,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final
 
+from lmerge.addresses import DEFAULT_SERVER
 from lmerge.client.connection.background import background_loop, run_blocking
 from lmerge.client.extras import extra
 from lmerge.client.subscribe.envelopes import AnySubscriber
@@ -26,7 +27,6 @@ from lmerge.client.views.view_table import ViewTable
 from lmerge.core.elements import NEG_INF, show_time
 from lmerge.errors import Unavailable, UsageError
 
-DEFAULT_TARGET: Final = "127.0.0.1:7171"
 # The most ended events that are kept, whatever ``keep`` is: some 300 MB with payloads of 100 bytes.
 KEEP_EVENTS_MAX: Final = 1_000_000
 
@@ -151,7 +151,7 @@ class View:
     """
 
     def __init__(
-        self, merge: str, target: str = DEFAULT_TARGET, *, keep: int = 0, keep_events_max: int = KEEP_EVENTS_MAX,
+        self, merge: str, target: str = DEFAULT_SERVER, *, keep: int = 0, keep_events_max: int = KEEP_EVENTS_MAX,
         **options: Any,
     ) -> None:
         self._loop = background_loop()
@@ -207,6 +207,6 @@ class View:
         self.close()
 
 
-def view(merge: str, target: str = DEFAULT_TARGET, **options: Any) -> View:
+def view(merge: str, target: str = DEFAULT_SERVER, **options: Any) -> View:
     """Return a live view of a merge; see ``View``."""
     return View(merge, target, **options)

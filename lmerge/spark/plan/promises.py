@@ -17,6 +17,7 @@ from typing import Any, Final
 from lmerge.core import properties as props
 from lmerge.core.properties import INSERT_ONLY, KEY, PROPERTY_NAMES, Properties, choose, parse_properties
 from lmerge.errors import UsageError
+from lmerge.spark.arguments import Payload
 from lmerge.spark.options import APPEND, INTERVALS, UPDATE
 from lmerge.spark.plan.bounds import NEVER, Bound, Unknown, duration, weakest
 from lmerge.spark.plan.keys import Key, carriers, key_of, lie_together
@@ -28,6 +29,7 @@ from lmerge.spark.plan.tree import Node, is_connect, read_plan, refuse_connect
 # Column names for the lifetime where it is given as an expression.
 _VS: Final = "lmerge_vs"
 _VE: Final = "lmerge_ve"
+_ALL_COLUMNS: Final = Payload()
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,10 @@ class StableRule:
     reason: str
     strict: bool = False
 
-    def stable_us(self, watermark_ms: int) -> int | None:
-        """Return the largest stable after a batch that ran with this watermark; None at 0, Spark's value for none."""
-        if watermark_ms <= 0:
-            return None
-        return watermark_ms * 1_000 - self.lag_us + (1 if self.strict else 0)
+    @property
+    def distance_us(self) -> int:
+        """How far the stable after a batch lies below the watermark that the batch ran with."""
+        return self.lag_us - (1 if self.strict else 0)
 
 
 @dataclass(frozen=True)
@@ -97,13 +98,13 @@ class PlanFacts:
 
 def explain_plan(
     df: Any, vs: Any, ve: Any = None, mode: str = APPEND, *, keys: Sequence[str] | None = None,
-    payload: Sequence[str] | None = None, round_digits: int | Collection[str] | None = None,
-    stable_lag_us: int | None = None, properties: Iterable[str] | None = None,
+    payload: Payload = _ALL_COLUMNS, stable_lag_us: int | None = None, properties: Iterable[str] | None = None,
 ) -> PlanFacts:
     """Return what ``df`` may promise, published in ``mode`` with these ``vs`` and ``ve`` (columns, or expressions).
 
-    ``payload``: its columns, by default all but those of vs and ve. ``stable_lag_us`` and ``properties``: declared by
-    the user; they replace what is derived. Raises UsageError if the plan cannot be read and they are missing.
+    ``payload``: its columns, by default all but those of vs and ve, and their rounding. ``stable_lag_us`` and
+    ``properties``: declared by the user; they replace what is derived. Raises UsageError if the plan cannot be read and
+    they are missing.
     """
     if mode not in (APPEND, UPDATE, INTERVALS):
         raise UsageError(f"explaining a plan: mode is {mode!r:.40}; it is append, update or intervals")
@@ -113,8 +114,8 @@ def explain_plan(
         return _declared(mode, declared, rule, keys)
     df, vs_name, ve_name = _with_times(df, vs, ve)
     root = read_plan(df)
-    names = _payload(root, payload, (vs_name, ve_name))
-    found = lint_plan(root, mode, round_digits=_rounded(root, round_digits), keys=keys or ())
+    names = _payload(root, payload.columns, (vs_name, ve_name))
+    found = lint_plan(root, mode, round_digits=_rounded(root, payload.round_digits), keys=keys or ())
     key = key_of(root)
     promised, reasons = _promises(root, key, mode, vs_name, names, keys)
     if declared is not None:

@@ -29,6 +29,7 @@ from typing import Any, Final
 from lmerge import clock
 from lmerge.client.connection.background import background_loop, run_blocking
 from lmerge.client.connection.faults import error_of_kind
+from lmerge.client.publish.arguments import Origin, PublisherLimits
 from lmerge.client.publish.publisher import AsyncPublisher
 from lmerge.client.publish.stage import Staged
 from lmerge.core.batch import AnyBatch, BatchBuilder
@@ -36,8 +37,8 @@ from lmerge.core.elements import INF, NEG_INF, STABLE, show_time
 from lmerge.errors import LmergeError, ServerGone
 from lmerge.spark.options import SinkOptions, schema_of_text
 from lmerge.spark.sink.watermark import batch_watermark_us
-from lmerge.spark.spool.manifest import Manifest
-from lmerge.spark.spool.spool import Spool, SpoolPart
+from lmerge.spark.spool.manifest import Manifest, SpoolPart
+from lmerge.spark.spool.spool import Spool
 
 # How often a waiting commit checks whether its batch was merged: far less than a micro-batch takes.
 _LOOK_S: Final = 0.002
@@ -165,9 +166,9 @@ class BatchCommitter:
         seed, rest = seed_of(live, complete_from)
         publisher = AsyncPublisher(
             options.servers, options.merge, options.replica, properties=options.properties,
-            schema=schema_of_text(options.schema), join_at=options.join_at, role=options.role,
-            incarnation=incarnation, seed=seed, give_up_after_s=options.give_up_after_s,
-            security=options.security, on_fast_forward=self._note_feedback,
+            schema=schema_of_text(options.schema), role=options.role,
+            origin=Origin(options.join_at, incarnation, seed), on_fast_forward=self._note_feedback,
+            limits=PublisherLimits(give_up_after_s=options.give_up_after_s), security=options.security,
         )
         if rest is not None:
             publisher.outbox.put_batch(rest)
@@ -334,7 +335,7 @@ def seed_of(live: AnyBatch | None, complete_from: int) -> tuple[AnyBatch | None,
 
 def _incarnation_after(spool: Spool, batch: int) -> int:
     """Return an incarnation newer than those of all lives before, even if their clocks were ahead of this one."""
-    lives = [spool.manifest(number) for number in (batch - 1, batch)]
+    lives = [spool.record.manifest(number) for number in (batch - 1, batch)]
     before = [int(life.meta.get("incarnation", "0")) for life in lives if life is not None]
     return max(clock.wall_us(), *(number + _INCARNATIONS_PER_LIFE for number in before), 0)
 

@@ -25,7 +25,7 @@ from lmerge.spark.options import BATCH, QUERY, RUN, sink_options
 from lmerge.spark.plan.tree import is_connect
 from lmerge.spark.sink.query_ends import end_if_replaced, ends_itself
 from lmerge.spark.sink.watermark import query_id
-from lmerge.spark.spool.files import token
+from lmerge.spark.spool.layout import token
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

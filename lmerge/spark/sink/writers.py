@@ -45,7 +45,8 @@ from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.sink.partition_attempt import write_rows
 from lmerge.spark.sink.watermark import query_id
 from lmerge.spark.sink.workers import freeze_loaded
-from lmerge.spark.spool.spool import Spool, SpoolPart
+from lmerge.spark.spool.manifest import SpoolPart
+from lmerge.spark.spool.spool import Spool
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -12,7 +12,7 @@ import logging
 import threading
 from typing import Any, Final
 
-from lmerge.client import Subscriber, SubscriptionGap
+from lmerge.client import Subscriber, SubscriberLimits, SubscriptionGap
 from lmerge.client.subscribe.subscriber import ERROR, SNAPSHOT
 from lmerge.core.elements import show_time
 from lmerge.errors import MergeReset, OutOfRange
@@ -47,7 +47,8 @@ class Feed:
         self._subscriber = Subscriber(
             options.target, options.merge, name="spark", resume=format_token(options.merge, begin, epoch or 0),
             if_too_old=ERROR if options.fails_on_loss else SNAPSHOT, wait_for_merge=options.waits_for_merge,
-            give_up_after_s=options.give_up_s, on_gap=self._report_gap, security=options.security,
+            on_gap=self._report_gap, limits=SubscriberLimits(give_up_after_s=options.give_up_s),
+            security=options.security,
         )
         self._thread = threading.Thread(target=self._run, name="lmerge feed", daemon=True)
         self._thread.start()

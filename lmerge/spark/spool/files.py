@@ -1,6 +1,6 @@
 """Reads and writes the files of a spool. A file is written whole or not at all, on any file system of a checkpoint.
 
-Called by ``spool``, ``published_state`` and ``part_files``, which define the contents. A file is written under a
+Called by ``record``, ``published_state`` and ``part_files``, which define the contents. A file is written under a
 temporary name in the same folder and then moved to its place. So a reader finds the old file, the new one or none. This
 is as durable as the checkpoint beside it, because Spark writes that in the same way.
 
@@ -26,6 +26,7 @@ from typing import Any, Final
 from pyarrow import fs
 
 from lmerge.errors import StoreDamaged, StoreFull, UsageError
+from lmerge.spark.spool.layout import token
 
 FORMAT: Final = 1
 
@@ -240,21 +241,6 @@ class SpoolFiles:
                 f"the file {self.path(name)} was written by a newer lmerge: its format is {version}, and this one "
                 f"reads up to {FORMAT}"
             )
-
-
-def token() -> str:
-    """Return a random token for a file name. It keeps an abandoned attempt from overwriting its successor's file."""
-    return os.urandom(6).hex()
-
-
-def number_of(name: str) -> int | None:
-    """Return the number at the start of a name, or None if the name starts with no digit."""
-    digits = ""
-    for letter in name:
-        if not letter.isdigit():
-            break
-        digits += letter
-    return int(digits) if digits else None
 
 
 def _framed(kind: str, frames: Iterable[bytes]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""The values that a spool keeps of a batch, and their JSON. Called by ``spool``, ``published_state``, ``retention``."""
+"""The values that a spool keeps of a batch, and their JSON. Called by all of the package."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Manifest:
 class Base:
     """The head of a snapshot of live events, which replaces all batches up to ``batch``.
 
-    ``complete_from``: the snapshot is right for events that end then or later. ``begins``: the stream begins after it.
+    ``complete_from``: the snapshot is right for events that end then or later.
     """
 
     batch: int
@@ -116,7 +116,6 @@ class Base:
     elements: int = 0
     largest_end: int = NEG_INF
     ends: tuple[int, ...] = ()
-    begins: bool = False
     meta: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -125,7 +124,8 @@ class Base:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Base:
         """Return the head of an object. Raises KeyError, TypeError or ValueError if it is not one."""
-        return cls(**{**body, "ends": tuple(body["ends"])})
+        values = {name: value for name, value in body.items() if name != "begins"}  # false, in older files
+        return cls(**{**values, "ends": tuple(body["ends"])})
 
 
 def sample(ends: Iterable[int], most: int) -> tuple[int, ...]:

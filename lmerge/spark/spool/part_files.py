@@ -1,12 +1,14 @@
-"""Writes and reads the elements of a spool's files, as messages in frames. Called by ``spool``.
+"""Writes and reads the elements of a spool's files, as messages in frames.
 
-A message is what a publisher sends (``batch`` of PublishRequest). So nothing is encoded again on the way to a server.
+Called by ``spool`` for parts, by ``live_events`` and ``trimming`` for snapshots. A message is what a publisher sends
+(``batch`` of PublishRequest). So nothing is encoded again on the way to a server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, compress
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -16,7 +18,8 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.core.engines import selection
 from lmerge.errors import InvalidBatch, LimitExceeded, UsageError
 from lmerge.spark.spool.files import SpoolFiles
-from lmerge.spark.spool.manifest import sample
+from lmerge.spark.spool.layout import number_of, part_name
+from lmerge.spark.spool.manifest import SpoolPart, sample
 from lmerge.wire.codec import payload_sizes
 from lmerge.wire.engine_frames import frames_of
 from lmerge.wire.frames import groups
@@ -67,6 +70,47 @@ class PartSummary:
                 self._ends += sample(ends, _ENDS_PER_MESSAGE)
 
 
+def write_part(
+    files: SpoolFiles, part: SpoolPart, batches: Iterable[AnyBatch], on_message: Callable[[bytes], None] | None = None
+) -> SpoolPart:
+    """Write the elements of the attempt ``part`` as they come. Return the part with its file, counts and bounds.
+
+    A part without elements has no file. ``on_message`` receives each message as it is written. Raises UsageError if an
+    element is a stable, LimitExceeded if a payload is too large, and StoreFull.
+    """
+    summary = PartSummary()
+    messages = messages_of(batches, summary)
+    if on_message is not None:
+        messages = _with_callback(messages, on_message)
+    first = next(messages, None)
+    if first is None:
+        return part
+    name = part_name(part.batch, part.partition, part.attempt)
+    size = files.write_frames(name, "part", chain([first], messages))
+    return replace(
+        part, name=name, messages=summary.messages, elements=summary.elements, adjusts=summary.adjusts, bytes=size,
+        largest_end=summary.largest_end, smallest_vold=summary.smallest_vold, ends=summary.ends,
+    )
+
+
+def read_part(files: SpoolFiles, part: SpoolPart) -> list[AnyBatch]:
+    """Return the elements of a part. Raises StoreDamaged, or UsageError if a newer lmerge wrote its file."""
+    if not part.name:
+        return []
+    messages = files.read_frames(part.name, "part")
+    if len(messages) != part.messages:
+        raise files.damaged(part.name, f"it has {len(messages)} messages instead of {part.messages}")
+    return read_elements(files, part.name, messages)
+
+
+def files_of(part: SpoolPart) -> list[str]:
+    """Return the files that an attempt has written."""
+    names = [part.name] if part.name else []
+    if part.keyed_state is not None and number_of(part.keyed_state.name.rpartition("/")[2]) == part.batch:
+        names.append(part.keyed_state.name)
+    return names
+
+
 def messages_of(batches: Iterable[AnyBatch], summary: PartSummary) -> Iterator[bytes]:
     """Encode ``batches`` as messages, as they come. Raises UsageError, LimitExceeded, InvalidBatch."""
     encode = frames_of(selection.best()).encode_publish
@@ -105,3 +149,9 @@ def _collected(batches: Iterable[AnyBatch]) -> Iterator[list[AnyBatch]]:
             collected, elements, used = [], 0, 0
     if collected:
         yield collected
+
+
+def _with_callback(messages: Iterable[bytes], on_message: Callable[[bytes], None]) -> Iterator[bytes]:
+    for message in messages:
+        on_message(message)
+        yield message

@@ -37,9 +37,10 @@ from typing import Any, Final, TypeAlias
 
 import msgpack
 
-from lmerge.spark.spool.files import SpoolFiles, token
+from lmerge.spark.spool.files import SpoolFiles
+from lmerge.spark.spool.layout import state_name
 from lmerge.spark.spool.manifest import PublishedStateRef
-from lmerge.spark.spool.spool import Spool, state_folder
+from lmerge.spark.spool.spool import Spool
 
 Entries: TypeAlias = "dict[bytes, Any]"
 Kept: TypeAlias = Callable[[Any], Any]
@@ -67,11 +68,6 @@ class _Cached:
 
 
 _cache: OrderedDict[tuple[str, int], _Cached] = OrderedDict()
-
-
-def forget_cached() -> None:
-    """Empty the cache, as in a new worker."""
-    _cache.clear()
 
 
 class PublishedState:
@@ -151,7 +147,7 @@ class PublishedState:
         )
 
     def _write(self, batch: int, attempt: int, kind: str, head: dict[str, Any], entries: Entries) -> str:
-        name = f"{state_folder(self.partition)}/{batch}-{attempt}-{token()}.{kind}"
+        name = state_name(self.partition, batch, attempt, kind)
         self._files.write_frames(name, kind, _frames(head | {"version": batch}, entries))
         return name
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import grpc.aio
 
-from lmerge.client import AsyncPublisher
+from lmerge.client import AsyncPublisher, Origin, PublisherLimits
 from lmerge.client.connection import streams
 from lmerge.client.publish.fast_forward import FastForward
 from lmerge.core.batch import Batch
@@ -69,9 +69,9 @@ class ReplicaMachine(SimulatedMachine):
         stream, join_at = self._stream()
         forward = FastForward()
         publisher = AsyncPublisher(
-            world.targets, MERGE, self.replica, properties=PROMISES[scenario.case], join_at=join_at,
-            on_fast_forward=forward, incarnation=self._incarnation(), role=self.role,
-            behind_events_max=scenario.behind_events_max,
+            world.targets, MERGE, self.replica, properties=PROMISES[scenario.case], role=self.role,
+            origin=Origin(join_at, self._incarnation()), on_fast_forward=forward,
+            limits=PublisherLimits(behind_events_max=scenario.behind_events_max),
         )
         self.publisher = publisher
         if join_at is not None:

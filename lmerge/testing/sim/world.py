@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from lmerge.addresses import DEFAULT_PORT
 from lmerge.testing.sim.loop import VirtualLoop
 from lmerge.testing.sim.network import Network
 from lmerge.testing.sim.processes import SimulatedProcess
@@ -49,7 +50,7 @@ class SimulatedWorld:
     @property
     def targets(self) -> str:
         """The addresses that clients connect to; a simulated network uses the hosts only."""
-        return ",".join(f"{host}:7171" for host in self.server_hosts)
+        return ",".join(f"{host}:{DEFAULT_PORT}" for host in self.server_hosts)
 
     def fail(self, problem: str) -> None:
         """Record a check that has failed: the run is over."""

@@ -21,6 +21,7 @@ from lmerge.client import (
     AsyncPublisher,
     AsyncSubscriber,
     Publisher,
+    PublisherLimits,
     Security,
     Subscriber,
     describe_merge,
@@ -139,8 +140,9 @@ async def test_what_the_server_has_against_a_caller_is_an_error_of_its_own_kind(
         with pytest.raises(PermissionDenied, match="may not subscribe to merge 'flights'"):
             async for _ in AsyncSubscriber(world.target, MERGE, security=a).batches():
                 pass
+        limits = PublisherLimits(give_up_after_s=0.05)
         with pytest.raises(ServerGone):
-            await AsyncPublisher(world.target, MERGE, "a", give_up_after_s=0.05).open()  # not even TLS
+            await AsyncPublisher(world.target, MERGE, "a", limits=limits).open()  # not even TLS
 
 
 def ask_everything(target: str, security: Security) -> tuple[str, list[str]]:

@@ -8,7 +8,7 @@ import socket
 import pytest
 from client_world import MERGE, Cluster, Reading, World, until
 
-from lmerge.client import AsyncPublisher, AsyncSubscriber, FastForward, SkippedRange
+from lmerge.client import AsyncPublisher, AsyncSubscriber, FastForward, Heartbeat, Origin, SkippedRange
 from lmerge.core.batch import Batch
 from lmerge.core.elements import Adjust, Insert, Stable
 from lmerge.errors import InvalidBatch
@@ -168,11 +168,11 @@ async def test_an_idle_source_goes_on_publishing_stables_and_a_busy_one_is_left_
             asked.append(next(clock, 20))
             return asked[-1]
 
-        async with world.publisher(heartbeat=heartbeat, heartbeat_s=0.01) as publisher:
+        async with world.publisher(heartbeat=Heartbeat(heartbeat, every_s=0.01)) as publisher:
             await until(lambda: publisher.merge_stable_point == 20)
             assert asked[:5] == [10, 10, 5, None, 20]
         count = len(asked)
-        async with world.publisher("busy", heartbeat=heartbeat, heartbeat_s=5.0) as publisher:
+        async with world.publisher("busy", heartbeat=Heartbeat(heartbeat, every_s=5.0)) as publisher:
             await publisher.stable(30)
             await publisher.flush()
         assert len(asked) == count
@@ -186,7 +186,7 @@ async def test_a_seed_is_published_first_and_the_input_joins_at_its_stable() -> 
         await old.stable(20)
         await old.flush()
         seed = Batch.of([Insert(b"live", 2, 50), Stable(20)])
-        async with world.publisher("new", seed=seed) as new:
+        async with world.publisher("new", origin=Origin(seed=seed)) as new:
             await new.adjust("live", 2, 50, 60)
             await new.insert("later", 25, 40)
             await new.stable(30)
@@ -202,7 +202,7 @@ async def test_a_seed_is_published_first_and_the_input_joins_at_its_stable() -> 
 ])
 async def test_what_is_no_checkpoint_is_no_seed(elements: list[Insert | Adjust | Stable]) -> None:
     with pytest.raises(InvalidBatch, match="a seed is inserts and then one stable"):
-        AsyncPublisher("h:1", MERGE, "a", seed=Batch.of(elements))
+        AsyncPublisher("h:1", MERGE, "a", origin=Origin(seed=Batch.of(elements)))
     await asyncio.sleep(0)
 
 

@@ -32,6 +32,14 @@ def connect(lane: Lane, stable_point: int = NEG_INF) -> list[Element]:
     return elements_of(prelude)
 
 
+def two_lanes(outbox: Outbox) -> tuple[Lane, Lane]:
+    """Return the lanes of two servers that are connected."""
+    lanes = outbox.lane(), outbox.lane()
+    for lane in lanes:
+        connect(lane)
+    return lanes
+
+
 def elements_of(taken: Taken | None) -> list[Element]:
     assert taken is not None
     return [element for item in taken.items if not isinstance(item, Skip) for element in item.elements()]
@@ -93,9 +101,7 @@ def test_every_lane_gets_everything_in_order_and_the_batches_are_the_same_object
 
 def test_a_lane_without_a_connection_keeps_nothing_and_delays_no_other(engine: str) -> None:
     outbox = Outbox("a", bytes_max=2000)
-    here, gone = outbox.lane(), outbox.lane()
-    connect(here)
-    connect(gone)
+    here, gone = two_lanes(outbox)
     gone.down()
     for at in range(50):
         outbox.put_row((INSERT, at, at + 10, 0, KILO))
@@ -125,9 +131,7 @@ def test_the_only_connection_holds_the_publisher_however_slow_it_is(engine: str)
 
 def test_a_lane_that_is_a_whole_buffer_behind_the_first_starts_again_with_a_prelude(engine: str) -> None:
     outbox = Outbox("a", bytes_max=5000)
-    fast, slow = outbox.lane(), outbox.lane()
-    connect(fast)
-    connect(slow)
+    fast, slow = two_lanes(outbox)
     slow.take()
     for at in range(4):
         outbox.put_row((INSERT, at, at + 10, 0, KILO))
@@ -170,9 +174,7 @@ def freeze(outbox: Outbox, at: int) -> None:
 
 def test_events_are_kept_until_every_server_has_frozen_them(engine: str) -> None:
     outbox = Outbox("a")
-    one, other = outbox.lane(), outbox.lane()
-    connect(one)
-    connect(other)
+    one, other = two_lanes(outbox)
     freeze(outbox, 5)
     one.note_stable(6)
     assert len(outbox.live) == 1
@@ -184,9 +186,7 @@ def test_events_are_kept_until_every_server_has_frozen_them(engine: str) -> None
 
 def test_a_server_that_is_away_is_waited_for_and_joins_where_it_was(engine: str) -> None:
     outbox = Outbox("a")
-    here, away = outbox.lane(), outbox.lane()
-    connect(here)
-    connect(away)
+    here, away = two_lanes(outbox)
     outbox.put_batch(Batch.of([Stable(3)]))
     here.note_stable(3)
     away.note_stable(3)
@@ -200,9 +200,7 @@ def test_a_server_that_is_away_is_waited_for_and_joins_where_it_was(engine: str)
 
 def test_a_server_that_is_away_too_long_joins_where_the_others_are(engine: str) -> None:
     outbox = Outbox("a", behind_events_max=20)
-    here, away = outbox.lane(), outbox.lane()
-    connect(here)
-    connect(away)
+    here, away = two_lanes(outbox)
     away.disconnected()
     longest = 0
     for at in range(5, 195, 2):
@@ -216,9 +214,7 @@ def test_a_server_that_is_away_too_long_joins_where_the_others_are(engine: str) 
 
 def test_what_the_others_need_does_not_count_against_a_server_that_is_away(engine: str) -> None:
     outbox = Outbox("a", behind_events_max=20)
-    here, away = outbox.lane(), outbox.lane()
-    connect(here)
-    connect(away)
+    here, away = two_lanes(outbox)
     outbox.put_batch(Batch.of([Stable(3)]))
     here.note_stable(3)
     away.note_stable(3)

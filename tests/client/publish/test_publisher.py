@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from client_world import MERGE, Reading, World, until
 
-from lmerge.client import AsyncPublisher, AsyncSubscriber
+from lmerge.client import AsyncPublisher, AsyncSubscriber, Heartbeat, Origin, PublisherLimits
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, Adjust, Insert, Stable
 from lmerge.errors import (
@@ -94,7 +94,7 @@ async def test_a_reconnect_joins_at_the_later_of_its_own_start_and_the_last_ack(
         await a.insert("short", 2, 120)
         await a.stable(100)
         await a.flush()
-        async with world.publisher("b", join_at=200) as b:  # it does not have "short", and declares so
+        async with world.publisher("b", origin=Origin(join_at=200)) as b:  # it does not have "short", and declares so
             await b.insert("long", 1, 500)
             await b.flush()
             assert not b.joined
@@ -165,8 +165,8 @@ async def test_events_are_kept_until_both_the_merge_and_the_publisher_have_froze
 
 async def test_a_newer_incarnation_fences_the_older_which_fails() -> None:
     async with World() as world:
-        old = await world.publisher(incarnation=5).open()
-        async with world.publisher(incarnation=6) as new:
+        old = await world.publisher(origin=Origin(incarnation=5)).open()
+        async with world.publisher(origin=Origin(incarnation=6)) as new:
             await until(lambda: old.failure)
             with pytest.raises(StaleIncarnation, match="fenced"):
                 await old.insert("late", 1)
@@ -177,9 +177,9 @@ async def test_a_newer_incarnation_fences_the_older_which_fails() -> None:
 
 
 async def test_a_taken_name_is_refused_at_open() -> None:
-    async with World() as world, world.publisher(incarnation=5):
+    async with World() as world, world.publisher(origin=Origin(incarnation=5)):
         with pytest.raises((InputTaken, StaleIncarnation), match="'a'"):
-            await world.publisher(incarnation=5).open()
+            await world.publisher(origin=Origin(incarnation=5)).open()
 
 
 @both
@@ -272,7 +272,7 @@ async def test_a_closed_publisher_raises_that_it_is_closed() -> None:
 
 @both
 async def test_a_full_buffer_makes_the_caller_wait() -> None:
-    async with World() as world, world.publisher(buffer_bytes_max=1000) as publisher:
+    async with World() as world, world.publisher(limits=PublisherLimits(buffer_bytes_max=1000)) as publisher:
         world.link.cut()
         await until(lambda: not publisher.links[0].is_connected)
         published = 0
@@ -294,7 +294,7 @@ async def test_a_full_buffer_makes_the_caller_wait() -> None:
 
 async def test_attempts_that_fail_make_no_room() -> None:
     """In a long outage the published elements must not grow by a buffer with each attempt to connect."""
-    async with World() as world, world.publisher(buffer_bytes_max=1000) as publisher:
+    async with World() as world, world.publisher(limits=PublisherLimits(buffer_bytes_max=1000)) as publisher:
         world.link.cut()
         await until(lambda: not publisher.links[0].is_connected)
         for at in range(8):
@@ -314,7 +314,7 @@ async def test_attempts_that_fail_make_no_room() -> None:
 
 async def test_it_gives_up_after_the_given_time() -> None:
     async with World() as world:
-        publisher = await world.publisher(give_up_after_s=0.05).open()
+        publisher = await world.publisher(limits=PublisherLimits(give_up_after_s=0.05)).open()
         world.link.cut()
         await until(lambda: publisher.failure)
         with pytest.raises(ServerGone, match=world.link.target):
@@ -379,7 +379,7 @@ async def test_a_failing_callback_is_raised_to_the_caller() -> None:
         def fail() -> int:
             raise error
 
-        publisher = world.publisher(heartbeat=fail, heartbeat_s=0.0)
+        publisher = world.publisher(heartbeat=Heartbeat(fail, every_s=0.0))
         publisher.start()
         await until(lambda: publisher.failure)
         with pytest.raises(RuntimeError, match="the user's own"):

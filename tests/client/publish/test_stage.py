@@ -17,7 +17,7 @@ import pytest
 from client_world import MERGE, Cluster, Reading, World, threaded_world, until
 from secure_world import SecureWorld
 
-from lmerge import Publisher, Security
+from lmerge import Origin, Publisher, PublisherLimits, Security
 from lmerge.client import AsyncPublisher, AsyncSubscriber, describe_merge
 from lmerge.client.publish.link import DISTRUST_MAX, Trust
 from lmerge.client.publish.outbox import ROW_BYTES, Outbox, Skip, StagedBatches
@@ -102,7 +102,7 @@ def test_the_blocking_publisher_commits_what_a_stager_has_brought() -> None:
 async def test_servers_that_do_not_hold_all_of_it_receive_the_elements() -> None:
     async with Cluster(2) as cluster:
         one, _ = cluster.worlds
-        async with cluster.publisher("a", buffer_bytes_max=1000) as a:
+        async with cluster.publisher("a", limits=PublisherLimits(buffer_bytes_max=1000)) as a:
             for batch in range(4):
                 elements = [ins(f"{batch} {at}" * 50, batch, batch + 9) for at in range(300)]
                 holders = await stage(one.link.target, batch, 0, elements)
@@ -172,9 +172,9 @@ async def test_a_replaced_twin_that_holds_something_else_is_not_committed() -> N
 
 async def test_a_fenced_publisher_commits_nothing() -> None:
     async with World() as world:
-        old = await world.publisher(incarnation=1).open()
+        old = await world.publisher(origin=Origin(incarnation=1)).open()
         holders = await stage(world.link.target, 1, 0, [ins("x", 1, 5)])
-        new = await world.publisher(incarnation=2).open()
+        new = await world.publisher(origin=Origin(incarnation=2)).open()
         await until(lambda: old.failure is not None)
         with pytest.raises(StaleIncarnation, match="fenced"):
             await old.publish(Batch.of([ins("x", 1, 5)]), staged(1, holders))

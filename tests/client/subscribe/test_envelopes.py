@@ -24,13 +24,12 @@ from lmerge.client.subscribe.envelopes import (
     RowReader,
     Upsert,
     Upserts,
-    envelope_named,
 )
 from lmerge.client.subscribe.follower import SubscriptionGap
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Adjust, Element, Event, Insert, Stable
 from lmerge.core.tdb import Tdb
-from lmerge.errors import InvalidRow, UsageError
+from lmerge.errors import InvalidRow
 from lmerge.testing.generate import Shape, present, reference
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import Schema, parse_schema
@@ -289,11 +288,6 @@ def test_rows_are_decoded_by_the_schema_once_it_is_there(kind: type[Envelope[Any
     assert envelope.take(Batch.of([Insert(payload, 3, 4), Stable(5)]))[0].changes[-1].row == {"carrier": "UA"}
     with pytest.raises(InvalidRow, match="MessagePack"):
         envelope.take(Batch.of([Insert(b"\xc1", 5, 6), Stable(7)]))
-
-
-def test_an_unknown_envelope_is_refused_with_the_valid_names() -> None:
-    with pytest.raises(UsageError, match="elements, final, upsert, retract"):
-        envelope_named("Final")
 
 
 @settings(max_examples=20, deadline=None)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from client_world import MERGE, Reading, World, until
 
-from lmerge.client import AsyncPublisher, AsyncSubscriber, RowChange, SubscriptionGap
+from lmerge.client import AsyncPublisher, AsyncSubscriber, RowChange, SubscriberLimits, SubscriptionGap
 from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import INF, Insert, Stable
 from lmerge.errors import ServerGone, SubscriberTooSlow, UnknownMerge
@@ -213,7 +213,7 @@ async def test_an_unknown_merge_is_an_error_or_waited_for() -> None:
 
 async def test_it_gives_up_after_the_given_time_counted_from_the_loss() -> None:
     async with World() as world:
-        reading = await Reading(world.subscriber(give_up_after_s=0.05)).begun()
+        reading = await Reading(world.subscriber(limits=SubscriberLimits(give_up_after_s=0.05))).begun()
         world.link.cut()
         with pytest.raises(ServerGone, match=world.link.target):
             await reading.task

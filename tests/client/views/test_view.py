@@ -90,7 +90,7 @@ def test_columns_are_decoded_as_the_codec_does() -> None:
     rows = [
         {"b": True, "i": n, "f": None if n % 3 else 0.5, "s": f"{n}", "raw": None if n % 2 else b"\0"} for n in range(9)
     ]
-    payloads = codec.encode_rows(rows)
+    payloads = [codec.encode(row) for row in rows]
     assert payload_table(schema, payloads) == decode_table(codec, payloads)
     for damaged in (b"\xc1", b"\x01", codec.encode(rows[0])[:-1], RowCodec({"b": "int"}).encode({"b": 1})):
         with pytest.raises(InvalidRow, match="row 9"):

@@ -14,6 +14,7 @@ import pytest
 
 from lmerge.core.properties import INSERT_ONLY, KEY
 from lmerge.errors import UsageError
+from lmerge.spark import Payload
 from lmerge.spark.plan.promises import PlanFacts, StableRule, explain, explain_plan
 from lmerge.spark.sink.watermark import batch_watermark_us
 
@@ -150,9 +151,8 @@ def test_a_declared_lag_goes_before_what_is_derived(stream: Any) -> None:
 
 
 def test_the_stable_point_of_a_watermark() -> None:
-    assert StableRule(10 * S, True, "").stable_us(12_345) == 2_345_000
-    assert StableRule(10 * S, True, "", strict=True).stable_us(12_345) == 2_345_001
-    assert StableRule(0, True, "").stable_us(0) is None
+    assert StableRule(10 * S, True, "").distance_us == 10 * S
+    assert StableRule(10 * S, True, "", strict=True).distance_us == 10 * S - 1
 
 
 # joins of two streams
@@ -246,10 +246,10 @@ def test_a_key_is_promised_where_vs_and_payload_identify_rows(stream: Any, numbe
 
 def test_what_is_left_out_of_the_payload_identifies_nothing(stream: Any) -> None:
     df = tumbling(stream, functions())
-    assert KEY in explain_plan(df, "window.start", payload=["k", "n"]).properties
-    assert KEY not in explain_plan(df, "window.start", payload=["n"]).properties
+    assert KEY in explain_plan(df, "window.start", payload=Payload(["k", "n"])).properties
+    assert KEY not in explain_plan(df, "window.start", payload=Payload(["n"])).properties
     with pytest.raises(UsageError, match="payload has 'm'"):
-        explain_plan(df, "window.start", payload=["m"])
+        explain_plan(df, "window.start", payload=Payload(["m"]))
 
 
 def test_intervals_are_identified_by_the_declared_keys(stream: Any) -> None:
@@ -257,7 +257,7 @@ def test_intervals_are_identified_by_the_declared_keys(stream: Any) -> None:
     assert facts.properties == {KEY}
     assert facts.keys == ("k",)
     assert KEY not in explain_plan(
-        stream, "ts", "other", "intervals", keys=["k"], payload=["n"], stable_lag_us=0).properties
+        stream, "ts", "other", "intervals", keys=["k"], payload=Payload(["n"]), stable_lag_us=0).properties
 
 
 def test_declared_properties_go_before_derived_ones(stream: Any) -> None:
@@ -374,8 +374,8 @@ def test_no_row_comes_out_below_the_stable_point(spark: Any, tmp_path: Path, pro
     distances = []
     for batch in range(last):
         watermark_us = batch_watermark_us(str(checkpoint), batch)
-        stable = None if watermark_us is None else facts.stable.stable_us(watermark_us // 1000)
-        if stable is not None:
+        if watermark_us is not None:
+            stable = watermark_us - facts.stable.distance_us
             distances += [vs - stable for later, vs in given if later > batch]
     assert distances, "no row came after a watermark"
     assert min(distances) >= 0

@@ -27,9 +27,10 @@ from spark_world import (
 )
 
 import lmerge.spark
-from lmerge import clock
+from lmerge import Security, clock
 from lmerge.core.elements import INF, Adjust, Insert, Stable
 from lmerge.errors import UsageError
+from lmerge.spark import Payload, Running
 from lmerge.spark.options import duration_us, moment_us, sink_options
 from lmerge.spark.sink import agent
 from lmerge.spark.sink.committer import seed_of
@@ -194,7 +195,7 @@ def test_a_token_that_does_not_allow_it_ends_the_query(spark: Any, tmp_path: Pat
     with secure(tmp_path) as world:
         path = tmp_path / "a.token"
         path.write_text(world.token("other", ["publish"], ["elsewhere"]))
-        given = {"ca": world.authority.path, "token_file": str(path)}
+        given = {"security": Security(ca=world.authority.path, token_file=str(path))}
         text = ends_with(publish_flights(spark, feed, world.target, **given), tmp_path / "c", "PermissionDenied", MERGE)
         assert path.read_text() not in text
         path.write_text("lmt_00000000_" + "a" * 64)
@@ -213,7 +214,7 @@ def test_a_schema_that_changes_between_restarts_ends_the_query(
 ) -> None:
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
     feed.put(*rows(3))
-    changed = publish_flights(spark, feed, world.target, payload=["name"])
+    changed = publish_flights(spark, feed, world.target, payload=Payload(["name"]))
     ends_with(changed, tmp_path / "c", "schema", "another checkpoint")
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
 
@@ -236,7 +237,7 @@ def test_a_checkpoint_that_was_deleted_begins_anew_and_publishes_nothing_twice(
 
 
 def test_a_spool_of_another_query_is_refused(spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld) -> None:
-    given = {"spool": str(tmp_path / "spool")}
+    given = {"running": Running(spool=str(tmp_path / "spool"))}
     run_to_end(publish_flights(spark, feed, world.target, **given), tmp_path / "c")
     ends_with(publish_flights(spark, feed, world.target, **given), tmp_path / "d", "holds a stream whose query")
 
@@ -263,7 +264,7 @@ def test_a_payload_that_is_too_large_ends_the_query(spark: Any, tmp_path: Path, 
 
 
 def test_a_query_may_give_up_on_servers_that_are_not_there(spark: Any, tmp_path: Path, feed: FileFeed) -> None:
-    given = {"give_up_after": "1 second"}
+    given = {"running": Running(give_up_after="1 second")}
     target = unreachable_server()
     ends_with(publish_flights(spark, feed, target, **given), tmp_path / "c", "ServerGone", target)
 
@@ -274,16 +275,16 @@ def test_a_clock_that_went_back_does_not_keep_a_restart_out(
     """The spool has the incarnation of the life before. A restart has a newer one, whatever its clock shows."""
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
     spool = spool_of(tmp_path / "c")
-    last = spool.newest
+    last = spool.record.newest
     assert last is not None
     ahead = clock.wall_us() + 3_600 * S
     meta = {**last.meta, "incarnation": str(ahead)}
     spool.commit(last.batch, last.parts, last.stable, meta)
-    before = lmerge.Publisher(world.target, MERGE, "a", incarnation=ahead).open()
+    before = lmerge.Publisher(world.target, MERGE, "a", origin=lmerge.Origin(incarnation=ahead)).open()
     feed.put(*rows(3))
     run_to_end(publish_flights(spark, feed, world.target), tmp_path / "c")
     before.abort()
-    after = spool_of(tmp_path / "c").newest
+    after = spool_of(tmp_path / "c").record.newest
     assert after is not None
     assert int(after.meta["incarnation"]) > ahead
 

@@ -19,6 +19,7 @@ from read_world import (
     tdb,
 )
 
+import lmerge
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Event, Insert, Stable
 from lmerge.errors import LmergeError, OutOfRange, ServerGone, UnknownMerge, UsageError
@@ -173,7 +174,7 @@ def test_a_query_that_begins_now_pins_that_moment(readers: Any) -> None:
 
 
 def test_earliest_is_what_servers_retain(readers: Any) -> None:
-    with servers() as world, world.publisher(join_at=4) as publisher:
+    with servers() as world, world.publisher(origin=lmerge.Origin(join_at=4)) as publisher:
         publisher.publish(Batch.of([Insert(b"b", 2, 9), Stable(5)]))
         publisher.flush()
         reader = readers(world.target, startingOffsets="earliest")

@@ -39,7 +39,7 @@ def test_a_query_reads_a_merge_that_revises(spark: SparkSession, tmp_path: Path)
     events = tdb(10)
     with servers(2) as world:
         world.publish(*revised(1, events), replica="a")
-        world.publish(*revised(2, events), replica="b", join_at=None)
+        world.publish(*revised(2, events), replica="b")
         sink = Collected()
         run_available(reading(spark, world.target, maxRowsPerBatch=40), tmp_path, sink)
         assert sink.events == events

@@ -20,6 +20,7 @@ from spool_world import (
     elements_of,
     events_of,
     files_in,
+    forget_cached,
     payload_of,
     run,
 )
@@ -30,7 +31,7 @@ from lmerge.errors import InputViolation, StoreDamaged
 from lmerge.spark.options import DROP
 from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.spool import published_state, retention
-from lmerge.spark.spool.published_state import PublishedState, forget_cached
+from lmerge.spark.spool.published_state import PublishedState
 from lmerge.spark.spool.spool import Spool, SpoolPart
 
 DROPPING = RowPlan("update", UPDATES.schema, ve="ve", keys=("k",), late=DROP)
@@ -219,7 +220,7 @@ class Lives:
     def restart(self) -> None:
         """Start a new driver. Spark runs the last batch again, or that batch was done."""
         self.spool = Spool(str(self.folder))
-        newest = self.spool.newest
+        newest = self.spool.record.newest
         last = -1 if newest is None else newest.batch
         first = last if last >= 0 and self.random.random() < 0.7 else last + 1
         self.stream = Tdb("stream")

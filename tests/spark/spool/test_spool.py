@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from spool_world import (
     elements_of,
     events_of,
     files_in,
+    keyed_batches,
     payload_of,
     run,
     seed_of,
@@ -36,7 +38,7 @@ def test_parts_are_read_as_they_were_written(engine: str, tmp_path: Path) -> Non
     part = spool.write_part(3, 1, 0, [Batch.of(elements[:9_000]), Batch.of([]), Batch.of(elements[9_000:])])
     assert [e for batch in spool.read_part(part) for e in batch.elements()] == elements
     assert (part.elements, part.adjusts, part.largest_end, part.smallest_vold) == (20_001, 1, 20_004, 12)
-    assert part.messages == len(spool.part_messages(part)) == 4
+    assert part.messages == len(spool.files.read_frames(part.name, "part")) == 4
     assert part.bytes == (tmp_path / part.name).stat().st_size
 
 
@@ -97,9 +99,9 @@ def test_a_batch_that_is_run_again_replaces_itself_and_what_came_after(tmp_path:
     again = Spool(str(tmp_path))
     commit_elements(again, 2, [Insert(b"new", 40, 50)], 2)
     for opened in (again, Spool(str(tmp_path))):
-        assert opened.newest is not None
-        assert opened.newest.batch == 2
-        assert opened.manifest(3) is None
+        assert opened.record.newest is not None
+        assert opened.record.newest.batch == 2
+        assert opened.record.manifest(3) is None
         assert events_of(opened.live_before(3)) == [Event(10, b"old", 50), Event(11, b"old", 50), Event(40, b"new", 50)]
 
 
@@ -134,7 +136,7 @@ def test_inserts_that_are_frozen_go_without_being_read(engine: str, tmp_path: Pa
     spool = Spool(str(tmp_path))
     for batch in range(20):
         commit_elements(spool, batch, [Insert(b"x", 10 * batch, 10 * batch + 15)], 10 * batch)
-    for part in (spool.manifest(3), spool.manifest(4)):
+    for part in (spool.record.manifest(3), spool.record.manifest(4)):
         assert part is not None
         (tmp_path / part.parts[0].name).write_bytes(b"never read")
     spool.trim(155)
@@ -269,12 +271,13 @@ def test_another_stream_is_refused_by_name(tmp_path: Path, field: str) -> None:
         with pytest.raises(UsageError, match=f"holds a stream whose {field} is '.*', and this one's is 'other'"):
             attempt(Spool(str(tmp_path)))
     Spool(str(tmp_path)).check(META | {"incarnation": "8"})
-    assert Spool(str(tmp_path)).manifest(1) is None
+    assert Spool(str(tmp_path)).record.manifest(1) is None
 
 
 def test_a_snapshot_remembers_whose_stream_it_is(tmp_path: Path, eager: None) -> None:
-    spool = Spool(str(tmp_path))
-    spool.begin(7, 50, META)
+    keyed_batches(Spool(str(tmp_path)), 6)
+    Spool(str(tmp_path)).trim(58)
+    shutil.rmtree(tmp_path / "manifests")
     with pytest.raises(UsageError, match="whose replica is 'a'"):
         Spool(str(tmp_path)).check(META | {"replica": "b"})
 
@@ -287,20 +290,6 @@ def test_a_query_that_has_run_without_the_spool_gets_an_error(tmp_path: Path) ->
     ):
         with pytest.raises(UsageError, match=r"cannot continue with batch 7: the spool .* is empty"):
             attempt()
-
-
-def test_a_stream_can_begin_in_the_middle_of_a_query(tmp_path: Path) -> None:
-    spool = Spool(str(tmp_path))
-    spool.begin(7, 50, META)
-    again = Spool(str(tmp_path))
-    assert again.last_stable(7) == 50
-    assert again.state_ref(0, 6) is None
-    assert again.complete_from(7) == 50
-    assert seed_of(again, 7) == [Stable(50)]
-    run(again, 7, [[("a", 1, 60, 70)]], 55)
-    assert events_of(Spool(str(tmp_path)).live_before(8)) == [Event(60, payload_of("a", 1), 70)]
-    with pytest.raises(UsageError, match="has begun already"):
-        Spool(str(tmp_path)).begin(8, 60, META)
 
 
 def test_parts_of_another_batch_and_parts_that_come_twice_are_refused(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from replicas.flights.replay import read_clock
-from replicas.spark.news import read_log
+from lmerge_replicas.flights.replay import read_clock
+from lmerge_replicas.spark.news import read_log
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

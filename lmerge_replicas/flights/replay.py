@@ -20,10 +20,10 @@ from typing import NamedTuple
 from lmerge.core.batch import Batch, BatchBuilder
 from lmerge.core.elements import INF
 from lmerge.errors import UsageError
-from replicas.flights.flight import NEW_YORK, SECOND, Clock, midnight
-from replicas.flights.source import Days
-from replicas.flights.stream import StreamStep
-from replicas.flights.style import LEAD_MAX
+from lmerge_replicas.flights.flight import NEW_YORK, SECOND, Clock, midnight
+from lmerge_replicas.flights.source import Days
+from lmerge_replicas.flights.stream import StreamStep
+from lmerge_replicas.flights.style import LEAD_MAX
 
 TICK_S = 0.02  # steps nearer together than this become one batch: 50 messages a second cost nothing
 LOOK_S = 0.1  # how often a clock in a file is read again: a check takes some ten microseconds

@@ -57,7 +57,7 @@ def new_session(folder: Path, threads: int) -> SparkSession:
     """Return a session of ``threads`` threads with its files in ``folder``."""
     from pyspark.sql import SparkSession
 
-    from replicas.spark.source import FlightNews
+    from lmerge_replicas.spark.source import FlightNews
 
     # Spark's Python processes import this package, and get the import paths only from this variable.
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path or os.getcwd() for path in sys.path))

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from lmerge.core.elements import INF
-from replicas.flights.source import Days, Row, airport_zones, read_rows
+from lmerge_replicas.flights.source import Days, Row, airport_zones, read_rows
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -18,9 +18,10 @@ Why ``update`` and not ``intervals`` (a row for each start, each end and each ab
 Ve = inf, so the planned arrival, which the aggregate has, would be lost, and the sink would hold all state. The gain of
 ``intervals`` would be a stable point right behind the clock, as it needs no watermark over the longest flight.
 
-Both give the table of `replicas.flights`, payloads byte for byte. Those are bytes and not rows of a schema, so the text
-of the flight is published ``raw``. Diverted flights have a null as ``ve``, which is Ve = inf there too. Nothing depends
-on where Spark cuts its batches: `max` compares the moment of the news first, and no two rows of a flight have the same.
+Both give the table of `lmerge_replicas.flights`, payloads byte for byte. Those are bytes and not rows of a schema, so
+the text of the flight is published ``raw``. Diverted flights have a null as ``ve``, which is Ve = inf there too.
+Nothing depends on where Spark cuts its batches: `max` compares the moment of the news first, and no two rows of a
+flight have the same.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from replicas.flights.flight import HOUR
-from replicas.spark.news import WATERMARK_DELAY
+from lmerge_replicas.flights.flight import HOUR
+from lmerge_replicas.spark.news import WATERMARK_DELAY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,6 +74,6 @@ def publish(plan: Plan, news: DataFrame, servers: str, merge: str, replica: str,
     import lmerge.spark
 
     return lmerge.spark.publish(
-        plan.query(news), servers=servers, merge=merge, replica=replica, mode=plan.mode, vs="vs", ve="ve", schema="raw",
-        **more,
+        plan.query(news), servers=servers, merge=merge, replica=replica, mode=plan.mode, vs="vs", ve="ve",
+        payload=lmerge.spark.Payload(schema="raw"), **more,
     )

@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
 from lmerge.core.elements import ADJUST, INF, INSERT
-from replicas.flights.flight import HOUR, MINUTE, Flight
+from lmerge_replicas.flights.flight import HOUR, MINUTE, Flight
 
 LEAD = HOUR  # how long before Vs the aggressive style announces a flight; no flight leaves that early
 LEAD_MAX = 2 * HOUR  # the longest lead of the open-ended style

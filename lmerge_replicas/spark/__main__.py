@@ -1,4 +1,4 @@
-"""The process of one replica in Spark: ``python -m replicas.spark PLAN --server HOST:PORT --checkpoint DIR``.
+"""The process of one replica in Spark: ``python -m lmerge_replicas.spark PLAN --server HOST:PORT --checkpoint DIR``.
 
 It writes the log of news, starts a JVM with a session, and runs the query. The query publishes into the merge and keeps
 its place in DIR. Started again with the same DIR, after any end, it continues there. Without ``--checkpoint`` it uses a
@@ -8,9 +8,9 @@ temporary folder and begins anew each time.
     DIR/query                                     Spark's checkpoint, with lmerge's spool
     DIR/spark.log                                 Spark's log
 
-`replicas.process` describes how a parent drives it (``--supervised``). It writes ``loaded`` once it has attached to the
-merge, with its first batch. Exit code: 0 everything was published; 130 it was stopped before; 1 it failed; 2 it could
-not begin.
+`lmerge_replicas.process` describes how a parent drives it (``--supervised``). It writes ``loaded`` once it has attached
+to the merge, with its first batch. Exit code: 0 everything was published; 130 it was stopped before; 1 it failed; 2 it
+could not begin.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from lmerge.client import Security
 from lmerge.errors import LmergeError, Unavailable, UsageError
+from lmerge.replica_programs import leave
 from lmerge.spark.sink.watermark import batch_watermark_us
 from lmerge.spark.terminal import own_message
-from replicas.flights.replay import ReplayClock, first_instant, write_clock
-from replicas.flights.source import Days, data_folder
-from replicas.process import leave, options_parser, report_to_parent, security_of, stop_on_signals, wait_for_start
-from replicas.spark.news import final_watermark, read_log, write_log
-from replicas.spark.plans import PLANS, publish
-from replicas.spark.session import (
+from lmerge_replicas.flights.replay import ReplayClock, first_instant, write_clock
+from lmerge_replicas.flights.source import Days, data_folder
+from lmerge_replicas.process import options_parser, report_to_parent, security_of, stop_on_signals, wait_for_start
+from lmerge_replicas.spark.news import final_watermark, read_log, write_log
+from lmerge_replicas.spark.plans import PLANS, publish
+from lmerge_replicas.spark.session import (
     LOG,
     end_session,
     errors_into,
@@ -100,7 +102,9 @@ def _replay(
     clock = options.clock or folder / "clock.json"
     stream = news(spark, log, clock)
     plan = PLANS[options.plan]
-    writer = publish(plan, stream, options.server, options.merge, options.replica, **security_of(options))
+    given = security_of(options)
+    security = Security(**given) if given else None
+    writer = publish(plan, stream, options.server, options.merge, options.replica, security=security)
     if not options.supervised and options.clock is None:
         _set_clock(clock, options, days)
     query = writer.option("checkpointLocation", str(folder / "query")).queryName(options.replica).start()
@@ -251,7 +255,7 @@ def _quietly(options: argparse.Namespace, folder: Path) -> Iterator[None]:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     plans = "; ".join(f"{plan.name}: {plan.summary}" for plan in PLANS.values())
     description = f"The flights of 2013 as a query of PySpark. {plans}."
-    parser = options_parser("python -m replicas.spark", description, "plan", PLANS)
+    parser = options_parser("python -m lmerge_replicas.spark", description, "plan", PLANS)
     parser.add_argument("--checkpoint", type=Path, metavar="DIR", help="where it keeps its place")
     options = parser.parse_args(argv)
     options.replica = options.replica or f"spark-{options.plan}"

@@ -20,9 +20,10 @@ import time
 from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from replicas.flights.source import FIRST_DAY, LAST_DAY
+from lmerge.addresses import DEFAULT_SERVER
+from lmerge_replicas.flights.source import FIRST_DAY, LAST_DAY
 
 DAYS_PER_SECOND = 5.0  # the year in 73 seconds
 LEAVE_S = 5.0  # leaving takes milliseconds
@@ -41,7 +42,7 @@ def options_parser(prog: str, description: str, kind: str, kinds: Iterable[str])
     """Return a parser with the options that all replicas have. The first argument, ``kind``, is one of ``kinds``."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument(kind, choices=list(kinds))
-    parser.add_argument("--server", default="127.0.0.1:7171", help="merge servers, HOST:PORT,...")
+    parser.add_argument("--server", default=DEFAULT_SERVER, help="merge servers, HOST:PORT,...")
     parser.add_argument("--merge", default="flights", help="name of the merge")
     parser.add_argument("--replica", help=f"name of the replica; default: its {kind}")
     parser.add_argument("--first", type=date.fromisoformat, default=FIRST_DAY, help="first day of departure, in 2013")
@@ -59,7 +60,7 @@ def options_parser(prog: str, description: str, kind: str, kinds: Iterable[str])
 
 
 def security_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the security options that were given, as fields of ``lmerge.client.Security``."""
+    """Return the security options that were given, as fields of ``lmerge.Security``."""
     names = [name.replace("-", "_") for name in (*SECURITY_FILES, *SECURITY_FLAGS)]
     return {name: getattr(options, name) for name in names if getattr(options, name)}
 
@@ -85,13 +86,6 @@ def wait_for_start(stop: threading.Event) -> float | None:
         with contextlib.suppress(queue.Empty):
             return float(json.loads(lines.get(timeout=LOOK_S))["start"])
     return None
-
-
-def leave(code: int) -> NoReturn:
-    """End the process at once: a stream that the server no longer reads must not delay it."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def _leave_with_parent(lines: queue.SimpleQueue[str], stop: threading.Event) -> None:

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from lmerge.core.batch import Batch, BatchBuilder
 from lmerge.core.elements import INF, INSERT, NEG_INF
-from replicas.flights.flight import HOUR, Flight
-from replicas.flights.style import LEAD_MAX, Move, Style, final_at
-from replicas.flights.timetable import Timetable
+from lmerge_replicas.flights.flight import HOUR, Flight
+from lmerge_replicas.flights.style import LEAD_MAX, Move, Style, final_at
+from lmerge_replicas.flights.timetable import Timetable
 
 
 class StreamStep(NamedTuple):

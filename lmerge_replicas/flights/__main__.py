@@ -1,8 +1,8 @@
-"""The process of one replica: ``python -m replicas.flights STYLE --server HOST:PORT``.
+"""The process of one replica: ``python -m lmerge_replicas.flights STYLE --server HOST:PORT``.
 
 It reads the raw table, asks the servers how far the merge has come, attaches as a new incarnation that joins there, and
-replays. It keeps nothing on disk: after a SIGKILL the next process does exactly the same. `replicas.process` describes
-how a parent drives it (``--supervised``).
+replays. It keeps nothing on disk: after a SIGKILL the next process does exactly the same. `lmerge_replicas.process`
+describes how a parent drives it (``--supervised``).
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import threading
 import time
 from collections.abc import Sequence
 
-from lmerge.client import Publisher, describe_merge
+from lmerge.client import Origin, Publisher, describe_merge
 from lmerge.client.connection.security import Security
 from lmerge.core.elements import INF, NEG_INF
 from lmerge.errors import LmergeError, ServerGone, UnknownMerge
-from replicas.flights.replay import FileClock, ReplayClock, first_instant, replay
-from replicas.flights.source import Days
-from replicas.flights.stream import FlightStream
-from replicas.flights.style import STYLES, Style
-from replicas.flights.timetable import Timetable
-from replicas.process import leave, options_parser, report_to_parent, security_of, stop_on_signals, wait_for_start
+from lmerge.replica_programs import leave
+from lmerge_replicas.flights.replay import FileClock, ReplayClock, first_instant, replay
+from lmerge_replicas.flights.source import Days
+from lmerge_replicas.flights.stream import FlightStream
+from lmerge_replicas.flights.style import STYLES, Style
+from lmerge_replicas.flights.timetable import Timetable
+from lmerge_replicas.process import options_parser, report_to_parent, security_of, stop_on_signals, wait_for_start
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,8 +64,8 @@ def _publish(
     join_at = None if merged_to == NEG_INF else merged_to
     stream = FlightStream(timetable, style)
     with Publisher(
-        options.server, options.merge, options.replica, properties=style.properties, join_at=join_at,
-        security=security,
+        options.server, options.merge, options.replica, properties=style.properties,
+        origin=Origin(join_at=join_at), security=security,
     ) as publisher:
         if join_at is not None:
             publisher.publish(stream.join(max(clock.now(), 0 if join_at == INF else join_at), join_at))
@@ -93,7 +94,7 @@ def _stable_point(servers: str, merge: str, security: Security | None) -> int:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     styles = "; ".join(f"{style.name}: {style.summary}" for style in STYLES.values())
     description = f"One replica of the flights of 2013. {styles}."
-    options = options_parser("python -m replicas.flights", description, "style", STYLES).parse_args(argv)
+    options = options_parser("python -m lmerge_replicas.flights", description, "style", STYLES).parse_args(argv)
     options.replica = options.replica or options.style
     return options
 

@@ -9,5 +9,5 @@ never arrives at its destination, so its Ve is ``INF``. The table is the PyPI pa
 - `style`    what a replica publishes at each moment, in each of the three styles
 - `stream`   a style over all flights as one physical stream, from the start or from a join in the middle
 - `replay`   sends a stream through `lmerge.client` at the pace of a shared replay clock
-- `__main__` the process: ``python -m replicas.flights STYLE --server HOST:PORT``
+- `__main__` the process: ``python -m lmerge_replicas.flights STYLE --server HOST:PORT``
 """

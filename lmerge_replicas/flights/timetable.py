@@ -11,8 +11,8 @@ import csv
 from collections.abc import Iterator
 from datetime import date, timedelta
 
-from replicas.flights.flight import DAY, NEW_YORK, Clock, Flight, midnight, to_flight
-from replicas.flights.source import Days, airport_zones, lines_by_day, to_row
+from lmerge_replicas.flights.flight import DAY, NEW_YORK, Clock, Flight, midnight, to_flight
+from lmerge_replicas.flights.source import Days, airport_zones, lines_by_day, to_row
 
 # This long after the midnight before their departure all flights have arrived, except diverted ones, which never do:
 # a day, the longest flight and the longest delay are less than two and a half days. Checked in the tests.

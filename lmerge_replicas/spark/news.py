@@ -9,10 +9,10 @@ vs      its scheduled departure
 ve      when it is expected to arrive, or has arrived; null: it never does; as ``vs``: it does not take place
 ======  ==============================================================================================
 
-The times follow the model of ``replicas.flights.style``. A flight is announced an hour before it is to leave, with its
-planned arrival. A late departure moves that. Then the flight lands, is diverted, or was cancelled at the moment at
-which it should have left. The last row of a flight is its true end, and every other replica publishes the same in the
-end.
+The times follow the model of ``lmerge_replicas.flights.style``. A flight is announced an hour before it is to leave,
+with its planned arrival. A late departure moves that. Then the flight lands, is diverted, or was cancelled at the
+moment at which it should have left. The last row of a flight is its true end, and every other replica publishes the
+same in the end.
 
 The log begins and ends with a row without a flight, which like a cancelled flight is no event. The first is dated
 before the replay begins, so a query can start, and attach, before there is news. The last is dated ``SILENCE`` after
@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from lmerge.core.elements import INF
-from replicas.flights.flight import DAY, HOUR, Flight, read_flights
-from replicas.flights.replay import first_instant
-from replicas.flights.source import Days
-from replicas.flights.style import LATE, LEAD, final_at
+from lmerge_replicas.flights.flight import DAY, HOUR, Flight, read_flights
+from lmerge_replicas.flights.replay import first_instant
+from lmerge_replicas.flights.source import Days
+from lmerge_replicas.flights.style import LATE, LEAD, final_at
 
 # Every flight of the table is final within this time after its scheduled departure; the longest takes 33 hours.
 LONGEST: Final = 35 * HOUR
