@@ -11,19 +11,18 @@ from lmerge.text_enum import TextEnum
 class DetachCause(TextEnum):
     """Why an input ended. The text of a member is its label in ``lmerge_detached_inputs_total``.
 
-    The label of a broken promise is the code of the violation: see ``InputDetached.label``. Dashboards have these
-    labels, so the texts stay as they are, also where a better one is easily found.
+    The label of a broken promise is the code of the violation: see ``InputDetached.label``.
     """
 
     LEFT = "left"  # its publisher has left, or the caller detached it
     REPLACED = "replaced"  # by a newer incarnation
     BROKEN_PROMISE = "broken-promise"
-    CONNECTION_ENDED = "its"
-    REFUSED = "refused:"  # its stream broke a rule of the protocol
+    CONNECTION_ENDED = "connection-ended"
+    REFUSED = "refused"  # its stream broke a rule of the protocol
     INVALID_ROW = "invalid-row"
     LIMIT_EXCEEDED = "limit-exceeded"
-    QUARANTINED = "quarantined:"
-    EXPELLED = "detached:"  # by an administrator, or by a policy that cannot quarantine more names
+    QUARANTINED = "quarantined"
+    EXPELLED = "detached"  # by an administrator, or by a policy that cannot quarantine more names
     GAP = "gap"  # the merge began anew behind a gap
     RESET = "reset"  # an administrator began a new epoch
 

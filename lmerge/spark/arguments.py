@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lmerge.core.inputs import ACTIVE
+from lmerge.core.inputs import InputRole
 from lmerge.wire.schema import Schema
 
 
@@ -39,7 +39,7 @@ class Running:
     - ``give_up_after``: fail after so long without any server, ``"30 seconds"``, at most a week; None: wait.
     """
 
-    role: str = ACTIVE
+    role: str = InputRole.ACTIVE
     join_at: int | str | None = None
     output_mode: str | None = None
     partitions: int | None = None
