@@ -18,4 +18,4 @@ def test_every_snippet_of_the_page_runs() -> None:
     with threaded_world() as world:
         for text in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL):
             exec(compile(text.replace("localhost:7171", world.target), str(PAGE), "exec"), namespace)
-        assert {one.merge for one in list_merges(world.target)} == {"table", "changes"}
+        assert {one.merge for one in list_merges(world.target)} >= {"table", "changes"}

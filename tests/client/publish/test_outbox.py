@@ -102,7 +102,7 @@ def test_every_lane_gets_everything_in_order_and_the_batches_are_the_same_object
 def test_a_lane_without_a_connection_keeps_nothing_and_delays_no_other(engine: str) -> None:
     outbox = Outbox("a", bytes_max=2000)
     here, gone = two_lanes(outbox)
-    gone.down()
+    gone.disconnected()
     for at in range(50):
         outbox.put_row((INSERT, at, at + 10, 0, KILO))
         assert not outbox.is_full
@@ -264,7 +264,7 @@ def test_while_a_server_takes_its_time_to_accept_nothing_is_forgotten_that_it_wa
         here.note_stable(at + 1)
     prelude = slow.restart()
     assert len(elements_of(prelude)) == 6 + 1
-    slow.down()
+    slow.disconnected()
     slow.join_at()
     for at in range(17, 117, 2):
         freeze(outbox, at)
