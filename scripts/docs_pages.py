@@ -122,7 +122,8 @@ def commands() -> Iterator[tuple[str, Any]]:
         command = getattr(import_module(module), function)
         yield name, command
         for own in command.registered_commands if isinstance(command, Typer) else ():
-            yield f"{name} {own.name or own.callback.__name__.replace('_', '-')}", own.callback
+            shown = own.name or getattr(own.callback, "__name__", "").replace("_", "-")
+            yield f"{name} {shown}", own.callback
 
 
 def section(name: str, command: Any) -> str:
@@ -247,7 +248,7 @@ def errors_page() -> str:
     rows = []
     for kind in kinds:
         depth = kind.__mro__.index(LmergeError)
-        code = "" if kind is LmergeError else f"`{code_of(kind.__new__(kind)).name}`"
+        code = "" if kind is LmergeError else f"`{code_of(Exception.__new__(kind)).name}`"
         exit_code = "2" if issubclass(kind, UsageError) else "1"
         first = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0]
         rows.append((f"{'&emsp;' * depth}`{kind.__name__}`", code, exit_code, first))

@@ -11,7 +11,7 @@ import pytest
 
 from bench.stale import MEASURES, NO_FIGURES, ROOT, commit_of, stale
 
-PATHS = {"speed": ("lib", "other.py")}
+PATHS: dict[str, tuple[str, ...]] = {"speed": ("lib", "other.py")}
 
 
 def git(repository: Path, *arguments: str) -> str:

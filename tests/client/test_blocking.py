@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -179,7 +179,9 @@ def test_a_subscriber_is_closed_from_another_thread(world: ThreadedWorld) -> Non
 def test_nothing_can_be_published_after_close(world: ThreadedWorld) -> None:
     with Publisher(world.target, MERGE, "a") as publisher:
         publisher.insert("x", 1)
-    calls = (lambda: publisher.insert("y", 1), lambda: publisher.stable(1), lambda: publisher.publish(Batch.of([])))
+    calls: tuple[Callable[[], None], ...] = (
+        lambda: publisher.insert("y", 1), lambda: publisher.stable(1), lambda: publisher.publish(Batch.of([])),
+    )
     for publish in calls:
         with pytest.raises(UsageError, match="is closed"):
             publish()

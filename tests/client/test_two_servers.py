@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 from client_world import MERGE, Cluster, Reading, World, publish_all, until
@@ -73,6 +76,16 @@ async def test_a_server_that_dies_and_comes_back_is_not_noticed_by_the_reader(di
         await reading.stop()
 
 
+def is_back(links: Sequence[Any], publishing: Sequence[asyncio.Task[Any]]) -> bool:
+    """Return whether all links are connected, or nothing is published any more."""
+    return all(link.is_connected for link in links) or all(task.done() for task in publishing)
+
+
+def is_joined(subscriber: AsyncSubscriber, server: int, publishing: Sequence[asyncio.Task[Any]]) -> bool:
+    """Return whether the reader has joined a server, or nothing is published any more."""
+    return states(subscriber)[server] == "joined" or all(task.done() for task in publishing)
+
+
 @both
 @pytest.mark.parametrize("seed", range(3))
 async def test_servers_that_die_in_turn_under_load_lose_nothing_and_double_nothing(seed: int) -> None:
@@ -96,8 +109,8 @@ async def test_servers_that_die_in_turn_under_load_lose_nothing_and_double_nothi
             await asyncio.sleep(0)
             await cluster.revive(dies)
             back = [link for publisher in publishers for link in publisher.links[dies : dies + 1]]
-            await until(lambda back=back: all(link.is_connected for link in back) or all(t.done() for t in publishing))
-            await until(lambda at=dies: states(reading.subscriber)[at] == "joined" or all(t.done() for t in publishing))
+            await until(partial(is_back, back, publishing))
+            await until(partial(is_joined, reading.subscriber, dies, publishing))
             dies = 1 - dies
         await asyncio.gather(*publishing)
         await asyncio.wait_for(reading.task, 20)
@@ -269,7 +282,7 @@ async def test_a_token_that_is_too_old_is_an_error_or_a_reported_gap(count: int)
             await publisher.flush()
         with pytest.raises(OutOfRange, match=r"cannot resume merge 'flights' at 2"):
             await read_to(cluster.subscriber(resume=f"{MERGE}@2"), 9)
-        gaps = []
+        gaps: list[Any] = []
         subscriber = cluster.subscriber(resume=f"{MERGE}@2", if_too_old="snapshot", on_gap=gaps.append)
         await read_to(subscriber, 9)
         assert [(gap.start, gap.end) for gap in gaps] == [(2, 9)]

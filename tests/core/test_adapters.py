@@ -116,7 +116,7 @@ def test_what_is_over_is_forgotten() -> None:
 
 def test_orders_of_one_open_close_bag_with_one_close_per_open_give_one_table() -> None:
     """Example 3: each payload once, each open before its close; any such order reconstitutes to the same TDB."""
-    bag = [Open(b"A", 1), Close(b"A", 4), Open(b"B", 2), Close(b"B", 5), Open(b"C", 3)]
+    bag: list[Open | Close] = [Open(b"A", 1), Close(b"A", 4), Open(b"B", 2), Close(b"B", 5), Open(b"C", 3)]
     orders = [o for o in permutations(bag) if o.index(bag[0]) < o.index(bag[1]) and o.index(bag[2]) < o.index(bag[3])]
     assert len(orders) == 30
     assert {tuple(reconstitute(from_open_close(order))) for order in orders} == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -18,13 +19,14 @@ pytestmark = pytest.mark.python_engine
 
 def run(seed: int) -> None:
     random = Random(seed)
-    calendar, expected, now = Calendar(), {}, NEG_INF
+    calendar, now = Calendar(), NEG_INF
+    expected: dict[int, Any] = {}
     for step in range(200):
         base = now if now > NEG_INF else 0
         if random.random() < 0.7:
             far = random.choice((10, 300, 70_000, 2**40, 2**62))
             due = min(INF, max(now, base + random.randint(-50 if now == NEG_INF else 0, far)))
-            node = [due, step]
+            node: Any = [due, step]
             expected[step] = node
             calendar.add(node)
         elif random.random() < 0.2 and expected:

@@ -140,7 +140,8 @@ def test_the_first_contradiction_is_explained() -> None:
 
 def test_what_an_ordered_input_has_passed_is_settled() -> None:
     """R0-R2: with a larger Vs an ordered input has delivered all events before it; otherwise they may still come."""
-    lacks, has = [a("B", 7, 9)], [a("A", 1, 9)]
+    lacks: list[Element] = [a("B", 7, 9)]
+    has: list[Element] = [a("A", 1, 9)]
     for promises in (PROMISES["r0"], PROMISES["r1"], PROMISES["r2"]):
         both = [prefix_of("x", lacks, promises=promises), prefix_of("y", has, promises=promises)]
         assert contradictions(both)

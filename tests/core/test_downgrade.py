@@ -277,7 +277,8 @@ def test_an_input_that_broke_its_promise_while_it_waited_does_not_join_in_the_sa
     for seed in range(40):
         random = Random(seed)
         promises = ("insert-only", "ordered", "deterministic-ties", "key")
-        waited = [Insert(b"W", 5, 20), Insert(random.choice((b"W", b"V")), 5, 25), Stable(random.choice((30, 99)))]
+        second = Insert(random.choice((b"W", b"V")), 5, 25)
+        waited: list[Element] = [Insert(b"W", 5, 20), second, Stable(random.choice((30, 99)))]
         later: list[Element] = [Insert(b"B", 7, 40), Adjust(b"B", 7, 40, 35), Stable(random.choice((4, 8, 12)))]
         later += [Insert(b"C", 14, 45), Stable(random.choice((14, 20)))]
         found = []
@@ -292,7 +293,7 @@ def test_an_input_that_broke_its_promise_while_it_waited_does_not_join_in_the_sa
             assert any(outcome.switched for outcome in outcomes)
             found.append((follow.events(), follow.merge.stable_point))
             is_broken = any(change.input == "late" for outcome in outcomes for change in outcome.detached)
-            assert is_broken == (waited[1].payload == b"W")
+            assert is_broken == (second.payload == b"W")
             moved += is_broken
             assert not is_broken or all("late" not in outcome.joined for outcome in outcomes)
         assert found[0] == found[1]

@@ -14,8 +14,8 @@ from lmerge.core.tdb import Tdb, reconstitute
 from lmerge.errors import InputViolation
 from lmerge.testing.oracle import chattiness
 
-PHY1 = [a("B", 8), a("A", 6, 12), m("B", 8, INF, 10), f(11), f(INF)]
-PHY2 = [a("A", 6, 7), a("B", 8, 15), m("A", 6, 7, 12), m("B", 8, 15, 10), f(INF)]
+PHY1: list[Element] = [a("B", 8), a("A", 6, 12), m("B", 8, INF, 10), f(11), f(INF)]
+PHY2: list[Element] = [a("A", 6, 7), a("B", 8, 15), m("A", 6, 7, 12), m("B", 8, 15, 10), f(INF)]
 
 
 def test_example_1_the_two_physical_streams_of_table_1_have_its_logical_tdb() -> None:
@@ -77,9 +77,11 @@ def test_example_2_the_outputs_of_table_2(policy: str, algorithm: str) -> None:
     assert shown == TABLE_2[policy]
 
 
-S5 = [Open(b"A", 1), Open(b"B", 2), Open(b"C", 3), Close(b"A", 4), Close(b"B", 5)]
+S5: list[Open | Close | Stable] = [Open(b"A", 1), Open(b"B", 2), Open(b"C", 3), Close(b"A", 4), Close(b"B", 5)]
 U5 = [Open(b"A", 1), Close(b"A", 4), Open(b"B", 2), Close(b"B", 5), Open(b"C", 3)]
-W6 = [Open(b"B", 2), Close(b"B", 6), Open(b"A", 1), Open(b"C", 3), Close(b"A", 4), Close(b"B", 5)]
+W6: list[Open | Close | Stable] = [
+    Open(b"B", 2), Close(b"B", 6), Open(b"A", 1), Open(b"C", 3), Close(b"A", 4), Close(b"B", 5),
+]
 EXAMPLE_3 = [Event(1, b"A", 4), Event(2, b"B", 5), Event(3, b"C", INF)]
 
 
@@ -424,7 +426,7 @@ def test_v_c_r3_and_r4_output_it_if_the_freezing_input_has_it(algorithm: str) ->
 
 def test_theorem_1_as_printed_is_refuted_and_the_bound_that_holds_holds() -> None:
     """V.A, Theorem 1, and law 8: adjusts received count as well."""
-    stream = [a("A", 0, 5), m("A", 0, 5, 20), f(6), m("A", 0, 20, 40), f(21)]
+    stream: list[Element] = [a("A", 0, 5), m("A", 0, 5, 20), f(6), m("A", 0, 20, 40), f(21)]
     follow = merge_of(1)
     follow.publish("1", *stream)
     inserts, adjusts, stables = chattiness(follow.elements)

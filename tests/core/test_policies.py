@@ -104,6 +104,7 @@ class World:
             return
         for change in outcome.batch.elements():
             self.checked += 1
+            assert not isinstance(change, Stable)
             assert (change.vs, change.payload) == (element.vs, element.payload)
             if isinstance(change, Insert):
                 self.inserted(name, change, was_joined)

@@ -129,7 +129,7 @@ def _batch(element: Element) -> Batch:
 @pytest.mark.parametrize("algorithm", PROMISES)
 def test_a_merge_stays_in_order_whatever_happens(algorithm: str, sessions: int) -> None:
     machine = type(f"Machine{algorithm}", (MergeMachine,), {"algorithm": algorithm})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]  # Hypothesis gives no types
+    run_state_machine_as_test(
         machine,
         settings=settings(max_examples=sessions, stateful_step_count=25, deadline=None, derandomize=True,
                           suppress_health_check=list(HealthCheck)),

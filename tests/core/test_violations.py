@@ -6,13 +6,14 @@ import pytest
 from core_world import R0_PROMISES, R1_PROMISES, R2_PROMISES, a, f, m
 
 from lmerge.core.batch import Batch
+from lmerge.core.elements import Element
 from lmerge.core.merge import Merge
 from lmerge.core.merge_config import MergeConfig
 from lmerge.core.snapshot import snapshot_of
 from lmerge.errors import PropertiesTooWeak, UnknownInput, UsageError
 
 KEY = ("key",)
-CASES = {
+CASES: dict[str, tuple[tuple[str, ...], list[Element], Element, str]] = {
     "insert that ends before it starts": (KEY, [], a("X", 9, 8), "end-before-start"),
     "adjust that ends before it starts": (KEY, [a("X", 9, 12)], m("X", 9, 12, 8), "end-before-start"),
     "insert below its own stable": (KEY, [f(10)], a("X", 9, 12), "insert-below-stable"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, datetime, timezone
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def utc(year: int, month: int, day: int, hour: int, minute: int) -> int:
 
 
 def row(month: int, day: int, sched_dep: int, sched_arr: int, dest: str, **changes: int | None) -> Row:
-    fields = {"dep_delay": 0, "arr_delay": 0, **changes}
+    fields: dict[str, Any] = {"dep_delay": 0, "arr_delay": 0, **changes}
     return Row(2013, month, day, sched_dep, fields["dep_delay"], sched_arr, fields["arr_delay"], "ZZ", 1, "JFK", dest)
 
 

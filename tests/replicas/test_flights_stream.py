@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 
 import pytest
 
-from lmerge.core.batch import Batch
+from lmerge.core.batch import AnyBatch, Batch
 from lmerge.core.elements import ADJUST, INF, INSERT, STABLE, Adjust, Event, Insert, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.tdb import Tdb
@@ -161,7 +161,7 @@ class Race:
         assert not outcome.detached
         self.take(outcome.batch)
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: AnyBatch) -> None:
         self.output.apply_batch(batch)
 
     def run(self, kills: int) -> None:

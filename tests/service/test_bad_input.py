@@ -139,7 +139,7 @@ async def test_a_broken_order_promise_ends_that_input_alone() -> None:
 
 async def test_bytes_that_are_no_message_are_refused() -> None:
     async with World() as world:
-        call = world.channel.stream_stream("/lmerge.v1.Lmerge/Publish")()
+        call: Any = world.channel.stream_stream("/lmerge.v1.Lmerge/Publish")()
         await call.write(b"\xff\xff\xff")
         with pytest.raises(grpc.RpcError) as caught:
             await call.read()

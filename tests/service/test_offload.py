@@ -208,7 +208,9 @@ async def played(random: Random, path: Path) -> Any:
                 del streams[name][:15]
                 if random.random() < 0.2:
                     t = (await world.describe()).summary.stable_point
-                    token = {} if t == NEG_INF or random.random() < 0.5 else {"resume_token": format_token(MERGE, t)}
+                    token: dict[str, Any] = {}
+                    if t != NEG_INF and random.random() >= 0.5:
+                        token = {"resume_token": format_token(MERGE, t)}
                     readers.append(await world.subscriber(**token))
         read = [(reader.begin.stable_point, await reader.until_stable(INF)) for reader in readers]
         retained = hub_of(world).state.retained_from

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from typing import Any
 
 import aiohttp
 import grpc
@@ -156,7 +157,7 @@ async def test_a_draining_server_waits_for_full_queues_but_not_for_ever() -> Non
 
 
 def test_settings_that_cannot_work_together_are_named() -> None:
-    wrong = [
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"port": 70_000}, "port must be"),
         ({"payload_bytes": 5_000_000}, "payload_bytes 5000000 does not fit"),
         ({"subscriber_queue_bytes": 1_000}, "subscriber_queue_bytes 1000 must hold a message"),

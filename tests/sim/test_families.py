@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -93,7 +95,7 @@ def test_a_doubt_covers_what_begins_below_a_stable_of_its_time_and_nothing_else(
     events = [Event(1, b"a", 5), Event(7, b"b", 20), Event(12, b"c", 25)]
     for is_in_force in (True, False):
         in_force = [is_in_force]
-        stream = Checked("s", ReferenceEvents(events), NEG_INF, Doubt(lambda in_force=in_force: in_force[0]))
+        stream = Checked("s", ReferenceEvents(events), NEG_INF, Doubt(partial(in_force.__getitem__, 0)))
         lost = Batch.of([Stable(10)])  # neither a nor b
         if not is_in_force:
             with pytest.raises(Contradiction, match="lost"):
@@ -127,7 +129,7 @@ def test_a_doubt_reaches_to_the_stable_that_the_merge_followed(
     watch = MergeWatch(ReferenceEvents(events), Random(1), "s", inputs_are_complete=False)
     watch.doubt = Doubt(lambda: in_force[0])
     settings = WatchedSettings(policy=policy, engine=engine, watch=watch)
-    merge = settings.new_merge()
+    merge: Any = settings.new_merge()
     for name in ("wrong", "right"):
         merge.attach(name, ["key"])
         merge.apply(name, Batch.of([Insert(long.payload, long.vs, long.ve)]))

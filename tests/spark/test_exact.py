@@ -62,7 +62,7 @@ def truth(numbers: Sequence[float | None], *, is_average: bool) -> float | None:
         return math.nan
     if infinite:
         return infinite.pop()
-    total = sum(map(Fraction, there))
+    total: Any = sum(map(Fraction, there))
     total = total / len(there) if is_average else total
     if total == 0:
         return 0.0

@@ -31,7 +31,7 @@ from lmerge.wire.schema import parse_schema
 
 HOUR = 1_700_002_800 * S
 SCHEMA = "ts long, name string, n long"
-CONNECT = {"servers": "nowhere:1", "merge": MERGE, "replica": "a"}
+CONNECT: dict[str, Any] = {"servers": "nowhere:1", "merge": MERGE, "replica": "a"}
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
+from importlib.metadata import PackageNotFoundError
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -228,7 +229,7 @@ def test_without_pyspark_or_java_the_error_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
 ) -> None:
     def missing(name: str) -> str:
-        raise session.PackageNotFoundError(name)
+        raise PackageNotFoundError(name)
 
     def no_java() -> str:
         raise UsageError("Spark needs Java 17 or newer: pip install 'lmerge[java]'")

@@ -284,13 +284,16 @@ def test_ends_that_a_revision_may_change_are_refused(spark: Any, tmp_path: Path,
     from pyspark.sql import functions
 
     counts = trips(spark, feed, tmp_path).groupBy(functions.window("ts", "10 seconds"), "name").count()
-    given = {"servers": unreachable_server(), "merge": MERGE, "replica": "a", "mode": "update", "vs": "window.start"}
+    given: dict[str, Any] = {
+        "servers": unreachable_server(), "merge": MERGE, "replica": "a", "mode": "update", "vs": "window.start",
+    }
     publish(counts, **given, ve="window.end")
     publish(counts.withColumn("until", functions.expr("window.end")), **given, ve="until",
             keys=["name", "window.start", "until"])
     last = trips(spark, feed, tmp_path).groupBy(functions.window("ts", "10 seconds"), "name").agg(
         functions.max("ts").alias("last"))
-    for refused in ({"ve": "last"}, {"ve": "window.end", "keys": ["name"]}):
+    ends: list[dict[str, Any]] = [{"ve": "last"}, {"ve": "window.end", "keys": ["name"]}]
+    for refused in ends:
         with pytest.raises(UsageError, match="ends that no revision changes"):
             publish(last.withColumn("n", functions.lit(1)), **given, **refused, payload=Payload(["name", "n"]))
     publish(last, **given, ve="last", payload=Payload(["name"]), running=Running(skips=False))

@@ -161,7 +161,7 @@ def test_what_is_not_a_row_at_all_is_refused() -> None:
 
 def test_columns_give_the_bytes_that_rows_give() -> None:
     codec = RowCodec({"a": "int", "b": "string?"})
-    rows = [{"a": 1, "b": "x"}, {"a": 2}]
+    rows: list[dict[str, Any]] = [{"a": 1, "b": "x"}, {"a": 2}]
     assert codec.encode_columns([[1, 2], ["x", None]]) == [codec.encode(row) for row in rows]
     assert codec.encode_columns([[], []]) == []
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from core_world import COPIES_PROMISES, INDEX_POLICIES, R0_PROMISES, R1_PROMISES, R2_PROMISES, R3_PROMISES
 
@@ -97,7 +97,11 @@ def stream_of(random: Random, events: Sequence[Event], lies: Lies) -> list[Eleme
         if random.random() < lies.invents:
             ve = event.vs + random.randint(1, 9)
             never: list[Element] = [Insert(b"x%d" % at, event.vs, ve), Adjust(b"x%d" % at, event.vs, ve, event.vs)]
-            (later.append if random.random() < 0.5 else lambda h: (first.append(h[0]), later.append(h[1:])))(never)
+            if random.random() < 0.5:
+                later.append(never)
+            else:
+                first.append(never[0])
+                later.append(never[1:])
         if random.random() < lies.delays:
             later.append(history)
         elif at < lies.truthful:
@@ -214,7 +218,7 @@ class Watch:
             assert not problems, "; ".join(problems)
         return outcome
 
-    def _part(self, tdb: Tdb) -> _Part:
+    def _part(self, tdb: Tdb) -> Any:
         return _Part(self._kept(tdb.events()), tdb.stable_point)
 
     def _kept(self, events: Iterable[Event]) -> list[Event]:

@@ -23,7 +23,9 @@ def main(scratch: Path, servers: str) -> None:
     feed = FileFeed(scratch / "feed", SCHEMA)
     from lmerge.spark import explain, skip_to
 
-    by_hand = {"properties": ["key"], "stable_lag": "10 seconds", "keys": ["window.start", "name"], "allow": ["unread"]}
+    by_hand: dict[str, Any] = {
+        "properties": ["key"], "stable_lag": "10 seconds", "keys": ["window.start", "name"], "allow": ["unread"],
+    }
     results = {
         "session": type(spark).__module__,
         "append": error_of(lambda: publish_flights(spark, feed, servers, merge="refused")),
@@ -32,7 +34,7 @@ def main(scratch: Path, servers: str) -> None:
         "explain": explain(feed.timed(spark, "ts"), "ts", properties=[], stable_lag_us=0),
     }
     run_to_end(publish_counts(spark, feed, servers, **by_hand), scratch / "updates")
-    inserts = {"properties": ["insert-only"], "stable_lag": "0 seconds", "allow": ["unread"]}
+    inserts: dict[str, Any] = {"properties": ["insert-only"], "stable_lag": "0 seconds", "allow": ["unread"]}
     run_to_end(publish_flights(spark, feed, servers, merge="appended", **inserts), scratch / "appends")
     rows = spark.readStream.format("lmerge").options(servers=servers, merge=MERGE, startingOffsets="earliest").load()
     run_to_file(rows, scratch / "read")

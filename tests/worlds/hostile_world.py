@@ -114,10 +114,11 @@ class HostileCalls:
 
     def _attach(self) -> pb.Attach:
         random = self.random
+        role: Any = random.choice([0, 1, 2, 2, 9])
         merge = random.choice([GOOD_MERGE, GOOD_MERGE, *OWN_MERGES, random.choice(NASTY)])
         attach = pb.Attach(
             merge=merge, replica=random.choice([f"evil {random.randrange(9)}", random.choice(NASTY)]),
-            incarnation=random.choice(NUMBERS), role=random.choice([0, 1, 2, 2, 9]),
+            incarnation=random.choice(NUMBERS), role=role,
             properties=random.sample(["key", "ordered", "insert-only", "no promise", "\x1b[2J"], random.randint(0, 2)),
         )
         if random.random() < 0.5:

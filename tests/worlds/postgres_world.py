@@ -126,7 +126,7 @@ class Postgres:
 
     def ask(self, statement: str, *values: Any) -> list[Any]:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
-            cursor = connection.execute(statement, values or None)  # type: ignore[arg-type]  # literals only
+            cursor = connection.execute(statement, values or None)
             return cursor.fetchall() if cursor.description else []
 
     def database(self, name: str) -> str:

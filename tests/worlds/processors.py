@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from lmerge.spark import skipped_until
 
@@ -22,8 +22,9 @@ class Echo(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         for row in rows:
             before = self._count.get()
-            self._count.update((1 + (before[0] if before else 0),))
-            yield Row(ts=row.ts, name=key[0], n=self._count.get()[0])
+            count = 1 + (before[0] if before else 0)
+            self._count.update((count,))
+            yield Row(ts=row.ts, name=key[0], n=count)
 
     def close(self) -> None:
         pass

@@ -30,7 +30,7 @@ UPDATES = RowPlan("update", SCHEMA, ve="ve", keys=("k",))
 APPENDS = RowPlan("append", SCHEMA, ve="ve")
 INTERVALS = RowPlan("intervals", SCHEMA, ve="ve", keys=("k",))
 
-KeyedRow = tuple[str, int, "int | None", "int | None"]
+KeyedRow = tuple[str, "int | None", "int | None", "int | None"]
 """A row: key, value, Vs, Ve."""
 
 
@@ -106,7 +106,7 @@ class Killed(BaseException):
     """The process is dead. As a BaseException it passes all cleaning up."""
 
 
-class DyingFiles(fs.FileSystemHandler):
+class DyingFiles(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
     """Local files of a process that dies at change number ``dies_at``.
 
     A write, or the removal of a folder, in which it dies is half done.

@@ -55,14 +55,16 @@ async def sent(channel: Any, messages: Sequence[bytes]) -> pb.StageResponse:
         await call.done_writing()
     except asyncio.InvalidStateError:
         pass  # it has ended already
-    return await call
+    response: pb.StageResponse = await call
+    return response
 
 
 async def staged(
     world: World, batch: int, partition: int, *batches: Iterable[Element], attempt: int = 0, **where: Any
 ) -> pb.StageResponse:
     opening = opened(batch, partition, attempt, batches=len(batches), **where)
-    return await sent(world.channel, [opening, *part_of(*batches)])
+    response: pb.StageResponse = await sent(world.channel, [opening, *part_of(*batches)])
+    return response
 
 
 async def commit(
@@ -70,9 +72,8 @@ async def commit(
 ) -> None:
     publisher.sequence += 1
     listed = [pb.PublishRequest.Commit.Part(partition=partition, attempt=attempt) for partition, attempt in parts]
-    await publisher.write(commit=pb.PublishRequest.Commit(
-        **{"sequence": publisher.sequence, "query": query, "batch": batch, "parts": listed} | more
-    ))
+    fields: dict[str, Any] = {"sequence": publisher.sequence, "query": query, "batch": batch, "parts": listed}
+    await publisher.write(commit=pb.PublishRequest.Commit(**fields | more))
 
 
 def staging_of(world: World) -> Staging:

@@ -28,7 +28,7 @@ from lmerge.client import (
     describe_server,
     list_merges,
 )
-from lmerge.core.elements import INF, Event
+from lmerge.core.elements import INF, Element
 from lmerge.errors import PermissionDenied, ServerGone, Unauthenticated, UsageError
 from lmerge.service.security import tokens
 
@@ -57,7 +57,7 @@ async def test_a_token_does_not_leave_the_machine_unencrypted(target: str, how: 
         assert f"the token would go to {target} without encryption" in str(caught.value)
         assert TOKEN not in str(caught.value)
     for more in ({"insecure": True}, {"tls": True}):
-        await Security(**options, **more).channel(target).close()
+        await Security(**{**options, **more}).channel(target).close()
     await Security(**options).channel("127.0.0.1:0").close()
 
 
@@ -183,7 +183,7 @@ async def test_a_token_that_is_renewed_in_its_file_goes_on_without_a_restart(tmp
         file.write_text(f"{first}\n")
         security = Security(ca=world.authority.path, token_file=str(file))
         subscriber = AsyncSubscriber(world.target, MERGE, security=security)
-        events: list[Event] = []
+        events: list[Element] = []
 
         async def read() -> None:
             async for batch in subscriber.batches():

@@ -7,7 +7,7 @@ but the merge has not emitted. ``tests/core/engines/test_native_tdb.py`` does th
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
@@ -37,7 +37,8 @@ class LiveEventTwins:
         assert self.native.engine == selection.NATIVE
 
     def apply(self, *elements: Element, one_by_one: bool = False) -> InputViolation | None:
-        batch, verdicts = Batch.of(elements), []
+        batch = Batch.of(elements)
+        verdicts: list[InputViolation | None] = []
         for live in (self.python, self.native):
             try:
                 if one_by_one:
@@ -219,6 +220,13 @@ def at_work(work: Callable[[], object]) -> threading.Thread:
     return thread
 
 
+def many_elements() -> Iterator[Element]:
+    """Yield 90,000 events, some of them adjusted."""
+    for vs in range(3000):
+        yield from (Insert(b"%d" % at, vs, 5000) for at in range(30))
+        yield Adjust(b"0", vs, 5000, 4000)
+
+
 def test_what_the_merge_has_frozen_can_be_read_while_another_thread_publishes_a_batch() -> None:
     """The connection reads it when it attaches again, while the caller of a blocking publisher publishes."""
     outbox = Outbox("a")
@@ -226,10 +234,7 @@ def test_what_the_merge_has_frozen_can_be_read_while_another_thread_publishes_a_
     lane.join_at()
     lane.restart()
     lane.note_stable(5)
-    batch = outbox.live.own(Batch.of([
-        element for vs in range(3000) for element in (*(Insert(b"%d" % at, vs, 5000) for at in range(30)),
-                                                      Adjust(b"0", vs, 5000, 4000))
-    ]))
+    batch = outbox.live.own(Batch.of(many_elements()))
     caller = at_work(lambda: outbox.put_batch(batch))
     while caller.is_alive():
         assert outbox.trimmed == 5
@@ -242,10 +247,7 @@ def test_what_the_merge_has_frozen_can_be_read_while_another_thread_publishes_a_
 def test_a_readers_stable_point_can_be_read_while_another_thread_takes_a_batch() -> None:
     """A thread that shows the status reads it, while the thread that reads the stream goes on."""
     follower = Follower(["server"])
-    batch = Batch.of([
-        element for vs in range(3000) for element in (*(Insert(b"%d" % at, vs, 5000) for at in range(30)),
-                                                      Adjust(b"0", vs, 5000, 4000))
-    ] + [Stable(2999)])
+    batch = Batch.of([*many_elements(), Stable(2999)])
     follower.begin("server", 0, None)
     follower.take("server", Batch.of([Stable(0)]))
     follower.reader.take()

@@ -79,7 +79,7 @@ async def test_a_sink_goes_on_behind_the_last_file_at_any_server(tmp_path: Path)
 
 
 async def test_a_stopped_sink_completes_its_file(tmp_path: Path) -> None:
-    stream = [Insert(b"A", 1, 3), Insert(b"B", 2, 9), Stable(5)]
+    stream: list[Element] = [Insert(b"A", 1, 3), Insert(b"B", 2, 9), Stable(5)]
     assert (await sunk(tmp_path, stream)).token == "flights@5"
     assert [(piece.start, piece.end) for piece in pieces(tmp_path, MERGE)] == [(NEG_INF, 5)]
     assert events_in(tmp_path) == [Event(1, b"A", 3)]
@@ -103,7 +103,7 @@ async def test_a_fresh_sink_records_where_it_began(tmp_path: Path) -> None:
 async def test_rows_have_the_columns_of_the_schema(tmp_path: Path) -> None:
     schema = parse_schema({"carrier": "string", "delay": "float?", "at": "timestamp", "vs": "int"})
     codec = RowCodec(schema)
-    stream = [Insert(codec.encode({"carrier": "UA", "delay": None, "at": 0, "vs": 7}), 1, 2), Stable(3)]
+    stream: list[Element] = [Insert(codec.encode({"carrier": "UA", "delay": None, "at": 0, "vs": 7}), 1, 2), Stable(3)]
     await sunk(tmp_path, stream, schema=schema)
     table = parquet.read_table(pieces(tmp_path, MERGE)[0].path)
     assert table.column_names == ["carrier", "delay", "at", "payload_vs", "vs", "ve"]

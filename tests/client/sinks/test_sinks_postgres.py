@@ -55,7 +55,7 @@ def dsn(postgres: Postgres) -> str:
 
 def ask(dsn: str, statement: str) -> list[Any]:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        cursor = connection.execute(statement)  # type: ignore[arg-type]  # literals only
+        cursor = connection.execute(statement)
         return cursor.fetchall() if cursor.description else []
 
 
@@ -123,7 +123,7 @@ async def test_a_sink_goes_on_at_its_token_at_any_server_and_the_table_is_the_sa
 
 async def test_what_was_removed_while_the_sink_was_away_is_deleted_and_the_unchanged_is_not_written(dsn: str) -> None:
     await sunk(dsn, [Insert(b"gone", 20, 30), Insert(b"same", 5, 30), Insert(b"late", 40, 50), Stable(10)])
-    stream = [Insert(b"same", 5, 30), Stable(10), Stable(25)]
+    stream: list[Element] = [Insert(b"same", 5, 30), Stable(10), Stable(25)]
     progress = await sunk(dsn, stream)
     assert (progress.written, progress.deleted) == (0, 1)
     assert table_of(dsn) == [Event(5, b"same", 30), Event(40, b"late", 50)]  # no stable point has passed its start

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from server_model import Model
 
-from lmerge.core.elements import INF
+from lmerge.core.elements import INF, Event
 from lmerge.testing.generate import reference
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -33,7 +33,7 @@ def run(seed: int, *, servers: int, gaps: bool = False) -> Model:
     return model
 
 
-def differences(model: Model) -> Counter[object]:
+def differences(model: Model) -> Counter[Event]:
     received, real = Counter(model.before + model.received.events()), Counter(model.reference)
     return Counter({e: n for e, n in ((received - real) + (real - received)).items() if e.ve >= model.since})
 

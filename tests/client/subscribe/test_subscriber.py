@@ -193,7 +193,7 @@ async def anext_of(batches: AsyncIterator[AnyBatch]) -> AnyBatch:
     return await batches.__anext__()
 
 
-async def described(world: World) -> object:
+async def described(world: World) -> Any:
     from lmerge.client import describe_merge
 
     return await asyncio.to_thread(describe_merge, world.target, MERGE)

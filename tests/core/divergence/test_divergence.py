@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 from divergence_world import INTERVAL, WatchedInput, intervals_of, monitor, play
@@ -134,15 +135,18 @@ def test_with_starts_a_lost_event_is_found_when_its_start_is_frozen(seed: int) -
     assert {(d.event.vs, d.event.payload) for d in found[0].findings.differences} == {(lost.vs, lost.payload)}
 
 
+def inner(test: Any) -> Any:
+    """Return the function that Hypothesis calls with each example."""
+    return test.hypothesis.inner_test
+
+
 @pytest.mark.long
 def test_differences_are_found_for_many_seeds(long_seeds: range) -> None:
     for seed in long_seeds:
         for change in CHANGES:
-            test_every_difference_is_found_in_exactly_its_intervals_and_named.hypothesis.inner_test(seed, change)
-            test_a_wrong_input_that_reconnects_and_skips_is_found_wherever_it_was_compared.hypothesis.inner_test(
-                seed, change
-            )
-        test_with_starts_a_lost_event_is_found_when_its_start_is_frozen.hypothesis.inner_test(seed)
+            inner(test_every_difference_is_found_in_exactly_its_intervals_and_named)(seed, change)
+            inner(test_a_wrong_input_that_reconnects_and_skips_is_found_wherever_it_was_compared)(seed, change)
+        inner(test_with_starts_a_lost_event_is_found_when_its_start_is_frozen)(seed)
 
 
 def deliver(watched: WatchedInput, *elements: Element) -> None:

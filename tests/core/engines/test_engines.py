@@ -148,7 +148,7 @@ def test_a_batch_of_one_engine_is_taken_by_the_other(engine: str) -> None:
     first, second = Merge(MergeConfig("r3")), Merge(MergeConfig("r3", engine="python"))
     for merge in (first, second):
         merge.attach("x", PROMISES["r3"])
-    elements = [a("A", 1, 5), a("B", 2), m("B", 2, INF, 9), f(3)]
+    elements: list[Element] = [a("A", 1, 5), a("B", 2), m("B", 2, INF, 9), f(3)]
     output = first.apply("x", Batch.of(elements)).batch
     assert list(second.apply("x", output).batch.elements()) == list(output.elements())
     third = Merge(MergeConfig("r4"))

@@ -37,7 +37,8 @@ class Twins:
 
     def apply(self, *elements: Element) -> InputViolation | None:
         """Apply a batch to both. Returns the violation, which must be the same, if there is one."""
-        batch, caught = Batch.of(elements), []
+        batch = Batch.of(elements)
+        caught: list[InputViolation | None] = []
         for table in (self.mine, self.python):
             try:
                 table.apply_batch(batch)

@@ -58,7 +58,7 @@ class WatchedCutover:
         return self.stages[-1]
 
     async def _read(self) -> bool:
-        progress = await self.call.read()
+        progress: Any = await self.call.read()
         if progress is grpc.aio.EOF:
             return False
         self.stages.append(progress.stage)
@@ -169,7 +169,7 @@ async def test_a_promotion_that_does_not_end_in_time_is_taken_back() -> None:
         await bare.send(stable(10))
         assert await cutover.end() == "rolled-back"
         assert cutover.stages[-2] == "promoting"
-        roles = []
+        roles: list[Any] = []
         while len(roles) < 2:
             message = await bare.call.read()
             if message.WhichOneof("message") == "change_role":

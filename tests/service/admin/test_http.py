@@ -30,6 +30,11 @@ SILENCES = {
 }
 
 
+def port_of(world: World) -> int:
+    assert world.server.http_port is not None
+    return world.server.http_port
+
+
 def http_of(world: World) -> HttpServer:
     """Return the HTTP port of a server that has one."""
     assert world.server._http is not None
@@ -64,9 +69,9 @@ async def probe(port: int, path: str = "/healthz") -> int:
 async def test_probes_answer_while_others_are_silent(data: bytes, limits: dict[str, int]) -> None:
     # An hour, so that the time-out is not what makes room for the probes.
     async with World(http_port=0, http_header_timeout_s=3600.0, **limits) as world, AsyncExitStack() as attack:
-        await attack.enter_async_context(silent(world.server.http_port, 40, data))
+        await attack.enter_async_context(silent(port_of(world), 40, data))
         for path in ("/healthz", "/readyz", "/metrics"):
-            assert await probe(world.server.http_port, path) == 200
+            assert await probe(port_of(world), path) == 200
         assert len(http_of(world)._connections) <= 8
 
 
@@ -81,18 +86,18 @@ async def test_a_connection_at_work_is_not_closed_for_a_newcomer() -> None:
             await opened.wait()
             return await make(*arguments)
 
-        pages._make = held  # type: ignore[method-assign]  # holds the page up
-        working = asyncio.create_task(probe(world.server.http_port, "/metrics"))
+        pages._make = held  # type: ignore[assignment,method-assign]  # holds the page up
+        working = asyncio.create_task(probe(port_of(world), "/metrics"))
         await entered.wait()
-        async with silent(world.server.http_port, 5, b""):
-            assert await probe(world.server.http_port) == 200
+        async with silent(port_of(world), 5, b""):
+            assert await probe(port_of(world)) == 200
         opened.set()
         assert await working == 200
 
 
 async def test_a_header_that_does_not_come_ends_its_connection() -> None:
     async with World(http_port=0, http_header_timeout_s=0.05) as world:
-        async with silent(world.server.http_port, 3, b"GET /healthz HT") as readers:
+        async with silent(port_of(world), 3, b"GET /healthz HT") as readers:
             for reader in readers:
                 with suppress(ConnectionResetError):
                     assert await reader.read() == b""
@@ -101,7 +106,7 @@ async def test_a_header_that_does_not_come_ends_its_connection() -> None:
 
 async def test_probes_answer_over_tls_while_others_are_silent(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, http_port=0, http_connections_per_peer=4) as world, AsyncExitStack() as attack:
-        await attack.enter_async_context(silent(world.server.http_port, 40, b""))
+        await attack.enter_async_context(silent(port_of(world), 40, b""))
         http = await attack.enter_async_context(aiohttp.ClientSession())
         url = f"https://localhost:{world.server.http_port}/healthz"
         async with http.get(url, ssl=ssl.create_default_context(cafile=world.authority.path)) as answer:

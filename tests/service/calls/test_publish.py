@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import grpc
 import msgpack
@@ -12,7 +12,7 @@ import pytest
 from service_world import MERGE, World, adj, batch_message, ins, stable
 
 from lmerge.client.connection import streams
-from lmerge.core.elements import INF, NEG_INF, Event
+from lmerge.core.elements import INF, NEG_INF, Element, Event
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.generated import lmerge_pb2_grpc as pb_grpc
 from lmerge.wire.rows import RowCodec
@@ -222,7 +222,8 @@ async def test_a_message_with_fields_of_a_later_version_is_merged_like_any_other
         attach = pb.Attach(merge=MERGE, replica="later", properties=["key"])
         await call.write(pb.PublishRequest(attach=attach).SerializeToString() + b"\x9a\x06\x03new")
         assert (await call.read()).WhichOneof("message") == "accepted"
-        for sequence, elements in enumerate(([ins("x", 1, 5)], [ins("y", 2, 5), stable(3)]), 1):
+        parts: list[list[Element]] = [[ins("x", 1, 5)], [ins("y", 2, 5), stable(3)]]
+        for sequence, elements in enumerate(parts, 1):
             batch = pb.PublishRequest.SequencedBatch(sequence=sequence, batch=batch_message(elements))
             await call.write(pb.PublishRequest(batch=batch).SerializeToString() + b"\x9a\x06\x03new")
             ack = pb.PublishResponse.Ack()
@@ -288,7 +289,8 @@ class Declared(NamedTuple):
     async def step(self, world: World, random: Random, merge: str, number: int) -> Declared:
         """Attach an input, which is refused or delivers one element; return what is promised then."""
         schema, role = random.choice(SCHEMAS), random.choice([pb.ROLE_ACTIVE, pb.ROLE_OBSERVE])
-        name, asked = f"i{number}", {"merge": merge, "role": role, "schema": schema}
+        name = f"i{number}"
+        asked: dict[str, Any] = {"merge": merge, "role": role, "schema": schema}
         if not self.admits(schema):
             refused = await world.refused(name, **asked)
             assert refused.code is grpc.StatusCode.INVALID_ARGUMENT

@@ -240,7 +240,8 @@ async def test_what_a_resumed_reader_is_sent_is_one_legal_stream_byte_for_byte_o
             await a.merged(ins("x", at, at + 5), stable(at))
         await first.until_stable(49)
         call = world.subscribe(resume_token=token(NEG_INF))
-        tdb, elements = Tdb("again"), []
+        tdb = Tdb("again")
+        elements: list[Any] = []
         while tdb.stable_point < 49:
             message = await call.read()
             if message.WhichOneof("message") == "batch":

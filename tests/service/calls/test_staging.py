@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import grpc
 import pytest
@@ -122,7 +123,7 @@ async def test_a_commit_whose_part_is_not_there_merges_nothing_and_the_publisher
 
 @both
 @pytest.mark.parametrize("declared", [{"elements": 2}, {"payload_bytes": 9}, {"elements": 0, "payload_bytes": 1}])
-async def test_parts_that_do_not_hold_what_the_publisher_declares_are_not_merged(declared: dict[str, int]) -> None:
+async def test_parts_that_do_not_hold_what_the_publisher_declares_are_not_merged(declared: dict[str, Any]) -> None:
     async with World() as world:
         a = await world.publisher("a")
         await staged(world, 1, 0, [ins("x", 1, 5)])

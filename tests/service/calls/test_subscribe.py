@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
@@ -68,7 +69,7 @@ async def test_subscribers_that_come_while_elements_flow_miss_nothing_and_get_no
 async def test_all_subscribers_of_a_merge_get_the_same_bytes() -> None:
     async with World(merges=(MERGE,)) as world:
         request = pb.SubscribeRequest(merge=MERGE)
-        make = world.channel.unary_stream(
+        make: Any = world.channel.unary_stream(
             "/lmerge.v1.Lmerge/Subscribe", request_serializer=pb.SubscribeRequest.SerializeToString
         )
         calls = [make(request), make(request)]
@@ -120,7 +121,7 @@ async def test_silence_is_filled_with_progress() -> None:
         a = await world.publisher("a")
         await a.merged(ins("x", 1, 2), stable(7))
         call = world.subscribe()
-        kinds = []
+        kinds: list[str] = []
         while kinds[-2:] != ["progress", "progress"]:
             message = await call.read()
             kinds.append(message.WhichOneof("message"))

@@ -324,5 +324,5 @@ async def test_rows_that_differ_are_shown_by_their_columns_in_reasons_and_in_the
         ending = await publishers[2].ending()
         assert expected in ending.details
         assert expected in (await w.refused("c")).details, "also when the reason was kept"
-    (alarm,) = [record.fields for record in caplog.records if getattr(record, "event", "") == "inputs differ"]
+    (alarm,) = [vars(record)["fields"] for record in caplog.records if getattr(record, "event", "") == "inputs differ"]
     assert expected in alarm["differences"]

@@ -265,7 +265,7 @@ async def test_a_bug_in_the_merge_ends_all_its_streams_wherever_it_ran() -> None
         def fail(*_: object) -> Any:
             raise RuntimeError("a bug")
 
-        world.hub.state.merge.apply = fail  # type: ignore[method-assign]  # the bug
+        world.hub.state.merge.apply = fail  # type: ignore[assignment,method-assign]  # the bug
         await a.deliver(ins("x", 1, 2))
         with pytest.raises(Unavailable, match="has failed"):
             await world.settled()
@@ -287,7 +287,7 @@ async def test_only_the_native_engine_uses_threads(engine: str, where: str) -> N
             seen.append(threading.current_thread().name)
             return apply(*arguments)
 
-        world.hub.state.merge.apply = watched  # type: ignore[method-assign]  # sees the thread
+        world.hub.state.merge.apply = watched  # type: ignore[assignment,method-assign]  # sees the thread
         await (await world.input("a", "key")).deliver(ins("x", 1, 2))
         await world.settled()
         is_threaded = engine == selection.NATIVE and where == "in a thread"

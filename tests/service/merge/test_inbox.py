@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,8 @@ class SilentSession:
 
 def work(number: int, elements: int = 1, wire_bytes: int = 10) -> Work:
     batch = Batch.of([Stable(at) for at in range(elements)]) if elements else EMPTY
-    return Work(SilentSession(), batch, number, number, 0, wire_bytes)
+    session: Any = SilentSession()
+    return Work(session, batch, number, number, 0, wire_bytes)
 
 
 def taken(inbox: Inbox, elements: int) -> list[int]:

@@ -10,7 +10,7 @@ from service_world import MERGE, World, ins, stable
 
 from lmerge.cli import lines
 from lmerge.core.batch import Batch
-from lmerge.core.elements import INF, Stable
+from lmerge.core.elements import INF, Element, Stable
 from lmerge.core.merge import Merge
 from lmerge.core.snapshot import restored, snapshot_of
 from lmerge.errors import MalformedLine
@@ -33,7 +33,7 @@ def test_a_merge_counts_the_bytes_that_it_holds(properties: tuple[str, ...], eng
     merge = Merge()
     for name in "ab":
         merge.attach(name, properties)
-    stream = present(random, events) if properties != ("insert-only", "strictly-ordered") else [
+    stream: list[Element] = present(random, events) if properties != ("insert-only", "strictly-ordered") else [
         *(ins(e.payload, e.vs, e.ve) for e in events), Stable(INF)
     ]
     seen = set()

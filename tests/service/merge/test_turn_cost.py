@@ -113,8 +113,8 @@ def test_a_turn_calls_no_more_functions_than_it_did(engine: str, batches_a_turn:
 @pytest.mark.parametrize("batches_a_turn", [1, 8])
 def test_the_comparison_of_inputs_costs_a_few_calls_a_batch(batches_a_turn: int) -> None:
     """On every engine the digests of a batch are made in one call."""
-    if native_problem():
-        pytest.skip(native_problem())
+    if problem := native_problem():
+        pytest.skip(problem)
     calls = {
         policy: run_virtual(
             calls_a_batch(NATIVE, batches_a_turn, Settings(http_port=None, engine=NATIVE, divergence=policy))

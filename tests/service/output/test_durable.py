@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -56,11 +56,11 @@ async def killed(world: World) -> None:
     for one in registry.hubs.values():
         for task in (one.task._task, one._releasing):
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await asyncio.wait([task])
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
+def gate(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """Give a function that makes commits fail, as on a full disk, while it is shut."""
     commit = Store.commit
     shut = False
@@ -388,7 +388,10 @@ async def test_a_history_in_the_store_is_sent_in_pieces_and_joins_the_present(
 async def test_settings_that_contradict_what_was_shown_are_refused(tmp_path: Path) -> None:
     async with durable(tmp_path) as world:
         await (await world.publisher("a")).merged(ins("x", 1, 20))
-    for settings, message in (({"policy": "final-only"}, "not final"), ({"algorithm": "r0"}, "less general")):
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"policy": "final-only"}, "not final"), ({"algorithm": "r0"}, "less general"),
+    ]
+    for settings, message in wrong:
         with pytest.raises(UsageError, match=message):
             await Server(Settings(store=str(tmp_path / "store"), http_port=None, **settings)).start()
     async with durable(tmp_path, algorithm="r4", policy="eager") as world:

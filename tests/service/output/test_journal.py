@@ -96,7 +96,11 @@ def test_a_snapshot_that_does_not_fit_is_not_kept_and_tried_again_when_as_much_w
     assert journal.retained_from is None
     assert journal.find(60) is None
     assert journal.bytes == 0
-    due = [at for at in range(61, 200) if not journal.append(message(at)) and journal.needs_segment(at)]
+    due = []
+    for at in range(61, 200):
+        journal.append(message(at))
+        if journal.needs_segment(at):
+            due.append(at)
     assert due[0] < 100
     journal.begin(live(1, 200), 200, NEG_INF)
     assert journal.retained_from == 200

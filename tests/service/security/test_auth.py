@@ -250,7 +250,8 @@ def test_an_edit_that_cannot_be_leaves_the_file_as_it_was(tmp_path: Path) -> Non
     path = tmp_path / "access.json"
     tokens.make(path, "a", ["publish"], ["m"])
     before = path.read_bytes()
-    for wrong in ({"roles": ["root"]}, {"merges": []}, {"name": ""}, {"certificate": "x"}):
+    edits: list[dict[str, Any]] = [{"roles": ["root"]}, {"merges": []}, {"name": ""}, {"certificate": "x"}]
+    for wrong in edits:
         arguments: dict[str, Any] = {"name": "b", "roles": ["publish"], "merges": ["m"], **wrong}
         with pytest.raises(UsageError):
             tokens.make(path, **arguments)
@@ -262,7 +263,7 @@ def test_an_edit_that_cannot_be_leaves_the_file_as_it_was(tmp_path: Path) -> Non
 def test_what_is_made_is_what_is_read(name: str, roles: list[str], merges: list[str]) -> None:
     item = {"name": name, "id": "3f9a2c11", "sha256": "0" * 64, "roles": roles, "merges": merges}
     entry = entry_of(json.loads(json.dumps(item)))
-    assert (entry.name, entry.rights.roles, entry.rights.merges) == (name, set(roles), tuple(merges))
+    assert (entry.name, entry.rights.roles, entry.rights.merges) == (name, frozenset(roles), tuple(merges))
     assert entry.rights.allow(PUBLISH, merges[0], name) == (PUBLISH in roles and Rights(
         frozenset({STATUS}), tuple(merges)).allow(STATUS, merges[0]))
 

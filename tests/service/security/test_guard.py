@@ -44,8 +44,11 @@ async def subscribe(stub: Any) -> None:
     reader.call.cancel()
 
 
+FROM_AND_TO: dict[str, Any] = {"from": "nobody", "to": "no one"}  # `from` is a keyword of Python
+
+
 async def cut_over(stub: Any) -> None:
-    async for _ in stub.Cutover(pb.CutoverRequest(merge=MERGE, **{"from": "nobody", "to": "no one"})):
+    async for _ in stub.Cutover(pb.CutoverRequest(merge=MERGE, **FROM_AND_TO)):
         pass
 
 
@@ -161,27 +164,33 @@ def test_every_served_method_has_its_rule_and_its_call(monkeypatch: pytest.Monke
     assert {f"/{SERVICE}/{name}" for name in methods} <= set(ACCESS_RULES)
 
 
+async def raw_call(channel: Any, method: str) -> bytes:
+    """Call a method with bytes as they are."""
+    answer: bytes = await channel.unary_unary(method)(b"")
+    return answer
+
+
 async def test_a_method_without_a_rule_is_closed_to_everyone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def secret(_request: bytes, _context: Any) -> bytes:
         return b"secret"
 
     handlers = Server._handlers
-    added = {"Secret": grpc.unary_unary_rpc_method_handler(secret)}
+    added: dict[str, Any] = {"Secret": grpc.unary_unary_rpc_method_handler(secret)}
     monkeypatch.setattr(Server, "_handlers", lambda server: handlers(server) | added)
     async with SecureWorld(tmp_path) as world:
         call = world.new_channel(world.keeper).unary_unary(f"/{SERVICE}/Secret")
         with refused(DENIED, "/lmerge.v1.Lmerge/Secret is closed"):
             await call(b"")
-    async with World() as world:
+    async with World() as open_world:
         with refused(DENIED, "is closed"):
-            await world.channel.unary_unary(f"/{SERVICE}/Secret")(b"")
+            await raw_call(open_world.channel, f"/{SERVICE}/Secret")
 
 
 async def test_unidentified_callers_cannot_find_out_which_methods_there_are(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         for method in (f"/{SERVICE}/Nothing", "/other.Service/Method"):
             with refused(UNAUTHENTICATED):
-                await world.channel.unary_unary(method)(b"")
+                await raw_call(world.channel, method)
             with refused(grpc.StatusCode.UNIMPLEMENTED):
                 await world.new_channel(world.keeper).unary_unary(method)(b"")
 

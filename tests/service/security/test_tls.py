@@ -26,7 +26,7 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
-async def subject_at(port: int) -> bytes:
+async def subject_at(port: int | None) -> bytes:
     """Return the certificate that the server shows to a new connection."""
     context = ssl.create_default_context()
     context.check_hostname = False
@@ -123,7 +123,8 @@ async def test_plain_text_is_refused_where_there_is_tls(tmp_path: Path) -> None:
     async with SecureWorld(tmp_path, http_port=0) as world:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{world.server.port}") as channel:
             with refused(UNAVAILABLE):
-                await channel.unary_unary("/lmerge.v1.Lmerge/DescribeServer")(b"", wait_for_ready=False)
+                describe: Any = channel.unary_unary("/lmerge.v1.Lmerge/DescribeServer")
+                await describe(b"", wait_for_ready=False)
         async with aiohttp.ClientSession() as http:
             with pytest.raises(aiohttp.ClientError):
                 await http.get(f"http://127.0.0.1:{world.server.http_port}/healthz")
@@ -163,7 +164,8 @@ async def test_a_new_client_authority_replaces_the_old_one(tmp_path: Path) -> No
 
         async def code_for(pair: Pair) -> grpc.StatusCode:
             channel = world.new_channel(pair=pair, ca=str(tmp_path / "kept.pem"))
-            return await channel.unary_unary("/lmerge.v1.Lmerge/ListMerges")(b"").code()
+            code: grpc.StatusCode = await channel.unary_unary("/lmerge.v1.Lmerge/ListMerges")(b"").code()
+            return code
 
         while await code_for(new) is not grpc.StatusCode.OK:
             pass

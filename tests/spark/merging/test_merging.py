@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from merging_world import InputBatches, Output, Row, Twin, cut, plan_of, row_of, rows_of, streams
 
-from lmerge.core.elements import INF, INSERT, NEG_INF, STABLE, Adjust, Event, Insert, Stable
+from lmerge.core.elements import INF, INSERT, NEG_INF, STABLE, Adjust, Element, Event, Insert, Stable
 from lmerge.core.engines.selection import ENGINES, native_problem
 from lmerge.errors import UsageError
 from lmerge.spark.merging import shard
@@ -82,7 +82,7 @@ class LocalQuery:
 
     def _run(self, by_input: Mapping[int, Sequence[Row]]) -> list[Row]:
         packer = Packer(tuple(range(self.plan.shards)), self.plan.has_order)
-        packs = [row for batch in packer(self._arrow(by_input)) for row in batch.to_pylist()]
+        packs = [row for batch in packer(iter(self._arrow(by_input))) for row in batch.to_pylist()]
         self.random.shuffle(packs)
         out: list[Row] = []
         for at in range(self.plan.shards):
@@ -309,7 +309,7 @@ def test_an_order_that_goes_back_ends_the_input() -> None:
 def test_without_an_order_a_batch_is_taken_by_kind() -> None:
     plan = plan_of("r3", 2, has_order=False)
     query, output = LocalQuery(plan, Random(1)), Output()
-    elements = [Stable(4), Stable(3), Adjust(b"x", 5, 9, 7), Insert(b"y", 6, 8), Insert(b"x", 5, 9)]
+    elements: list[Element] = [Stable(4), Stable(3), Adjust(b"x", 5, 9, 7), Insert(b"y", 6, 8), Insert(b"x", 5, 9)]
     output.batch(query.batch({0: [row_of(e, 0) for e in elements]}))
     output.batch(query.batch({0: [row_of(Stable(100), 0)]}))
     assert output.tdb.events() == [Event(5, b"x", 7), Event(6, b"y", 8)]

@@ -36,7 +36,8 @@ def run_patiently(writer: Any, checkpoint: Path) -> None:
 
     for _ in range(5):
         try:
-            return run_to_end(writer, checkpoint)
+            run_to_end(writer, checkpoint)
+            return
         except Exception as problem:
             if "failed to connect back" not in str(problem):
                 raise

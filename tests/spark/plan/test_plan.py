@@ -308,7 +308,7 @@ def test_on_spark_connect_everything_is_declared_by_hand() -> None:
 
 # proofs: the rule against the rows that a running query gives
 
-ROWS_A_BATCH = [
+ROWS_A_BATCH: list[Any] = [
     # Event times in seconds, and the watermark that the batch runs with: the latest time before it, less 5 s. Its late
     # rows are those at or below the watermark of the batch BEFORE it, so a row a microsecond above that comes out.
     [3, 8, 14],  # 0

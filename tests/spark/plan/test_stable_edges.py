@@ -101,7 +101,9 @@ def test_rows_without_state_are_let_in_from_the_watermark_on_and_dropped_below_i
     2       90    90: the edge; 90 - 1 us: late
     """
     stream = edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds")
-    batches = [[t(100)], [(t(90, -US), "early")], [(t(90), "edge"), (t(90, -US), "late")], [t(101)]]
+    batches: list[list[int | tuple[int, str]]] = [
+        [t(100)], [(t(90, -US), "early")], [(t(90), "edge"), (t(90, -US), "late")], [t(101)],
+    ]
     elements = edges.run(stream, batches, vs="ts")
     names = [element.payload for element in elements if isinstance(element, Insert)]
     assert [sum(part in name for name in names) for part in (b"early", b"edge", b"late")] == [1, 1, 0]
@@ -166,7 +168,8 @@ def test_an_interval_join_brings_out_rows_as_old_as_its_condition_allows(edges: 
         .withWatermark("at", "10 seconds")
     )
     condition = functions.expr("name = other AND at >= ts AND at <= ts + INTERVAL 5 SECONDS")
-    for rows in [[t(100)], [t(100)], [(t(90, US), "edge")], [t(101)]]:
+    right_rows: list[list[int | tuple[int, str]]] = [[t(100)], [t(100)], [(t(90, US), "edge")], [t(101)]]
+    for rows in right_rows:
         edges.right.put(*(row_of(row) for row in rows))
     batches: list[list[int | tuple[int, str]]] = [[t(100), (t(85, US), "edge")], [t(100)], [t(100)], [t(101)]]
     elements = edges.run(left.join(right, condition), batches, vs="ts", allow=())

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from spool_world import APPENDS, INTERVALS, SCHEMA, UPDATES, payload_of, rows_of
+from spool_world import APPENDS, INTERVALS, SCHEMA, UPDATES, KeyedRow, payload_of, rows_of
 
 from lmerge.client.publish.payload_encoder import RowEncoder
 from lmerge.core.batch import Batch
@@ -243,7 +243,7 @@ def test_marks_below_the_stable_point_are_late(engine: str) -> None:
     state = fresh()
     convert(INTERVALS, rows_of([("a", 1, 5, None)]), state=state)
     converter = converter_of(dropping(INTERVALS), 10, state)
-    rows = [("a", None, None, 9), ("b", 1, 9, None), ("a", None, None, 10), ("c", None, None, 12)]
+    rows: list[KeyedRow] = [("a", None, None, 9), ("b", 1, 9, None), ("a", None, None, 10), ("c", None, None, 12)]
     converted = converter.take(rows_of(rows))
     assert list(converted.elements()) == [Adjust(payload_of("a", 1), 5, INF, 10)]
     assert (converter.tally.late, converter.tally.unmatched) == (2, 0)

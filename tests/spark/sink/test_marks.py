@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
 from random import Random
 
@@ -123,7 +124,7 @@ ROWS = st.lists(
 def test_the_order_of_rows_makes_no_difference(rows: list[list[Mark]]) -> None:
     found = set()
     for order in list(permutations(rows))[:120]:
-        marks: list[Mark] = []
+        marks: Sequence[Mark] = []
         for row in order:
             marks = with_marks(marks, row, -1) or []
         found.add(tuple(read_marks(marks).intervals))
@@ -136,8 +137,8 @@ def test_what_is_published_is_legal_and_forgetting_changes_nothing(seed: int) ->
     """Rows come in any order while the stable point moves. A twin that forgets nothing publishes the same."""
     random = Random(seed)
     tdb, stable = Tdb(), 0
-    marks: list[Mark] = []
-    all_marks: list[Mark] = []
+    marks: Sequence[Mark] = []
+    all_marks: Sequence[Mark] = []
     for _ in range(30):
         vs = random.choice((None, stable + random.randint(-4, 12)))
         ve = random.choice((None, max(vs or 0, stable + random.randint(-4, 12))))

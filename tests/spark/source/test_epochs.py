@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -81,7 +82,7 @@ class ReadQuery:
     """Uses a reader as Spark does: it stores offsets, and runs the last batch again after a restart."""
 
     def __init__(self, make: Any, target: str, **given: Any) -> None:
-        self._start = lambda: make(target, **given)
+        self._start: Callable[[], LmergeStreamReader] = lambda: make(target, **given)
         self._reader: LmergeStreamReader = self._start()
         self._batch = (self._reader.initialOffset(), self._reader.initialOffset())
         self._last: list[Event] = []

@@ -274,7 +274,9 @@ def flight(carrier: str, delay: int | None = None) -> bytes:
 
 
 def spark_columns(layout: Layout, table: Any) -> list[dict[str, Any]]:
-    return pa.Table.from_batches(list(layout.batches(table, layout.fields())), schema=layout.fields()).to_pylist()
+    batches = list(layout.batches(table, layout.fields()))
+    rows: list[dict[str, Any]] = pa.Table.from_batches(batches, schema=layout.fields()).to_pylist()
+    return rows
 
 
 def test_payloads_become_columns_and_infinity_null() -> None:

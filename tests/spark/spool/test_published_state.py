@@ -350,8 +350,8 @@ def live_with_any_rows(folder: Path, seed: int) -> None:
             for key in keys:
                 if random.random() < 0.6:
                     vs = max(0, stable + random.randint(-15, 30))
-                    row = (key, random.randint(0, 1), vs, random.choice((vs, vs + 5, vs + 20, INF)))
-                    partitions[partition].append(row)
+                    value, ve = random.randint(0, 1), random.choice((vs, vs + 5, vs + 20, INF))
+                    partitions[partition].append((key, value, vs, ve))
         for rows in partitions:
             for row in rows:
                 naive.row(row, stable if batch else NEG_INF)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -267,7 +268,10 @@ def test_what_was_aborted_is_removed_and_what_counts_is_not(tmp_path: Path) -> N
 def test_another_stream_is_refused_by_name(tmp_path: Path, field: str) -> None:
     commit_elements(Spool(str(tmp_path)), 0, [Insert(b"a", 1, 5)])
     other = META | {field: "other"}
-    for attempt in (lambda s: s.check(other), lambda s: s.commit(1, [], None, other)):
+    attempts: tuple[Callable[[Spool], object], ...] = (
+        lambda s: s.check(other), lambda s: s.commit(1, [], None, other),
+    )
+    for attempt in attempts:
         with pytest.raises(UsageError, match=f"holds a stream whose {field} is '.*', and this one's is 'other'"):
             attempt(Spool(str(tmp_path)))
     Spool(str(tmp_path)).check(META | {"incarnation": "8"})
