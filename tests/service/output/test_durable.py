@@ -53,7 +53,7 @@ async def killed(world: World) -> None:
     """Leave the server as a kill does: nothing is drained, nothing is written any more."""
     registry = world.server._registry
     for one in registry.hubs.values():
-        for task in (one._task, one._releasing):
+        for task in filter(None, (one._task, one._releasing)):
             task.cancel()
             await asyncio.wait([task])
 
