@@ -35,7 +35,7 @@ def utc(year: int, month: int, day: int, hour: int, minute: int) -> int:
 
 def row(month: int, day: int, sched_dep: int, sched_arr: int, dest: str, **changes: int | None) -> Row:
     fields: dict[str, Any] = {"dep_delay": 0, "arr_delay": 0, **changes}
-    return Row(2013, month, day, sched_dep, fields["dep_delay"], sched_arr, fields["arr_delay"], "ZZ", 1, "JFK", dest)
+    return Row(2013, month, day, sched_dep, fields["dep_delay"], sched_arr, fields["arr_delay"], "ZZ", "1", "JFK", dest)
 
 
 def flight(month: int, day: int, sched_dep: int, sched_arr: int, dest: str, **changes: int | None) -> Flight:

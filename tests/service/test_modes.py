@@ -121,7 +121,7 @@ async def test_a_mark_that_was_lost_is_reported(loss: str, tmp_path: Path, caplo
     async with World(**settings) as world:
         a = await world.publisher("a")
         await a.merged(ins("x", 1, 50), stable(10))
-        mark = Store(world.server._registry._folder.path_of(MERGE)).mark  # type: ignore[union-attr]  # durable
+        mark = Store(world.server._registry._folder.path_of(MERGE)).mark
     if loss == "deleted":
         mark.unlink()
     else:

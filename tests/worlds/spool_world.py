@@ -44,7 +44,7 @@ def rows_of(rows: Sequence[KeyedRow]) -> Any:
     return pa.RecordBatch.from_pylist([dict(zip(ARROW.names, row)) for row in rows], schema=ARROW)
 
 
-def payload_of(key: str, value: int) -> bytes:
+def payload_of(key: str, value: int | None) -> bytes:
     return CODEC.encode({"k": key, "n": value})
 
 

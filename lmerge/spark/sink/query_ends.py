@@ -96,7 +96,7 @@ def _part(spark: SparkSession, listener: QueryEnds) -> None:
 
     Otherwise the JVM, which outlives this process for a moment, logs that the listener does not answer.
     """
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
 
     context: Any = vars(spark.sparkContext).get("_jsc")
     if context is None:

@@ -59,10 +59,10 @@ class LiveEventTwins:
         assert self.native.trimmed == self.python.trimmed
 
     def compare(self) -> None:
-        self.native._tdb.check()  # type: ignore[union-attr]  # before anything settles what waits
+        self.native._tdb.check()
         assert list(self.native.prelude().elements()) == list(self.python.prelude().elements())
         assert len(self.native) == len(self.python)
-        self.native._tdb.check()  # type: ignore[union-attr]  # on the native core
+        self.native._tdb.check()
 
 
 def described(violation: InputViolation | None) -> object:
@@ -192,7 +192,7 @@ def test_beyond_all_that_may_wait_the_prelude_is_the_same() -> None:
 
 def test_memory_returns_when_both_sides_have_frozen_a_burst() -> None:
     twins = LiveEventTwins()
-    tdb = twins.native._tdb  # type: ignore[union-attr]  # on the native core
+    tdb = twins.native._tdb
     for vs in range(100):
         twins.native.apply_batch(Batch.of([*(Insert(b"%100d" % at, vs, vs + 50) for at in range(1000)), Stable(vs)]))
     held = tdb.memory[0]

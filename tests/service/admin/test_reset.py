@@ -48,7 +48,7 @@ async def reset(world: World, merge: str = MERGE, epoch: int = 0, reason: str = 
 
 
 def is_reset(error: grpc.RpcError) -> bool:
-    return (ERROR_KEY, MERGE_RESET) in [(key, value) for key, value in error.trailing_metadata()]
+    return (ERROR_KEY, MERGE_RESET) in list(error.trailing_metadata())
 
 
 async def refusal(call: Any) -> grpc.RpcError:
@@ -152,7 +152,7 @@ async def test_a_store_with_an_invalid_schema_stops_no_other_merge_and_is_mended
         for merge in ("good", "bad"):
             a = await world.publisher("a", merge=merge, schema=GOOD)
             await a.merged(ins(row("x"), 1, 50), stable(10))
-        path = world.server._registry._folder.path_of("bad")  # type: ignore[union-attr]  # it is durable
+        path = world.server._registry._folder.path_of("bad")
     store = Store(path)
     store.load()
     changes = Changes(facts={"schema": b"=" + schema.SerializeToString()})
@@ -183,7 +183,7 @@ async def test_a_damaged_store_is_mended_too(damage: str, tmp_path: Path) -> Non
     async with World(**settings) as world:
         a = await world.publisher("a")
         await a.merged(ins("x", 1, 50), stable(10))
-        path = world.server._registry._folder.path_of(MERGE)  # type: ignore[union-attr]  # it is durable
+        path = world.server._registry._folder.path_of(MERGE)
     if damage == "flipped":
         path.write_bytes(bytes(byte ^ 0xFF for byte in path.read_bytes()))
     else:

@@ -102,8 +102,8 @@ MOST = {(NATIVE, 1): 126, (NATIVE, 8): 84, (PYTHON, 1): 2_920, (PYTHON, 8): 2_52
 
 @pytest.mark.parametrize(("engine", "batches_a_turn"), MOST)
 def test_a_turn_calls_no_more_functions_than_it_did(engine: str, batches_a_turn: int) -> None:
-    if engine == NATIVE and native_problem():
-        pytest.skip(native_problem())
+    if engine == NATIVE and (problem := native_problem()):
+        pytest.skip(problem)
     settings = Settings(http_port=None, engine=engine)
     most = MOST[engine, batches_a_turn]
     calls = run_virtual(calls_a_batch(engine, batches_a_turn, settings))

@@ -54,7 +54,7 @@ async def killed(world: World) -> None:
     """Leave the server as a kill does: nothing is drained, nothing is written any more."""
     registry = world.server._registry
     for one in registry.hubs.values():
-        for task in (one.task._task, one._releasing):
+        for task in filter(None, (one.task._task, one._releasing)):
             task.cancel()
             await asyncio.wait([task])
 
