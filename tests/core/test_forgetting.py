@@ -6,6 +6,7 @@ leave and are replaced meanwhile. The results must be those of a merge that remo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -114,7 +115,7 @@ class Triplets(Twins):
 
     def __init__(self, *settings: Any) -> None:
         super().__init__(*settings, compare_every=40)
-        self.merges.append(Merge(MergeConfig(*settings, engine="python")))
+        self.merges.append(Merge(replace(MergeConfig(*settings), engine="python")))
 
     def call(self, method: str, *arguments: object, **options: object) -> None:
         mine, python, at_once = [

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lmerge.core.batch import Row
 from lmerge.core.elements import ADJUST, INF, INSERT, NEG_INF, STABLE
+from lmerge.core.inputs import InputRole
 from lmerge.core.session import (
     AdmitLine,
     AttachLine,
@@ -53,16 +54,16 @@ def test_the_lines_are_those_of_the_design() -> None:
     assert format_event(1, b"A", 2) == '{"payload":"A","vs":1,"ve":2}'
     attach = '{"op":"attach","input":"a","properties":["insert-only","ordered"],"join_at":null,"role":"active"}'
     assert format_attach("a", ("ordered", "insert-only")) == attach
-    assert parse_line(attach, 1) == AttachLine("a", frozenset({"insert-only", "ordered"}), None, "active")
+    assert parse_line(attach, 1) == AttachLine("a", frozenset({"insert-only", "ordered"}), None, InputRole.ACTIVE)
     assert parse_line(format_detach("a"), 1) == DetachLine("a")
     assert format_admit('"a"') == '{"op":"admit","input":"\\"a\\""}'
     assert parse_line(format_admit("a"), 1) == AdmitLine("a")
 
 
 def test_short_attach_lines_and_blank_lines_are_read() -> None:
-    assert parse_line('{"op":"attach","input":"a"}', 1) == AttachLine("a", frozenset(), None, "active")
+    assert parse_line('{"op":"attach","input":"a"}', 1) == AttachLine("a", frozenset(), None, InputRole.ACTIVE)
     joining = parse_line('{"op":"attach","input":"a","join_at":"-inf"}', 1)
-    assert joining == AttachLine("a", frozenset(), NEG_INF, "active")
+    assert joining == AttachLine("a", frozenset(), NEG_INF, InputRole.ACTIVE)
     assert parse_line("  \n", 1) is None
 
 

@@ -7,57 +7,57 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from service_world import MERGE, Publisher, World, ins, stable
+from service_world import MERGE, RawPublisher, World, ins, stable
 
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 pytestmark = pytest.mark.usefixtures("engine")
 
 ROWS = pb.Schema(columns=[pb.Schema.Column(name="id", type="int")])
-Ends = Callable[[World, Publisher], Awaitable[object]]
+Ends = Callable[[World, RawPublisher], Awaitable[object]]
 
 
-async def leaves(_world: World, a: Publisher) -> None:
+async def leaves(_world: World, a: RawPublisher) -> None:
     await a.leave()
 
 
-async def loses_its_connection(world: World, a: Publisher) -> None:
+async def loses_its_connection(world: World, a: RawPublisher) -> None:
     a.call.cancel()
     await world.described(lambda merge: len(merge.inputs) == 1)
 
 
-async def is_replaced(world: World, a: Publisher) -> None:
+async def is_replaced(world: World, a: RawPublisher) -> None:
     newer = await world.publisher("a", incarnation=7)
     await a.ending()
     await newer.merged(ins("y", 5, 9))
 
 
-async def breaks_a_promise(_world: World, a: Publisher) -> None:
+async def breaks_a_promise(_world: World, a: RawPublisher) -> None:
     await a.send(ins("bad", 9, 8))
     await a.ending()
 
 
-async def breaks_its_stable(_world: World, a: Publisher) -> None:
+async def breaks_its_stable(_world: World, a: RawPublisher) -> None:
     await a.send(stable(10), ins("late", 1, 2))
     await a.ending()
 
 
-async def breaks_the_protocol(_world: World, a: Publisher) -> None:
+async def breaks_the_protocol(_world: World, a: RawPublisher) -> None:
     await a.write(attach=pb.Attach(merge=MERGE, replica="a"))
     await a.ending()
 
 
-async def delivers_no_rows(_world: World, a: Publisher) -> None:
+async def delivers_no_rows(_world: World, a: RawPublisher) -> None:
     await a.send(ins("no row", 1, 2))
     await a.ending()
 
 
-async def is_detached(world: World, a: Publisher) -> None:
+async def is_detached(world: World, a: RawPublisher) -> None:
     await world.stub.DetachInput(pb.DetachInputRequest(merge=MERGE, replica="a", reason="maintenance"))
     await a.ending()
 
 
-async def is_quarantined(world: World, a: Publisher) -> None:
+async def is_quarantined(world: World, a: RawPublisher) -> None:
     await world.stub.DetachInput(pb.DetachInputRequest(merge=MERGE, replica="a", quarantine=True))
     await a.ending()
 

@@ -11,6 +11,7 @@ from client_world import MERGE, Cluster, Reading, World, until
 from lmerge.client import AsyncPublisher, AsyncSubscriber, FastForward, Heartbeat, Origin, SkippedRange
 from lmerge.core.batch import Batch
 from lmerge.core.elements import Adjust, Insert, Stable
+from lmerge.core.inputs import InputRole
 from lmerge.errors import InvalidBatch
 
 
@@ -150,7 +151,7 @@ async def test_a_server_changes_the_role_and_the_input_attaches_anew() -> None:
         incarnation = new.incarnation
         hub = world.server._registry.get(MERGE)
         session = hub.inputs.get("new").session
-        session.change_role("active")
+        session.change_role(InputRole.ACTIVE)
         await until(lambda: new.reconnects == 1)
         assert new.role == "active"
         assert new.incarnation > incarnation

@@ -41,8 +41,9 @@ def changed(random: Random, events: list[Event], change: str) -> tuple[list[Even
     return sorted(wrong), Counter({e: n for e, n in difference.items() if n})
 
 
-def attached(seed: int, tdbs: dict[str, list[Event]], *, roles: dict[str, str] | None = None, **options: int | bool
-             ) -> list[WatchedInput]:
+def attached(
+    seed: int, tdbs: dict[str, list[Event]], *, roles: dict[str, InputRole] | None = None, **options: int | bool
+) -> list[WatchedInput]:
     watched = monitor(**options)
     inputs = []
     for at, (name, events) in enumerate(tdbs.items()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -160,7 +160,8 @@ async def test_a_fenced_publisher_commits_nothing_and_takes_nothing_away() -> No
         ending = await old.ending()
         assert ending.code is grpc.StatusCode.ABORTED
         assert "fenced" in ending.details
-        late = PublishSession(None, world.server._registry, world.server.settings)  # its stream has not ended yet
+        # Its stream has not ended yet; it has nothing to write to.
+        late = PublishSession(cast(Any, None), world.server._registry, world.server.settings)
         late._owner = PartOwner(MERGE, "a")
         listed = [pb.PublishRequest.Commit.Part(partition=0)]
         await late._commit(

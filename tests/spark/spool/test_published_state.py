@@ -31,8 +31,9 @@ from lmerge.errors import InputViolation, StoreDamaged
 from lmerge.spark.options import DROP
 from lmerge.spark.sink.elements import RowPlan
 from lmerge.spark.spool import published_state, retention
+from lmerge.spark.spool.manifest import SpoolPart
 from lmerge.spark.spool.published_state import PublishedState
-from lmerge.spark.spool.spool import Spool, SpoolPart
+from lmerge.spark.spool.spool import Spool
 
 DROPPING = RowPlan("update", UPDATES.schema, ve="ve", keys=("k",), late=DROP)
 
