@@ -10,16 +10,32 @@ import gc
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 RESULTS = Path(__file__).parent / "results"
+
+# One colour for a thing in all plots, by the first of these texts that stands in the name of a line as whole words.
+COLORS: Final = {
+    "without a merge": "#7f7f7f", "nothing": "#7f7f7f", "raw gRPC": "#7f7f7f", "without": "#7f7f7f",
+    "output": "#1f3a93", "lmerge": "#1f3a93", "merged": "#1f3a93",
+    "r0": "#9467bd", "r1": "#8c564b", "r2": "#e377c2", "r3-": "#c7c7c7", "r3": "#1f77b4", "r4": "#ff7f0e",
+    "cleanse": "#bcbd22", "s1": "#d62728", "s2": "#ff9896", "reader": "#17becf",
+}
+REPLICA_COLORS: Final = {"a": "#2ca02c", "b": "#98df8a", "c": "#637939"}  # by the whole name of a line
+# For all other lines, in the order of their names; none of them is above.
+OTHER_COLORS: Final = (
+    "#b279a2", "#72b7b2", "#eeca3b", "#393b79", "#e45756", "#8ca252", "#9d755d", "#6baed6", "#bd9e39", "#ad494a",
+    "#a55194", "#31a354", "#fdae6b",
+)
+MARKERS: Final = "osD^vP*X<>"
 
 
 @dataclass
@@ -103,9 +119,7 @@ def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
     size = (6.5 * columns, 4.6 * rows)
     figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     figure.suptitle(title)
-    color_of = pyplot.get_cmap("tab10")
-    labels = sorted({label for panel in panels for label in panel.lines})
-    looks = {label: (color_of(at % 10), "osD^vP*X<>"[at % 10]) for at, label in enumerate(labels)}
+    looks = looks_of({label for panel in panels for label in panel.lines})
     for panel, axis in zip(panels, axes.flat, strict=False):
         for label, line in panel.lines.items():
             points = sorted(line.items())
@@ -124,12 +138,26 @@ def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
         if "y" not in panel.log:
             axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=7, framealpha=0.5)
+    lines = {label: line for axis in axes.flat for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(lines.values(), lines, loc="outside right upper", fontsize=7, frameon=False)  # beside the data
     for axis in axes.flat[len(panels):]:
         axis.remove()
     RESULTS.mkdir(exist_ok=True)
     figure.savefig(RESULTS / f"{name}.png", dpi=110)
     pyplot.close(figure)
+
+
+def looks_of(labels: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the colour and the mark of each line of a plot. A thing of ``COLORS`` looks the same in all plots."""
+    looks, others = {}, 0
+    for at, label in enumerate(sorted(labels)):
+        named = (color for text, color in COLORS.items() if re.search(rf"(?<!\w){re.escape(text)}(?!\w)", label))
+        color = REPLICA_COLORS.get(label) or next(named, None)
+        if color is None:
+            color = OTHER_COLORS[others % len(OTHER_COLORS)]
+            others += 1
+        looks[label] = color, MARKERS[at % len(MARKERS)]
+    return looks
 
 
 def bench_parser(document: str | None, name: str) -> argparse.ArgumentParser:
