@@ -48,7 +48,8 @@ async def reset(world: World, merge: str = MERGE, epoch: int = 0, reason: str = 
 
 
 def is_reset(error: grpc.RpcError) -> bool:
-    return (ERROR_KEY, MERGE_RESET) in [tuple(item) for item in error.trailing_metadata()]
+    metadata: list[Any] = list(error.trailing_metadata())
+    return (ERROR_KEY, MERGE_RESET) in metadata
 
 
 async def refusal(call: Any) -> grpc.RpcError:

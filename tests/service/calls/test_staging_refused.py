@@ -78,7 +78,8 @@ async def test_what_cannot_be_staged_is_refused_and_leaves_nothing(name: str) ->
         if len(messages) > 1:
             where = "part 2 (attempt 0) of batch 1 of query 'counts' of input 'a' of merge 'flights'"
             assert where in caught.value.details()
-        is_payload = ("lmerge-limit", "payload") in [tuple(item) for item in caught.value.trailing_metadata()]
+        metadata: list[Any] = list(caught.value.trailing_metadata())
+        is_payload = ("lmerge-limit", "payload") in metadata
         assert is_payload is (name == "large payload")
         staging_of(world).check()
         assert staging_of(world).parts == 1
