@@ -110,14 +110,14 @@ def kill_often(
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert process.stdin is not None
         assert process.stdout is not None
-        wanted, committed = random.randint(*lines), 0
+        commits_before, committed = random.randint(*lines), 0
         for line in process.stdout:
             committed += line != ASK
             if line == ASK:
-                more = 1 if committed < wanted else random.randint(0, MORE_MAX)
+                more = 1 if committed < commits_before else random.randint(0, MORE_MAX)
                 process.stdin.write(GO * more)
                 process.stdin.flush()
-                if committed >= wanted:
+                if committed >= commits_before:
                     break
         with suppress(subprocess.TimeoutExpired):
             process.wait(random.random() * within_s)

@@ -266,11 +266,11 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_store import write
 from lmerge.errors import StoreFull
-from lmerge.service.output.durable_merges import Folder
+from lmerge.service.output.durable_merges import StoreFolder
 from lmerge.service.settings import Settings
 from lmerge.service.output.store import Store
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-folder = Folder(Settings(store=sys.argv[1]))
+folder = StoreFolder(Settings(store=sys.argv[1]))
 path = folder.path_of("flights")
 for room in map(int, sys.argv[3:]):
     for life in range(3):
