@@ -13,7 +13,7 @@ def test_a_thing_has_one_colour_in_all_plots() -> None:
     assert looks_of(["nothing (control)", "server killed"])["nothing (control)"][0] == COLORS["nothing"]
 
 
-def test_a_text_counts_as_whole_words() -> None:
+def test_a_text_counts_only_as_a_whole() -> None:
     assert looks_of(["a"])["a"][0] == REPLICA_COLORS["a"]
     assert looks_of(["a link held"])["a link held"][0] in OTHER_COLORS
     assert looks_of(["r30"])["r30"][0] in OTHER_COLORS
