@@ -198,18 +198,18 @@ def test_a_merge_that_does_not_exist_yet_is_waited_for(readers: Any) -> None:
 
 
 def test_a_merge_that_no_server_has_is_an_error_on_request(readers: Any) -> None:
-    from lmerge.spark.source import readers
+    from lmerge.spark.source import readers as source_readers
 
     with servers() as world:
         reader = readers(world.target, waitForMerge="false")
         with pytest.raises(UnknownMerge, match=f"cannot read merge 'flights' at {world.target}"):
             reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
-        with pytest.raises(UnknownMerge, match=r"needs \.schema\(\.\.\.\), or payload=binary"):
-            readers.schema({"servers": world.target, "merge": MERGE})
+        with pytest.raises(UnknownMerge, match=r"set \.schema\(\.\.\.\) or payload=binary"):
+            source_readers.schema({"servers": world.target, "merge": MERGE})
 
 
 def test_servers_that_are_away_end_the_query_after_a_while(readers: Any) -> None:
-    from lmerge.spark.source import readers
+    from lmerge.spark.source import readers as source_readers
 
     with servers() as world:
         world.stop()
@@ -220,7 +220,7 @@ def test_servers_that_are_away_end_the_query_after_a_while(readers: Any) -> None
         with pytest.raises(ServerGone, match="cannot be reached"):
             latest(reader, reader.initialOffset())
         with pytest.raises(ServerGone, match="cannot read merge 'flights'"):
-            readers.schema({"servers": world.target, "merge": MERGE})
+            source_readers.schema({"servers": world.target, "merge": MERGE})
 
 
 def test_a_checkpoint_that_is_too_old_is_an_error(readers: Any) -> None:
