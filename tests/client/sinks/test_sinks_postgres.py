@@ -88,7 +88,7 @@ async def test_the_table_is_as_of_one_stable_point_whenever_it_is_looked_at(dsn:
 
     async def look(number: int) -> None:
         nonlocal seen
-        if number < 8:
+        if number < 8:  # by then a stable has come, so the sink commits without more
             return
         await until(lambda: bool(ask(dsn, "SELECT 1 FROM pg_class WHERE relname = 'flights'")))
         with psycopg.connect(dsn) as connection:
