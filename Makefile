@@ -125,6 +125,7 @@ test-long: $(VENV)/.native
 lint: $(VENV)/.dev
 	@echo "==> lint and architecture"
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted; ruff format . does it:"; $(BIN)/ruff format --check .; }
 	@$(BIN)/lint-imports
 	@$(BIN)/python scripts/commit_subjects.py
 

@@ -86,8 +86,10 @@ def direct_dependencies(extension: RustExtension) -> dict[str, str]:
     packages = extension.metadata(quiet=True)["packages"]
     named = {
         dependency["name"]
-        for package in packages if package["source"] is None
-        for dependency in package["dependencies"] if dependency["kind"] is None
+        for package in packages
+        if package["source"] is None
+        for dependency in package["dependencies"]
+        if dependency["kind"] is None
     }
     found = {package["name"]: package["version"] for package in packages if package["source"] is not None}
     return {name: found[name] for name in sorted(named & found.keys())}
@@ -96,8 +98,12 @@ def direct_dependencies(extension: RustExtension) -> dict[str, str]:
 setup(
     rust_extensions=[
         RustExtension(
-            "lmerge._native", path="native/python/Cargo.toml", cargo_manifest_args=["--locked"],
-            rust_version=f">={RUST_MIN}", debug=False, quiet=True,
+            "lmerge._native",
+            path="native/python/Cargo.toml",
+            cargo_manifest_args=["--locked"],
+            rust_version=f">={RUST_MIN}",
+            debug=False,
+            quiet=True,
         )
     ],
     cmdclass={"build_rust": BuildNative, "bdist_wheel": StableAbiWheel},

@@ -93,8 +93,12 @@ def built(commit: str) -> Iterator[tuple[Path, Path]]:
         python = tree / ".venv" / "bin" / "python"
         needs_native = {} if selection.native_problem() else {"LMERGE_REQUIRE_NATIVE": "1"}
         environment = {name: value for name, value in os.environ.items() if name != "PYO3_PYTHON"} | needs_native
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--editable", str(tree)], check=True,
-                       env=environment, cwd=tree)
+        subprocess.run(
+            [str(python), "-m", "pip", "install", "--quiet", "--editable", str(tree)],
+            check=True,
+            env=environment,
+            cwd=tree,
+        )
         yield python, tree
     finally:
         _git("worktree", "remove", "--force", str(tree))
@@ -109,8 +113,10 @@ def _git(*arguments: str) -> str:
 
 def _show(found: dict[str, FigureVerdict], before: Samples, now: Samples, sides: tuple[Side, Side]) -> None:
     for figure, verdict in found.items():
-        old, new = (f"{sorted(side[figure])[len(side[figure]) // 2]:>12,.5g}" if side.get(figure) else f"{'-':>12}"
-                    for side in (before, now))
+        old, new = (
+            f"{sorted(side[figure])[len(side[figure]) // 2]:>12,.5g}" if side.get(figure) else f"{'-':>12}"
+            for side in (before, now)
+        )
         print(f"  {figure:<52}{old}{new}  {verdict.ratio:6.2f}  spread {verdict.spread:4.0%}  {verdict.outcome}")
     for name, side in zip(("BASE", "this tree"), sides, strict=True):
         for probe, problem in side.problems.items():
@@ -145,8 +151,11 @@ def main() -> int:
     _show(verdicts(limit.samples, limit.samples), limit.samples, limit.samples, (limit, limit))
     document["figures"] = {
         figure: {
-            "before": base.samples.get(figure, []), "now": here.samples.get(figure, []), "word": verdict.outcome,
-            "ratio": verdict.ratio, "spread": verdict.spread,
+            "before": base.samples.get(figure, []),
+            "now": here.samples.get(figure, []),
+            "word": verdict.outcome,
+            "ratio": verdict.ratio,
+            "spread": verdict.spread,
         }
         for figure, verdict in found.items()
     }

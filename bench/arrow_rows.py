@@ -41,7 +41,9 @@ def rounded(rng: random.Random) -> tuple[SchemaLike, dict[str, Any]]:
     _, columns = small(rng)
     sums = {name: pa.array([rng.random() * 1e4 for _ in range(BATCH_ROWS)]) for name in ("total", "mean")}
     return {"carrier": "string", "flights": "int", "total": "float(2)", "mean": "float(6)"}, {
-        "carrier": columns["carrier"].dictionary_encode(), "flights": columns["flight"], **sums,
+        "carrier": columns["carrier"].dictionary_encode(),
+        "flights": columns["flight"],
+        **sums,
     }
 
 
@@ -71,14 +73,18 @@ def nested(rng: random.Random) -> tuple[SchemaLike, dict[str, Any]]:
     _, columns = small(rng)
     lists = [[rng.random() for _ in range(rng.randrange(6))] for _ in range(BATCH_ROWS)]
     return {"carrier": "string", "route": {"from": "string", "miles": "int"}, "samples": "list<float>"}, {
-        "carrier": columns["carrier"], "samples": pa.array(lists),
+        "carrier": columns["carrier"],
+        "samples": pa.array(lists),
         "route": pa.StructArray.from_arrays([columns["carrier"], columns["flight"]], ["from", "miles"]),
     }
 
 
 SHAPES = {
-    TARGET_SHAPE: small, "4 columns, 2 rounded, 1 dictionary": rounded, "20 columns": wide,
-    "a date, 3 decimals": exact, "a struct and a list": nested,
+    TARGET_SHAPE: small,
+    "4 columns, 2 rounded, 1 dictionary": rounded,
+    "20 columns": wide,
+    "a date, 3 decimals": exact,
+    "a struct and a list": nested,
 }
 
 

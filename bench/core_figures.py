@@ -103,7 +103,7 @@ def disorder(report: BenchReport, quick: bool) -> list[Panel]:
             while any(start < len(stream) for start, stream in zip(starts, rest, strict=True)):
                 at = random.choice([at for at in range(INPUTS) if starts[at] < len(rest[at])])
                 stop = starts[at] + random.randint(1, 20)
-                assert not merge.apply(str(at), Batch.of(rest[at][starts[at]:stop])).detached
+                assert not merge.apply(str(at), Batch.of(rest[at][starts[at] : stop])).detached
                 starts[at] = stop
             name = f"figure 4, merged {policy}, {share:.0%} disorder"
             row = report.add(name, [float(merge.emitted.adjusts)], "adjusts")

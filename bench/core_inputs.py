@@ -24,7 +24,13 @@ REVISED = Workload(events=30_000, payload_bytes=1_000, disorder=0.5, adjusts=0.5
 
 
 def measure(
-    report: BenchReport, figure: str, engine: str, kinds: tuple[str, ...], spec: Workload, rate: Panel, space: Panel,
+    report: BenchReport,
+    figure: str,
+    engine: str,
+    kinds: tuple[str, ...],
+    spec: Workload,
+    rate: Panel,
+    space: Panel,
     quick: bool,
 ) -> None:
     """Add these algorithms to both panels, over the number of inputs."""
@@ -48,9 +54,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     report = begin((__doc__ or "").splitlines()[0])
     panels = []
-    for figure, kinds, spec in (
-        ("figures 2, 3", KINDS, ORDERED), ("figure 7", ("r3", "r3-", CLEANSED), REVISED),
-    ):
+    for figure, kinds, spec in (("figures 2, 3", KINDS, ORDERED), ("figure 7", ("r3", "r3-", CLEANSED), REVISED)):
         what = "in order" if spec is ORDERED else "50 % disorder, 36 % adjusts"
         space = Panel(f"{figure}: memory, {what}", "inputs", "MiB", log="y" if spec is ORDERED else "")
         rate = Panel(f"{figure}: throughput, {what}", "inputs", "elements/s", log="y")

@@ -95,7 +95,7 @@ def resident_bytes() -> int:
 def child(payload_bytes: int) -> None:
     """Print the growth of this process over a merge of 200,000 live events of three inputs, by all three measures."""
     order = prepare(NATIVE, Workload(events=400_000, live=200_000, payload_bytes=payload_bytes, batch_rows=4_096))
-    order = order[:len(order) * 3 // 4]
+    order = order[: len(order) * 3 // 4]
     trim()  # so that memory left by the preparation does not count
     malloc, resident = malloc_bytes(), resident_bytes()
     run = CoreRun(NATIVE, "r3", 3)

@@ -21,8 +21,12 @@ from lmerge.testing.workload import Workload, workload
 
 REPEATS = 5
 PROPERTIES = {
-    "r0": ("insert-only", "strictly-ordered"), "r1": ("insert-only", "ordered", "deterministic-ties"),
-    "r2": ("insert-only", "ordered", "key"), "r3": ("key",), "r3-": ("key",), "r4": (),
+    "r0": ("insert-only", "strictly-ordered"),
+    "r1": ("insert-only", "ordered", "deterministic-ties"),
+    "r2": ("insert-only", "ordered", "key"),
+    "r3": ("key",),
+    "r3-": ("key",),
+    "r4": (),
 }
 
 

@@ -33,8 +33,12 @@ ORDERED: Final = ("r0", "r1", "r2")
 KINDS: Final = (*ORDERED, "r3", "r3-", "r4", CLEANSED)
 
 PROPERTIES: Final = {
-    "r0": ("insert-only", "strictly-ordered"), "r1": ("insert-only", "ordered", "deterministic-ties"),
-    "r2": ("insert-only", "ordered", "key"), "r3": ("key",), "r3-": ("key",), "r4": (),
+    "r0": ("insert-only", "strictly-ordered"),
+    "r1": ("insert-only", "ordered", "deterministic-ties"),
+    "r2": ("insert-only", "ordered", "key"),
+    "r3": ("key",),
+    "r3-": ("key",),
+    "r4": (),
 }
 _DEMANDS: Final = {"r0": 1 | 4, "r1": 1 | 2 | 8, "r2": 1 | 2 | 16, "r3": 16, "r3-": 16, "r4": 0}
 
@@ -157,9 +161,21 @@ def memory(engine: str, kind: str, order: Order, inputs: int, samples: int = 9) 
 
 
 class _Mallinfo(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in (
-        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
-    )]
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    ]
 
 
 def malloc_bytes() -> int:

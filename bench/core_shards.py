@@ -39,8 +39,12 @@ def main() -> None:
     report = begin((__doc__ or "").splitlines()[0])
     panel = Panel("one merge, in shards", "shards", "elements/s")
     for payload_bytes, events in EVENTS.items():
-        spec = Workload(events=events, live=100_000 if payload_bytes == 16 else 20_000, payload_bytes=payload_bytes,
-                        batch_rows=32_768)
+        spec = Workload(
+            events=events,
+            live=100_000 if payload_bytes == 16 else 20_000,
+            payload_bytes=payload_bytes,
+            batch_rows=32_768,
+        )
         order: Arrivals = [(name, columns_of(name, batch)) for name, batch in arrivals(workload(spec))]
         count = sum(batch.count for _, batch in order)
         rows = {}

@@ -33,8 +33,10 @@ def merged(arguments: tuple[str, ...], events: int) -> tuple[float, float]:
         ready = Path(folder) / "ready.json"
         command = ["serve", "--port", "0", "--http-port", "-1", "--engine", selection.best(), *arguments]
         process = subprocess.Popen(
-            [sys.executable, "-m", "bench.cpu_of", str(ready), *command], stderr=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "bench.cpu_of", str(ready), *command],
+            stderr=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         try:
             target = _target(ready)

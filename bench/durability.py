@@ -63,8 +63,21 @@ def serve(folder: str, port: int) -> tuple[subprocess.Popen[bytes], int]:
 
     ready = Path(folder) / f"ready{time.time_ns()}.json"
     process = subprocess.Popen(
-        [sys.executable, "-m", "lmerge", "serve", "--port", str(port), "--http-port", "-1", "--store",
-         f"{folder}/store", "--ready-file", str(ready)], stderr=subprocess.DEVNULL,
+        [
+            sys.executable,
+            "-m",
+            "lmerge",
+            "serve",
+            "--port",
+            str(port),
+            "--http-port",
+            "-1",
+            "--store",
+            f"{folder}/store",
+            "--ready-file",
+            str(ready),
+        ],
+        stderr=subprocess.DEVNULL,
     )
     while not ready.exists():
         if process.poll() is not None:

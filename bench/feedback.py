@@ -77,7 +77,9 @@ class Query:
         """Return the events that the output must have."""
         return [
             Event(at * STEP, b"%d" % x, at * STEP + LIFE)
-            for at in range(self.count) for x in [self.x(at)] if (x * 31 + at) % 5 != 0
+            for at in range(self.count)
+            for x in [self.x(at)]
+            if (x * 31 + at) % 5 != 0
         ]
 
 
@@ -115,7 +117,11 @@ def plan(target: str, which: int, spec: Query, pipe: Connection) -> None:
 
     forward = FastForward()
     with Publisher(
-        target, MERGE, f"plan {which}", properties=("key",), on_fast_forward=forward,
+        target,
+        MERGE,
+        f"plan {which}",
+        properties=("key",),
+        on_fast_forward=forward,
         limits=PublisherLimits(buffer_bytes_max=64 * 1024),
     ) as publisher:
         pipe.send("ready")
@@ -188,14 +194,12 @@ def run(name: str, spec: Query, expected: list[Event]) -> FeedbackRun:
             for process in plans:
                 process.send("go")
             moments, inserts, events = reader.receive()
-            left_out = [
-                process.receive() for process in plans if process.pipe is not None and process.pipe.poll(1.0)
-            ]
+            left_out = [process.receive() for process in plans if process.pipe is not None and process.pipe.poll(1.0)]
         finally:
             for process in processes:
                 process.kill()
     return FeedbackRun(
-        moments[-1] - began_s, [moment - began_s for moment in moments], list(inserts), events == expected, left_out,
+        moments[-1] - began_s, [moment - began_s for moment in moments], list(inserts), events == expected, left_out
     )
 
 

@@ -24,16 +24,40 @@ RESULTS = Path(__file__).parent / "results"
 
 # One colour for a thing in all plots, by the first of these texts that stands in the name of a line as whole words.
 COLORS: Final = {
-    "without a merge": "#7f7f7f", "nothing": "#7f7f7f", "raw gRPC": "#7f7f7f", "without": "#7f7f7f",
-    "output": "#1f3a93", "lmerge": "#1f3a93", "merged": "#1f3a93",
-    "r0": "#9467bd", "r1": "#8c564b", "r2": "#e377c2", "r3-": "#c7c7c7", "r3": "#1f77b4", "r4": "#ff7f0e",
-    "cleanse": "#bcbd22", "s1": "#d62728", "s2": "#ff9896", "reader": "#17becf",
+    "without a merge": "#7f7f7f",
+    "nothing": "#7f7f7f",
+    "raw gRPC": "#7f7f7f",
+    "without": "#7f7f7f",
+    "output": "#1f3a93",
+    "lmerge": "#1f3a93",
+    "merged": "#1f3a93",
+    "r0": "#9467bd",
+    "r1": "#8c564b",
+    "r2": "#e377c2",
+    "r3-": "#c7c7c7",
+    "r3": "#1f77b4",
+    "r4": "#ff7f0e",
+    "cleanse": "#bcbd22",
+    "s1": "#d62728",
+    "s2": "#ff9896",
+    "reader": "#17becf",
 }
 REPLICA_COLORS: Final = {"a": "#2ca02c", "b": "#98df8a", "c": "#637939"}  # by the whole name of a line
 # For all other lines, in the order of their names; none of them is above.
 OTHER_COLORS: Final = (
-    "#b279a2", "#72b7b2", "#eeca3b", "#393b79", "#e45756", "#8ca252", "#9d755d", "#6baed6", "#bd9e39", "#ad494a",
-    "#a55194", "#31a354", "#fdae6b",
+    "#b279a2",
+    "#72b7b2",
+    "#eeca3b",
+    "#393b79",
+    "#e45756",
+    "#8ca252",
+    "#9d755d",
+    "#6baed6",
+    "#bd9e39",
+    "#ad494a",
+    "#a55194",
+    "#31a354",
+    "#fdae6b",
 )
 MARKERS: Final = "osD^vP*X<>"
 
@@ -81,7 +105,9 @@ class BenchReport:
         """Write the results as JSON to bench/results."""
         RESULTS.mkdir(exist_ok=True)
         document: dict[str, Any] = {
-            "question": self.question, "command": f"python -m bench.{name}", "machine": machine(),
+            "question": self.question,
+            "command": f"python -m bench.{name}",
+            "machine": machine(),
             "rows": [{"name": r.name, "unit": r.unit, "median": r.median, "values": r.values} for r in self.rows],
             "notes": self.notes,
         }
@@ -128,9 +154,17 @@ def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
             above = [max(measured.values) - measured.median for _, measured in points]
             color, marker = looks[label]
             axis.errorbar(
-                [x for x, _ in points], middle, [below, above], label=label, color=color,
-                marker="" if panel.is_plain else marker, markersize=5, fillstyle="none", linewidth=1.2,
-                capsize=0 if panel.is_plain else 2, linestyle="--" if "Python" in label else "-",
+                [x for x, _ in points],
+                middle,
+                [below, above],
+                label=label,
+                color=color,
+                marker="" if panel.is_plain else marker,
+                markersize=5,
+                fillstyle="none",
+                linewidth=1.2,
+                capsize=0 if panel.is_plain else 2,
+                linestyle="--" if "Python" in label else "-",
             )
         axis.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
         axis.set_xscale("log" if "x" in panel.log else "linear")
@@ -140,7 +174,7 @@ def plot(name: str, title: str, panels: list[Panel], columns: int = 2) -> None:
         axis.grid(alpha=0.3)
     lines = {label: line for axis in axes.flat for line, label in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(lines.values(), lines, loc="outside right upper", fontsize=7, frameon=False)  # beside the data
-    for axis in axes.flat[len(panels):]:
+    for axis in axes.flat[len(panels) :]:
         axis.remove()
     RESULTS.mkdir(exist_ok=True)
     figure.savefig(RESULTS / f"{name}.png", dpi=110)
@@ -185,13 +219,24 @@ def begin(question: str) -> BenchReport:
 
 def machine() -> dict[str, str]:
     """Return the properties of the machine and the commit that the figures depend on."""
-    cpu = next(
-        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-         if line.startswith("model name")), platform.processor(),
-    ) if Path("/proc/cpuinfo").exists() else platform.processor()
+    cpu = (
+        next(
+            (
+                line.split(":", 1)[1].strip()
+                for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")
+            ),
+            platform.processor(),
+        )
+        if Path("/proc/cpuinfo").exists()
+        else platform.processor()
+    )
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
-        "cpu": cpu, "cores": str(os.cpu_count()), "python": sys.version.split()[0], "system": platform.system(),
+        "cpu": cpu,
+        "cores": str(os.cpu_count()),
+        "python": sys.version.split()[0],
+        "system": platform.system(),
         "commit": commit.stdout.strip() or "none",
     }
 

@@ -47,8 +47,17 @@ READER_CUT, READER_STALLED = "reader's connection reset", "reader's link held"
 SERVER_KILLED, SERVER_STOPPED = "server killed", "server stopped"
 BOTH_KILLED = "replica and server killed"
 WEIGHTS = {
-    REPLICA_KILLED: 48, PAIR_KILLED: 4, REPLICA_STOPPED: 8, CUT: 8, STALLED: 6, READER_CUT: 4, READER_STALLED: 3,
-    SERVER_KILLED: 10, SERVER_STOPPED: 4, BOTH_KILLED: 1, CONTROL: 4,
+    REPLICA_KILLED: 48,
+    PAIR_KILLED: 4,
+    REPLICA_STOPPED: 8,
+    CUT: 8,
+    STALLED: 6,
+    READER_CUT: 4,
+    READER_STALLED: 3,
+    SERVER_KILLED: 10,
+    SERVER_STOPPED: 4,
+    BOTH_KILLED: 1,
+    CONTROL: 4,
 }
 ALONE = "one replica without a merge, killed"
 DURABLE = "a single durable server killed"
@@ -134,8 +143,13 @@ class Breaker:
 
 
 def broken(
-    spec: FleetSpec, weights: dict[str, int], faults: int, seed: int, pause_s: tuple[float, float],
-    log: Callable[[str], None], line: Line | None = None,
+    spec: FleetSpec,
+    weights: dict[str, int],
+    faults: int,
+    seed: int,
+    pause_s: tuple[float, float],
+    log: Callable[[str], None],
+    line: Line | None = None,
 ) -> tuple[list[InjectedFault], StreamVerdict]:
     """Run the fleet under load with so many faults. ``line``: between the servers and all clients."""
     with ExitStack() as stack:

@@ -36,9 +36,7 @@ def started(module: str, *arguments: str) -> Iterator[str]:
     """Run a server process whose last argument is its ready file, and yield its address."""
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready.json"
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments, str(ready)], stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen([sys.executable, "-m", module, *arguments, str(ready)], stderr=subprocess.DEVNULL)
         try:
             while not ready.exists():
                 time.sleep(0.02)
@@ -51,7 +49,9 @@ def started(module: str, *arguments: str) -> Iterator[str]:
 def start(role: str, *arguments: object, module: str = "bench.load") -> subprocess.Popen[str]:
     """Start a load process, which waits for a line on its standard input before it begins."""
     return subprocess.Popen(
-        [sys.executable, "-m", module, role, *map(str, arguments)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-m", module, role, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
     )
 
@@ -139,8 +139,11 @@ def subscribe(target: str, mode: str, skip: int) -> None:
     result: dict[str, float] = {"ended": time.time(), "elements": elements}
     if mode == "latency":
         latencies = sorted(latencies[skip:])
-        result |= {"p50": latencies[len(latencies) // 2], "p99": latencies[int(len(latencies) * 0.99)],
-                   "largest": latencies[-1]}
+        result |= {
+            "p50": latencies[len(latencies) // 2],
+            "p99": latencies[int(len(latencies) * 0.99)],
+            "largest": latencies[-1],
+        }
     print(json.dumps(result), flush=True)
 
 

@@ -44,10 +44,17 @@ async def serve(ready_file: str) -> None:
             yield data
 
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", -1)])
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {
-        "Publish": grpc.stream_unary_rpc_method_handler(publish),
-        "Subscribe": grpc.unary_stream_rpc_method_handler(subscribe),
-    }),))
+    server.add_generic_rpc_handlers(
+        (
+            grpc.method_handlers_generic_handler(
+                SERVICE,
+                {
+                    "Publish": grpc.stream_unary_rpc_method_handler(publish),
+                    "Subscribe": grpc.unary_stream_rpc_method_handler(subscribe),
+                },
+            ),
+        )
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     await asyncio.to_thread(Path(ready_file).write_text, json.dumps({"port": port}))

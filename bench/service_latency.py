@@ -44,8 +44,10 @@ def once(engine: str, per_s: int) -> dict[str, float]:
 def main() -> None:
     bench_parser(__doc__, "service_latency").parse_args()
     report = begin((__doc__ or "").splitlines()[0])
-    panels = {part: Panel(f"{part} of the added latency", "elements/s of each publisher", "ms", log="x")
-              for part in ("p50", "p99")}
+    panels = {
+        part: Panel(f"{part} of the added latency", "elements/s of each publisher", "ms", log="x")
+        for part in ("p50", "p99")
+    }
     for engine in (selection.NATIVE, selection.PYTHON):
         if engine == selection.NATIVE and selection.native_problem():
             continue

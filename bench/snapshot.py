@@ -113,8 +113,10 @@ def main() -> None:
             panel.add(name, payload_bytes, row)
             if name == "subscriber":
                 verdict = "reached" if max(seconds) < TARGET_S else "MISSED"
-                report.note(f"target below {TARGET_S:g} s: {verdict} (slowest {max(seconds):.2f} s); load "
-                            f"{os.getloadavg()[0]:.1f}")
+                report.note(
+                    f"target below {TARGET_S:g} s: {verdict} (slowest {max(seconds):.2f} s); load "
+                    f"{os.getloadavg()[0]:.1f}"
+                )
     if not options.quick:
         report.save("snapshot")
         plot("snapshot", "A subscriber's snapshot", [panel], columns=1)

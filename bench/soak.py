@@ -51,7 +51,7 @@ class Slope(NamedTuple):
 def slope(samples: list[tuple[float, float]]) -> Slope:
     """Return the slope of the line through (seconds, MB), by the medians of PARTS equal parts."""
     size = len(samples) / PARTS
-    parts = [samples[int(at * size):int((at + 1) * size)] for at in range(PARTS)]
+    parts = [samples[int(at * size) : int((at + 1) * size)] for at in range(PARTS)]
     x = [fmean(second for second, _ in part) / 3600 for part in parts]
     y = [median(mb for _, mb in part) for part in parts]
     x_mean, y_mean = fmean(x), fmean(y)
@@ -141,8 +141,10 @@ def main() -> None:
     seconds = 180.0 if options.quick else options.minutes * 60
     reference = ReferenceStream(events_per_s=EVENTS_PER_S)
     spec = FleetSpec(reference, events_max=int((seconds + 120) * EVENTS_PER_S))
-    with tempfile.TemporaryDirectory(prefix="lmerge-soak-", ignore_cleanup_errors=True) as folder, \
-            RigFleet(spec, Path(folder)) as fleet:
+    with (
+        tempfile.TemporaryDirectory(prefix="lmerge-soak-", ignore_cleanup_errors=True) as folder,
+        RigFleet(spec, Path(folder)) as fleet,
+    ):
         fleet.await_whole()
         soak = Soak(fleet, seconds, options.seed)
         soak.run()

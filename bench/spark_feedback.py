@@ -73,7 +73,8 @@ class Stream:
         times = ((at, BEGIN_US + at * STEP_US) for at in range(self.count))
         return [
             Event(vs, codec.encode({"n": at, "score": 7 * at}), vs + LIFE_US)
-            for at, vs in times if vs + LIFE_US < final_us
+            for at, vs in times
+            if vs + LIFE_US < final_us
         ]
 
     def write(self, folder: Path, batch: int) -> None:
@@ -104,8 +105,16 @@ def scoring(spark: Any, stream: Stream, source: Path, checkpoint: Path, target: 
     rows = skip_to(rows, "until", checkpoint=str(checkpoint))
     rows = rows.withColumn("score", functions.udf(score, "long")("n")).select("ts", "until", "n", "score")
     writer = publish(
-        rows, servers=target, merge=MERGE, replica="late", vs="ts", ve="until", late="fail",
-        payload=Payload(schema=SCHEMA), properties=("insert-only",), allow=("udf",),
+        rows,
+        servers=target,
+        merge=MERGE,
+        replica="late",
+        vs="ts",
+        ve="until",
+        late="fail",
+        payload=Payload(schema=SCHEMA),
+        properties=("insert-only",),
+        allow=("udf",),
     )
     return writer.option("checkpointLocation", str(checkpoint))
 

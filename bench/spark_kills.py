@@ -63,8 +63,11 @@ class Killer:
             self.fleet.read_messages(self.random.uniform(*PAUSE_S))
             self.kill(KINDS[at % len(KINDS)])
             fault = self.faults[-1]
-            print(f"    {time.strftime('%H:%M:%S')} kill {at + 1} of {kills}: {fault.victim}, {fault.kind}; joined "
-                  f"again after {fault.whole_s:.1f} s", flush=True)
+            print(
+                f"    {time.strftime('%H:%M:%S')} kill {at + 1} of {kills}: {fault.victim}, {fault.kind}; joined "
+                f"again after {fault.whole_s:.1f} s",
+                flush=True,
+            )
 
     def kill(self, kind: str) -> None:
         """Kill a replica, and wait until it has joined again."""

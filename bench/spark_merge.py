@@ -76,11 +76,16 @@ def write_inputs(folder: Path, inputs: Sequence[Sequence[AnyBatch]]) -> list[int
         order = 0
         for at, batch in enumerate(batches):
             stables = [kind == 2 for kind in batch.kinds]
-            table = pa.table({
-                "order": pa.array(range(order, order + batch.count)), "kind": [KINDS[kind] for kind in batch.kinds],
-                "payload": pa.array(batch.payloads, pa.binary(), mask=_mask(stables)), "vs": pa.array(batch.vs),
-                "ve": pa.array(batch.ve), "vold": pa.array(batch.vold),
-            })
+            table = pa.table(
+                {
+                    "order": pa.array(range(order, order + batch.count)),
+                    "kind": [KINDS[kind] for kind in batch.kinds],
+                    "payload": pa.array(batch.payloads, pa.binary(), mask=_mask(stables)),
+                    "vs": pa.array(batch.vs),
+                    "ve": pa.array(batch.ve),
+                    "vold": pa.array(batch.vold),
+                }
+            )
             order += batch.count
             counts[at] += batch.count
             pq.write_table(table, where / f"{at:04}.parquet")
@@ -118,6 +123,7 @@ def spark_rate(spark: SparkSession, folder: Path, counts: list[int], shards: int
 
 def core_rate(order: list[tuple[str, AnyBatch]]) -> float:
     """Return the elements a second of the core alone, on the engine of the service."""
+
     def run() -> None:
         merging = Merge(MergeConfig("r3", track_live=False))
         for name in sorted({name for name, _ in order}):
@@ -147,8 +153,11 @@ def measure_state(report: BenchReport, spark: SparkSession, folder: Path, order:
 
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     rows = stream(spark, folder / "in0").where("kind = 'insert'").selectExpr("1 g", "vs", "payload", "`order` o")
-    timed_nodes = rows.where(f"o % {max(1, SPECS[0].batch_rows // NODES)} = 0").groupBy("g").transformWithState(
-        Nodes(), "rows long, seconds double", "Append", "None")
+    timed_nodes = (
+        rows.where(f"o % {max(1, SPECS[0].batch_rows // NODES)} = 0")
+        .groupBy("g")
+        .transformWithState(Nodes(), "rows long, seconds double", "Append", "None")
+    )
     with tempfile.TemporaryDirectory(dir=folder) as checkpoint:
         query = timed_nodes.writeStream.foreachBatch(keep).option("checkpointLocation", checkpoint)
         query.trigger(availableNow=True).start().awaitTermination()

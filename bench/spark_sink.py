@@ -74,8 +74,11 @@ QUICK = SinkBenchSize(rounds=1, batches=10, repeats=1, files=5, rows=50_000)
 
 def small_batches(spark: Any) -> Any:
     """Return the rows for every sink: 1,000 a batch, batches a second of event time apart."""
-    rows = spark.readStream.format("rate-micro-batch").options(
-        rowsPerBatch=1_000, numPartitions=2, advanceMillisPerBatch=1_000).load()
+    rows = (
+        spark.readStream.format("rate-micro-batch")
+        .options(rowsPerBatch=1_000, numPartitions=2, advanceMillisPerBatch=1_000)
+        .load()
+    )
     timed = rows.withWatermark("timestamp", "1 second")
     return timed.selectExpr("value", "timestamp", "timestamp + INTERVAL 2 SECONDS AS until")
 
@@ -129,9 +132,9 @@ def write_files(folder: Path, size: SinkBenchSize) -> tuple[Path, Path]:
         ve = pa.array([at * STEP_US + LIFE_US for at in numbers], pa.int64())
         times = {name: column.cast(pa.timestamp("us", "UTC")) for name, column in (("ts", vs), ("until", ve))}
         pq.write_table(pa.table({**small_columns(numbers), **times}), rows / f"{number:04}.parquet")
-        table = pa.table({
-            "kind": ["insert"] * size.rows, "payload": pa.array([b"%024d" % at for at in numbers]), "vs": vs, "ve": ve,
-        })
+        table = pa.table(
+            {"kind": ["insert"] * size.rows, "payload": pa.array([b"%024d" % at for at in numbers]), "vs": vs, "ve": ve}
+        )
         if number % 2:
             stable = {"kind": ["stable"], "payload": [None], "vs": [numbers.stop * STEP_US], "ve": [None]}
             table = pa.concat_tables([table, pa.table(stable, schema=table.schema)])
@@ -218,8 +221,9 @@ def throughput(report: BenchReport, spark: Any, folder: Path, size: SinkBenchSiz
         panel.add_repeats(name, report.add(name, values, "rows/s"))
     for name in (APPEND, ELEMENTS):
         reached = median(found[name])
-        report.note(f"target {ROWS_PER_S:,} rows/s, {name}: {'reached' if reached >= ROWS_PER_S else 'MISSED'} "
-                    f"({reached:,.0f})")
+        report.note(
+            f"target {ROWS_PER_S:,} rows/s, {name}: {'reached' if reached >= ROWS_PER_S else 'MISSED'} ({reached:,.0f})"
+        )
     return panel
 
 

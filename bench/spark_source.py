@@ -79,8 +79,13 @@ def write_files(folder: Path, size: SourceBenchSize) -> None:
 
 def from_merge(spark: Any, target: str, envelope: str, size: SourceBenchSize) -> Any:
     """Return the stream of a merge in an envelope."""
-    options = {"servers": target, "merge": MERGE, "startingOffsets": f"{MERGE}@-inf", "envelope": envelope,
-               "maxRowsPerBatch": size.rows_max}
+    options = {
+        "servers": target,
+        "merge": MERGE,
+        "startingOffsets": f"{MERGE}@-inf",
+        "envelope": envelope,
+        "maxRowsPerBatch": size.rows_max,
+    }
     return spark.readStream.format("lmerge").options(**options).load()
 
 
@@ -108,7 +113,8 @@ def measure(report: BenchReport, spark: Any, folder: Path, size: SourceBenchSize
     with server("--retain-bytes", str(2**30)) as target:
         fill(target, size.events)
         works: dict[str, Callable[[], float]] = {
-            PARQUET: lambda: rate(from_parquet(spark, folder / "files")), READY: lambda: rate(from_ready(spark, size)),
+            PARQUET: lambda: rate(from_parquet(spark, folder / "files")),
+            READY: lambda: rate(from_ready(spark, size)),
             **{name: partial(lambda name: rate(from_merge(spark, target, name, size)), name) for name in ENVELOPES},
         }
         found = by_turns(works, size.repeats)

@@ -77,8 +77,10 @@ async def _read_all(target: str, first: int, count: int, end_s: float) -> tuple[
     reads = [_read(target, f"r{at}", end_s) for at in range(first, first + count)]
     found = await asyncio.gather(*reads)
     return (
-        [age for ages, _, _, _ in found for age in ages], sum(messages for _, messages, _, _ in found),
-        sum(size for _, _, size, _ in found), [end for _, _, _, end in found],
+        [age for ages, _, _, _ in found for age in ages],
+        sum(messages for _, messages, _, _ in found),
+        sum(size for _, _, size, _ in found),
+        [end for _, _, _, end in found],
     )
 
 
@@ -148,7 +150,8 @@ def run(count: int, per_s: int, seconds: float) -> SubscribersResult:
             shares = [len(range(at, count, READERS)) for at in range(READERS)]
             readers = [
                 forked(f"readers {at}", folder, read, target, sum(shares[:at]), share, end_s)
-                for at, share in enumerate(shares) if share
+                for at, share in enumerate(shares)
+                if share
             ]
             processes += readers
             processes.append(forked("publisher", folder, publish, target, per_s, seconds, epoch_s))
@@ -162,8 +165,10 @@ def run(count: int, per_s: int, seconds: float) -> SubscribersResult:
             for process in processes:
                 process.kill()
     return SubscribersResult(
-        [age for ages, _, _, _ in found for age in ages], sum(messages for _, messages, _, _ in found),
-        [end for _, _, _, ends in found for end in ends], cores,
+        [age for ages, _, _, _ in found for age in ages],
+        sum(messages for _, messages, _, _ in found),
+        [end for _, _, _, ends in found for end in ends],
+        cores,
     )
 
 

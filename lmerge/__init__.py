@@ -26,9 +26,22 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "AsyncPublisher", "AsyncSubscriber", "AsyncView", "FastForward", "Heartbeat", "Origin", "Publisher",
-    "PublisherLimits", "Security", "Subscriber", "SubscriberLimits", "SubscriptionGap", "View", "__version__",
-    "adapters", "view",
+    "AsyncPublisher",
+    "AsyncSubscriber",
+    "AsyncView",
+    "FastForward",
+    "Heartbeat",
+    "Origin",
+    "Publisher",
+    "PublisherLimits",
+    "Security",
+    "Subscriber",
+    "SubscriberLimits",
+    "SubscriptionGap",
+    "View",
+    "__version__",
+    "adapters",
+    "view",
 ]
 
 

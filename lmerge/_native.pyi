@@ -22,8 +22,14 @@ class Columns:
         """Return the elements as columns. Raises OverflowError or TypeError if a value does not fit its column."""
     @staticmethod
     def decode(
-        kinds: bytes, vs: bytes, ve: bytes, vold: bytes, payload_ends: bytes, payloads: bytes,
-        elements_max: int, payload_bytes_max: int,
+        kinds: bytes,
+        vs: bytes,
+        ve: bytes,
+        vold: bytes,
+        payload_ends: bytes,
+        payloads: bytes,
+        elements_max: int,
+        payload_bytes_max: int,
     ) -> Columns:
         """Return the batch of these wire columns, without a copy; nothing is trusted. Raises DecodeError."""
     @staticmethod
@@ -166,8 +172,18 @@ class Core:
     """One running merge by slot numbers. Python handles names and messages. Every method releases the GIL."""
 
     def __init__(
-        self, algorithm: str, show: str, reflects_adjusts: bool, quorum: int, quorum_percent: int, leader: str,
-        lag: int, closing: int, track_live: bool, shards: int = 1, lead_max: int | None = None,
+        self,
+        algorithm: str,
+        show: str,
+        reflects_adjusts: bool,
+        quorum: int,
+        quorum_percent: int,
+        leader: str,
+        lag: int,
+        closing: int,
+        track_live: bool,
+        shards: int = 1,
+        lead_max: int | None = None,
     ) -> None:
         """``algorithm``: r0 .. r4, r3-. ``show``: the values of policy.Show. ``closing``: 0 means all."""
     @property
@@ -193,9 +209,7 @@ class Core:
     @property
     def swept(self) -> int: ...
     def free_slot(self) -> int: ...
-    def attach(
-        self, slot: int, place: int, demands: int, join_at: int | None, observes: bool, joined: bool
-    ) -> None:
+    def attach(self, slot: int, place: int, demands: int, join_at: int | None, observes: bool, joined: bool) -> None:
         """Attach an input, in order of attachment.
 
         ``demands``: bits 1 insert-only, 2 ordered, 4 strictly-ordered, 8 deterministic-ties, 16 key. The core adds the
@@ -243,9 +257,7 @@ class Core:
         """
     def input_state(self, slot: int) -> dict[str, bytes]:
         """Return the fields of ``dump_input_state`` for an input, each as JSON text."""
-    def load(
-        self, state: dict[str, object], live: list[list[object]] | None,
-    ) -> None:
+    def load(self, state: dict[str, object], live: list[list[object]] | None) -> None:
         """Load the parsed results of ``state`` and ``live_state``. The inputs are attached already.
 
         Raises KeyError, TypeError or ValueError if the state is damaged.

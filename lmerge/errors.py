@@ -52,8 +52,15 @@ class InputViolation(LmergeError):
     """
 
     def __init__(
-        self, code: str, input_name: str, element: str, promised: str, came: str,
-        *, index: int = 0, property_name: str | None = None,
+        self,
+        code: str,
+        input_name: str,
+        element: str,
+        promised: str,
+        came: str,
+        *,
+        index: int = 0,
+        property_name: str | None = None,
     ) -> None:
         what = f"input {input_name!r} broke its promise ({code}) with {element}"
         super().__init__(f"{what}: promised {promised}, but {came}")

@@ -122,8 +122,14 @@ def svg(renderables: Iterable[RenderableType], *, columns: int, title: str) -> s
     from rich.console import Console
 
     canvas = Console(
-        record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="truecolor", markup=False,
-        emoji=False, highlight=False,
+        record=True,
+        width=columns,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        markup=False,
+        emoji=False,
+        highlight=False,
     )
     for renderable in renderables:
         canvas.print(Escaped(renderable))

@@ -29,8 +29,10 @@ DAYS_PER_SECOND = 5.0  # the year in 73 seconds
 LEAVE_S = 5.0  # leaving takes milliseconds
 LOOK_S = 0.1  # how soon a signal is noticed while the parent writes nothing
 SECURITY_FILES = {
-    "ca": "encrypt, and check the server by these CAs", "cert": "the certificate to show",
-    "key": "the key that belongs to it", "token-file": "the token to show",
+    "ca": "encrypt, and check the server by these CAs",
+    "cert": "the certificate to show",
+    "key": "the key that belongs to it",
+    "token-file": "the token to show",
 }
 SECURITY_FLAGS = {
     "tls": "encrypt, and check the server by the system's CAs",

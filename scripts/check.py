@@ -70,8 +70,13 @@ def choose(changed: Iterable[str], graph: Graph, modules: Mapping[str, str]) -> 
         reached[0] if reached else [],
         others,
         [test for folder in _mirrors(sources, tests) for test in tests if _folder(test) == folder],
-        [test for path in files if path.endswith("/conftest.py") for test in tests
-         if test.startswith(f"{_folder(path)}/")],
+        [
+            test
+            for path in files
+            if path.endswith("/conftest.py")
+            for test in tests
+            if test.startswith(f"{_folder(path)}/")
+        ],
     )
     near = dict.fromkeys(test for tier in tiers for test in sorted(tier, key=_slowness))
     far = {test for step in reached[1:] for test in step} - near.keys()
@@ -142,6 +147,7 @@ def lints() -> dict[str, list[str]]:
     tools = Path(sys.executable).parent
     return {
         "ruff": [str(tools / "ruff"), "check", "."],
+        "format": [str(tools / "ruff"), "format", "--check", "--quiet", "."],
         "imports": [str(tools / "lint-imports")],
         "commit subjects": [sys.executable, "scripts/commit_subjects.py"],
         "types": [str(tools / "mypy")],

@@ -37,8 +37,11 @@ def subjects(commits: str, root: Path) -> list[tuple[str, str]] | None:
     """Return hash and subject of each commit of a range that is no merge; None if there is no such range here."""
     try:
         listed = subprocess.run(
-            ["git", "-c", "safe.directory=*", "log", "--no-merges", "--format=%h %s", commits], cwd=root,
-            capture_output=True, text=True, check=False,
+            ["git", "-c", "safe.directory=*", "log", "--no-merges", "--format=%h %s", commits],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=False,
         )
     except FileNotFoundError:
         return None

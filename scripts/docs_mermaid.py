@@ -2,7 +2,8 @@
 
 Material for MkDocs loads Mermaid from a public server unless the page has it already. Then a reader without that server
 sees the source of a figure in place of the figure. The file is 3 MB, so it is not kept in the project: the first
-``make docs`` fetches the package, checks its SHA-512, and keeps the file in ``build/``.
+``make docs`` fetches the package, checks its SHA-512, and keeps the file in ``build/``. Where npm cannot be reached,
+the site is built without it, and a line on standard error reports that.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import sys
 import tarfile
 import urllib.request
 from pathlib import Path
@@ -30,8 +32,12 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     if not KEPT.is_file():
-        with urllib.request.urlopen(URL, timeout=TIMEOUT_S) as answer:
-            script = script_of(answer.read())
+        try:
+            with urllib.request.urlopen(URL, timeout=TIMEOUT_S) as answer:
+                script = script_of(answer.read())
+        except OSError as problem:  # URLError, or a time-out
+            print(f"    without Mermaid: {URL} cannot be read ({problem}); figures load it online", file=sys.stderr)
+            return files
         KEPT.parent.mkdir(exist_ok=True)
         KEPT.write_bytes(script)
     files.append(File.generated(config, PAGE, content=KEPT.read_bytes()))

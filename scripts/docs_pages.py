@@ -30,7 +30,9 @@ from typing import Any, Final, get_args
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MOVED: Final = {  # files of the root -> pages
-    "README.md": "index.md", "ARCHITECTURE.md": "architecture.md", "CONTRIBUTING.md": "contributing.md",
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changes.md",
 }
 COMMANDS: Final = """# Commands
@@ -208,7 +210,7 @@ def comments(source: str, name: str) -> Iterator[tuple[str, str]]:
             above = node.lineno - 1
             while lines[above - 1].lstrip().startswith("#"):
                 above -= 1
-            text = " ".join(line.strip().removeprefix("#").strip() for line in lines[above:node.lineno - 1])
+            text = " ".join(line.strip().removeprefix("#").strip() for line in lines[above : node.lineno - 1])
             yield node.target.id, text
 
 

@@ -68,8 +68,10 @@ def _named(node: ast.AST, package: str) -> Iterator[str]:
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         parents = package.split(".")
-        base = ".".join([*parents[: len(parents) - node.level + 1], *filter(None, [node.module])]) if node.level else (
-            node.module or ""
+        base = (
+            ".".join([*parents[: len(parents) - node.level + 1], *filter(None, [node.module])])
+            if node.level
+            else (node.module or "")
         )
         yield from (f"{base}.{alias.name}" for alias in node.names)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):

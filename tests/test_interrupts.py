@@ -26,7 +26,11 @@ def test_a_process_of_a_test_is_interrupted_in_the_background_too() -> None:
     test = f"{Path(__file__).name}::{test_a_process_of_a_test_is_interrupted.__name__}"
     done = subprocess.run(
         ["sh", "-c", IGNORING, "sh", sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"tests/{test}"],
-        cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=120, check=False,
+        cwd=Path(__file__).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
@@ -35,7 +39,10 @@ def test_a_process_of_a_test_is_interrupted_in_the_background_too() -> None:
 def test_without_the_reset_the_background_would_be_inherited() -> None:
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {REPORTS!r}])"
     done = subprocess.run(
-        ["sh", "-c", IGNORING, "sh", sys.executable, "-c", program], capture_output=True, text=True, timeout=120,
+        ["sh", "-c", IGNORING, "sh", sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
         check=True,
     )
     assert done.stdout == "ignored\n"

@@ -60,7 +60,11 @@ def build(what: str, source: Path, environment: dict[str, str]) -> subprocess.Co
     dist.mkdir(exist_ok=True)
     return subprocess.run(
         [sys.executable, "-c", HOOK, f"build_{what}", str(dist)],
-        cwd=source, env=inherited | environment, capture_output=True, text=True, check=False,
+        cwd=source,
+        env=inherited | environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -81,7 +85,11 @@ def info(folder: Path) -> Any:
     path = os.pathsep.join([str(folder), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
     result = subprocess.run(
         [sys.executable, "-S", "-m", "lmerge", "info", "--json"],
-        cwd=folder, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=True,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(result.stdout)
 
@@ -208,7 +216,7 @@ def test_an_editable_installation_builds_in_release_mode_in_place(source: Path, 
 def test_sources_that_do_not_compile_end_no_installation_and_the_reason_is_the_compilers(
     source: Path, target: Path
 ) -> None:
-    (source / "native" / "core" / "src" / "lib.rs").write_text("compile_error!(\"seeded\");\n")
+    (source / "native" / "core" / "src" / "lib.rs").write_text('compile_error!("seeded");\n')
     wheel = built_wheel(source, {"CARGO_TARGET_DIR": str(target)})
     assert wheel.name.endswith("-py3-none-any.whl")
     assert recorded(wheel) == {"problem": "error: seeded"}

@@ -36,8 +36,7 @@ def loaded_by(module: str, *, without_native: bool = False) -> tuple[set[str], s
     it, and the modules that cannot be loaded because there is no native core.
     """
     loaded, _, missing = printed(
-        (NO_NATIVE if without_native else "") +
-        "import importlib, pkgutil, sys\n"
+        (NO_NATIVE if without_native else "") + "import importlib, pkgutil, sys\n"
         "before, missing = set(sys.modules), set()\n"
         f"package = importlib.import_module({module!r})\n"
         f"for found in pkgutil.walk_packages(getattr(package, '__path__', []), {module + '.'!r}):\n"
@@ -87,13 +86,16 @@ def test_python_m_lmerge_is_the_command_line() -> None:
     assert result.stdout.startswith("lmerge ")
 
 
-@pytest.mark.parametrize(("recipe", "exit_code", "shown"), [
-    ("true || $(call quietly,echo never; false)", 0, ""),  # a step that is not needed
-    ("false || $(call quietly,echo hidden)", 0, ""),
-    ("$(call quietly,echo found; false)", 2, "found"),
-    ("$(call quietly,echo found; false) || echo instead", 0, "instead"),
-    ("true && $(call quietly,true) && false || $(call quietly,true) && echo after", 0, "after"),
-])
+@pytest.mark.parametrize(
+    ("recipe", "exit_code", "shown"),
+    [
+        ("true || $(call quietly,echo never; false)", 0, ""),  # a step that is not needed
+        ("false || $(call quietly,echo hidden)", 0, ""),
+        ("$(call quietly,echo found; false)", 2, "found"),
+        ("$(call quietly,echo found; false) || echo instead", 0, "instead"),
+        ("true && $(call quietly,true) && false || $(call quietly,true) && echo after", 0, "after"),
+    ],
+)
 def test_the_makefiles_quiet_steps_are_one_command_each(recipe: str, exit_code: int, shown: str) -> None:
     command = ["make", "--no-print-directory", f"--eval=the-step: ; @{recipe}", "the-step"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -116,7 +118,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("wheel")
     kept = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     for name in kept.split("\0"):
         if name and (ROOT / name).is_file():
@@ -124,9 +129,22 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
             shutil.copy(ROOT / name, folder / "source" / name)
     environment = {name: value for name, value in os.environ.items() if name != "LMERGE_REQUIRE_NATIVE"}
     result = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir",
-         str(folder), str(folder / "source")],
-        capture_output=True, text=True, check=False, env=environment | {"PATH": str(Path(sys.executable).parent)},
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            str(folder),
+            str(folder / "source"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment | {"PATH": str(Path(sys.executable).parent)},
     )
     assert result.returncode == 0, result.stderr
     (built,) = folder.glob("*.whl")

@@ -31,8 +31,10 @@ TARGET = 10
 LIMIT_S = 900
 """A job that takes longer is killed: it hangs, or its input is too large for it."""
 VARIANTS = {
-    "bytewax": ("1 worker", "2 workers"), "flink": ("event time", "processing time"),
-    "pathway": ("streaming", "one commit"), "spark": ("micro-batches", "one batch"),
+    "bytewax": ("1 worker", "2 workers"),
+    "flink": ("event time", "processing time"),
+    "pathway": ("streaming", "one commit"),
+    "spark": ("micro-batches", "one batch"),
 }
 UNBOUNDED = frozenset({("flink", "processing time"), ("pathway", "one commit"), ("spark", "one batch")})
 """Variants whose state does not expire with event time: easier than the job, to measure the most of the engine."""
@@ -57,11 +59,27 @@ def run(name: str, variant: str, python: Path | str, data: Path, repeats: int) -
     ran = Ran(wrong="it reported nothing")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as errors:
         command = [
-            str(python), "-m", f"bench.peers.{name}_job", "--data", str(data), "--variant", variant, "--output", folder,
-            "--repeats", str(repeats), "--began", str(time.time()),
+            str(python),
+            "-m",
+            f"bench.peers.{name}_job",
+            "--data",
+            str(data),
+            "--variant",
+            variant,
+            "--output",
+            folder,
+            "--repeats",
+            str(repeats),
+            "--began",
+            str(time.time()),
         ]
         with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True,
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
             cwd=Path(__file__).parents[2],
         ) as process:
             limit = Timer(LIMIT_S, os.killpg, (process.pid, 9))

@@ -30,12 +30,18 @@ class Environment:
 
 
 ENVIRONMENTS = {
-    environment.name: environment for environment in (
+    environment.name: environment
+    for environment in (
         Environment("spark", ("pyspark==4.3.0",)),
-        Environment("flink", ("apache-flink==2.3.0",), (
-            "org.apache.flink:flink-sql-parquet:2.3.0",
-            "org.apache.hadoop:hadoop-client-api:3.4.1", "org.apache.hadoop:hadoop-client-runtime:3.4.1",
-        )),
+        Environment(
+            "flink",
+            ("apache-flink==2.3.0",),
+            (
+                "org.apache.flink:flink-sql-parquet:2.3.0",
+                "org.apache.hadoop:hadoop-client-api:3.4.1",
+                "org.apache.hadoop:hadoop-client-runtime:3.4.1",
+            ),
+        ),
         Environment("bytewax", ("bytewax==0.21.1", "numpy==2.4.6", "pyarrow==26.0.1")),
         Environment("pathway", ("pathway==0.33.0", "pyarrow==25.0.1")),
     )
@@ -55,8 +61,17 @@ def install(environment: Environment) -> str:
     steps = [
         [sys.executable, "-m", "venv", str(environment.folder)],
         [str(environment.python), "-m", "pip", "install", "--quiet", *environment.packages],
-        *(["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={jar}",
-           f"-DoutputDirectory={environment.folder / 'jars'}"] for jar in environment.jars),
+        *(
+            [
+                "mvn",
+                "-q",
+                "-B",
+                "dependency:copy",
+                f"-Dartifact={jar}",
+                f"-DoutputDirectory={environment.folder / 'jars'}",
+            ]
+            for jar in environment.jars
+        ),
     ]
     for step in steps:
         done = subprocess.run(step, capture_output=True, text=True, check=False)

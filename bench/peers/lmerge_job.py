@@ -66,8 +66,11 @@ def recorded(path: Path, columns_of: Callable[[pa.RecordBatch], AnyBatch]) -> It
 def lists(columns: pa.RecordBatch) -> AnyBatch:
     """Return a batch for the Python engine."""
     return Batch(
-        columns["kind"].to_numpy().tobytes(), columns["vs"].to_numpy().tolist(), columns["ve"].to_numpy().tolist(),
-        [0] * columns.num_rows, columns["payload"].to_pylist(),
+        columns["kind"].to_numpy().tobytes(),
+        columns["vs"].to_numpy().tolist(),
+        columns["ve"].to_numpy().tolist(),
+        [0] * columns.num_rows,
+        columns["payload"].to_pylist(),
     )
 
 
@@ -78,9 +81,14 @@ def wire_columns(columns: pa.RecordBatch) -> AnyBatch:
     _, ends, payloads = columns["payload"].buffers()
     payload_bytes = np.frombuffer(ends, np.uint32)[columns.num_rows]
     return Columns.decode(
-        columns["kind"].to_numpy().tobytes(), columns["vs"].to_numpy().tobytes(), columns["ve"].to_numpy().tobytes(),
-        b"", np.frombuffer(ends, np.uint32)[1 : columns.num_rows + 1].tobytes(), bytes(payloads[:payload_bytes]),
-        columns.num_rows, int(payload_bytes),
+        columns["kind"].to_numpy().tobytes(),
+        columns["vs"].to_numpy().tobytes(),
+        columns["ve"].to_numpy().tobytes(),
+        b"",
+        np.frombuffer(ends, np.uint32)[1 : columns.num_rows + 1].tobytes(),
+        bytes(payloads[:payload_bytes]),
+        columns.num_rows,
+        int(payload_bytes),
     )
 
 

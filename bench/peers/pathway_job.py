@@ -52,9 +52,7 @@ class RecordedInputs(pw.io.python.ConnectorSubject):
 
 
 def deduplicated(rows: pw.Table) -> pw.Table:
-    return rows.groupby(pw.this.vs, pw.this.payload).reduce(
-        pw.this.vs, pw.this.payload, ve=pw.reducers.any(pw.this.ve)
-    )
+    return rows.groupby(pw.this.vs, pw.this.payload).reduce(pw.this.vs, pw.this.payload, ve=pw.reducers.any(pw.this.ve))
 
 
 def run(data: Path, variant: str, output: Path | None) -> float:

@@ -65,11 +65,14 @@ def _columns(batches: list[Batch]) -> pa.Table:
     assert ADJUST not in kinds
     kind = pa.array(kinds, pa.uint8())
     is_insert = pc.equal(kind, INSERT)
-    return pa.table({
-        "kind": kind, "vs": pc.add(pa.array(vs, pa.int64()), BEGIN_MS),
-        "ve": pc.if_else(is_insert, pc.add(pa.array(ve, pa.int64()), BEGIN_MS), 0),  # a stable has none
-        "payload": pa.array([payload.hex().encode() for payload in payloads], pa.binary()),
-    })
+    return pa.table(
+        {
+            "kind": kind,
+            "vs": pc.add(pa.array(vs, pa.int64()), BEGIN_MS),
+            "ve": pc.if_else(is_insert, pc.add(pa.array(ve, pa.int64()), BEGIN_MS), 0),  # a stable has none
+            "payload": pa.array([payload.hex().encode() for payload in payloads], pa.binary()),
+        }
+    )
 
 
 def _write_arrow(table: pa.Table, path: Path) -> None:

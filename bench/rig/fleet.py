@@ -82,8 +82,14 @@ class RigFleet:
                 self._ports[f"{client}>{name}"] = self._link("open", f"{client}>{name}", self._ports[name])
         self.epoch_s = time.monotonic() + 1.0
         self.processes[READER] = forked(
-            READER, self.folder, partial(judge.run, events_max=self.spec.events_max), self.target(READER), MERGE,
-            self.spec.reference, self.epoch_s, before=self._enter,
+            READER,
+            self.folder,
+            partial(judge.run, events_max=self.spec.events_max),
+            self.target(READER),
+            MERGE,
+            self.spec.reference,
+            self.epoch_s,
+            before=self._enter,
         )
         for name in self.spec.replicas:
             self.start_replica(name, first=0)
@@ -132,9 +138,14 @@ class RigFleet:
         at = self.spec.replicas.index(name)
         self._lives[name] += 1
         spec = ReplicaSpec(
-            name, self.target(name), MERGE, self.spec.reference, self.epoch_s,
+            name,
+            self.target(name),
+            MERGE,
+            self.spec.reference,
+            self.epoch_s,
             salt=at + 1 + 100 * self._lives[name],  # each process publishes another physical form
-            lag_s=self.spec.lags_s[at], properties=self.spec.properties,
+            lag_s=self.spec.lags_s[at],
+            properties=self.spec.properties,
         )
         if first is None:
             first = replica.RESUME if self.spec.resume else replica.JOIN
@@ -184,8 +195,10 @@ class RigFleet:
         """Whether every replica has joined, every server serves and the judge reads all of them."""
         ready = [self.is_ready(name) for name in self.spec.servers]  # of all: it also sets their links
         return (
-            all(ready) and all(self.joined[name] for name in self.spec.replicas)
-            and self.output.servers == len(self.spec.servers) and not any(p.is_stopped for p in self.processes.values())
+            all(ready)
+            and all(self.joined[name] for name in self.spec.replicas)
+            and self.output.servers == len(self.spec.servers)
+            and not any(p.is_stopped for p in self.processes.values())
         )
 
     def read_messages(self, seconds: float) -> None:
@@ -193,7 +206,8 @@ class RigFleet:
         until = time.monotonic() + seconds
         while (wait := until - time.monotonic()) > 0:
             pipes = {
-                process.pipe: name for name, process in self.processes.items()
+                process.pipe: name
+                for name, process in self.processes.items()
                 if process.pipe is not None and process is not self._links
             }
             for pipe in connection.wait(list(pipes), wait):
@@ -247,6 +261,7 @@ class RigFleet:
 
     def await_whole(self, seconds: float = READY_S_MAX) -> None:
         """Wait until every replica has joined, every server serves and the judge reads all."""
+
         def reached() -> bool:
             self.ask_output()
             return self.is_whole

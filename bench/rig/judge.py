@@ -159,7 +159,7 @@ class StreamJudge:
 
 
 def run(
-    target: str, merge: str, reference: ReferenceStream, epoch_s: float, pipe: Connection, *, events_max: int = 0,
+    target: str, merge: str, reference: ReferenceStream, epoch_s: float, pipe: Connection, *, events_max: int = 0
 ) -> None:
     """Run the process.
 

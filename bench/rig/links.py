@@ -115,7 +115,7 @@ class TcpLinks:
             return  # closed a moment ago
         try:
             if mask & selectors.EVENT_WRITE and half.rest:
-                half.rest = half.rest[half.socket.send(half.rest):]
+                half.rest = half.rest[half.socket.send(half.rest) :]
                 self._watch(half)
                 self._watch(peer)
             if mask & selectors.EVENT_READ and not half.paused:

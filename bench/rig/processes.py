@@ -107,8 +107,12 @@ def executed(name: str, folder: Path, *command: str, given: object = None) -> Ri
     mine, its = _FORK.Pipe()
     with log.open("ab") as stderr:
         child = subprocess.Popen(
-            [sys.executable, "-m", *command, *([str(its.fileno())] if given else [])], stdin=subprocess.DEVNULL,
-            stdout=stderr, stderr=stderr, pass_fds=(its.fileno(),), preexec_fn=_die_with_parent,
+            [sys.executable, "-m", *command, *([str(its.fileno())] if given else [])],
+            stdin=subprocess.DEVNULL,
+            stdout=stderr,
+            stderr=stderr,
+            pass_fds=(its.fileno(),),
+            preexec_fn=_die_with_parent,
         )
     its.close()
     process = RigProcess(name, child.pid, child.poll, log)
@@ -120,9 +124,7 @@ def executed(name: str, folder: Path, *command: str, given: object = None) -> Ri
     return process
 
 
-def _child(
-    log: Path, before: Callable[[], None] | None, work: Callable[..., None], arguments: tuple[Any, ...]
-) -> None:
+def _child(log: Path, before: Callable[[], None] | None, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     _die_with_parent()
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for descriptor in (1, 2):

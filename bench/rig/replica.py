@@ -59,7 +59,10 @@ async def _publish(spec: ReplicaSpec, pipe: Connection, first: int) -> None:
     at = max(0, due()) if first == JOIN else await _resumed(spec) if first == RESUME else first
     stream = Presentation(spec.reference, spec.salt, first=at)
     publisher = AsyncPublisher(
-        spec.target, spec.merge, spec.name, properties=spec.properties,
+        spec.target,
+        spec.merge,
+        spec.name,
+        properties=spec.properties,
         origin=Origin(join_at=stream.join_at if at else None),
     )
     publisher.start()

@@ -49,13 +49,19 @@ def session(folder: Path, *, starts_fast: bool = False, **more: str) -> SparkSes
     use_java()
     java = f"{log_option(folder, 'off')} -Dderby.system.home={folder}"
     settings = {
-        "spark.master": "local[2]", "spark.driver.memory": "1g", "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+        "spark.master": "local[2]",
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"{java} {_STARTS_FAST}" if starts_fast else java,
-        "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2", "spark.local.dir": str(folder / "local"),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.streaming.numRecentProgressUpdates": str(PROGRESS_MAX), SOCKETS: "true",
+        "spark.sql.streaming.numRecentProgressUpdates": str(PROGRESS_MAX),
+        SOCKETS: "true",
         **{name.replace("_", "."): value for name, value in more.items()},
     }
     if starts_fast:

@@ -91,7 +91,13 @@ class SparkFleet:
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
         spec = SparkReplicaSpec(
-            name, self._target, MERGE, folder, self.reference.events_per_s, self._epoch_s, self.every_ms,
+            name,
+            self._target,
+            MERGE,
+            folder,
+            self.reference.events_per_s,
+            self._epoch_s,
+            self.every_ms,
             self._marks[-1],
         )
         process = executed(name, self._folder, "bench.rig.spark_replica", given=spec)

@@ -53,8 +53,13 @@ def run(spec: SparkReplicaSpec, pipe: Connection) -> None:
     spark.streams.addListener(BatchReports(pipe))
     table = spark.readStream.format(NAME).options(events_per_s=spec.events_per_s, epoch_s=spec.epoch_s).load()
     writer = publish(
-        table.withWatermark("vs", "0 seconds"), servers=spec.servers, merge=spec.merge, replica=spec.name, vs="vs",
-        ve="ve", late="drop",
+        table.withWatermark("vs", "0 seconds"),
+        servers=spec.servers,
+        merge=spec.merge,
+        replica=spec.name,
+        vs="vs",
+        ve="ve",
+        late="drop",
     )
     writer = writer.option("checkpointLocation", str(spec.folder / "checkpoint")).option("path", str(spec.folder))
     writer.trigger(processingTime=f"{spec.every_ms} milliseconds").start().awaitTermination()

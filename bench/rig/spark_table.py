@@ -42,7 +42,8 @@ class TableReference(ReferenceStream):
         """Return the rows of events ``first`` to ``end`` - 1."""
         events = [ReferenceStream.event(self, at) for at in range(first, end)]
         columns = [
-            pa.array(range(first, end), pa.int64()), pa.array([text.decode() for _, _, text in events], pa.string()),
+            pa.array(range(first, end), pa.int64()),
+            pa.array([text.decode() for _, _, text in events], pa.string()),
             *(pa.array([event[at] for event in events], pa.int64()).cast(_TIME) for at in (0, 1)),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=_ROWS)

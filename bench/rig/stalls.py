@@ -36,7 +36,9 @@ class InjectedFault:
 def stall_ms(arrivals: Sequence[float], since_s: float, until_s: float) -> float:
     """Return the longest time without an arrival that begins in the window; ``arrivals`` ascend."""
     first, last = bisect_left(arrivals, since_s), bisect_left(arrivals, until_s)
-    return max((after - before for before, after in pairwise([since_s, *arrivals[first:last + 1]])), default=0.0) * 1e3
+    return (
+        max((after - before for before, after in pairwise([since_s, *arrivals[first : last + 1]])), default=0.0) * 1e3
+    )
 
 
 def stalls_of(

@@ -62,8 +62,14 @@ class Presentation:
     """
 
     def __init__(
-        self, reference: ReferenceStream, salt: int, *, first: int = 0, disorder: float = DISORDER,
-        revised: float = 0.225, stable_every: int = 40,
+        self,
+        reference: ReferenceStream,
+        salt: int,
+        *,
+        first: int = 0,
+        disorder: float = DISORDER,
+        revised: float = 0.225,
+        stable_every: int = 40,
     ) -> None:
         self.reference = reference
         self.join_at = first * reference.step_us if first else NEG_INF

@@ -72,9 +72,7 @@ PolicyOption = Annotated[str, typer.Option(help=POLICY_HELP)]
 ClosingOption = Annotated[
     str, typer.Option(help="Inputs that must send stable(inf) for the output to end: all, any or quorum:K.")
 ]
-EngineOption = Annotated[
-    EngineChoice, typer.Option(help="Implementation of the core; auto: native where it is built.")
-]
+EngineOption = Annotated[EngineChoice, typer.Option(help="Implementation of the core; auto: native where it is built.")]
 AllowDowngradeOption = Annotated[
     bool,
     typer.Option(

@@ -40,9 +40,9 @@ def certify(
 
     found = certify_merge(server, merge, security=security)
     if as_json:
-        text = json.dumps(MessageToDict(
-            found, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-        ))
+        text = json.dumps(
+            MessageToDict(found, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+        )
         terminal.json_lines(f"{text}\n")
     else:
         described = describe_merge(server, merge, security=security)
@@ -80,7 +80,10 @@ def _interval(interval: Any, text_of: Callable[[bytes], str]) -> Table:
         table.add_column(name)
     for item in interval.differences:
         table.add_row(
-            text_of(item.payload), show_time(item.vs), show_time(item.ve), ", ".join(item.present),
+            text_of(item.payload),
+            show_time(item.vs),
+            show_time(item.ve),
+            ", ".join(item.present),
             ", ".join(item.absent),
         )
     return table

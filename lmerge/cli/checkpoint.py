@@ -35,8 +35,12 @@ def checkpoint(
     from lmerge.client import Subscriber, SubscriberLimits
 
     with Subscriber(
-        server, merge, name="checkpoint", wait_for_merge=False,
-        limits=SubscriberLimits(give_up_after_s=give_up_after), security=security,
+        server,
+        merge,
+        name="checkpoint",
+        wait_for_merge=False,
+        limits=SubscriberLimits(give_up_after_s=give_up_after),
+        security=security,
     ) as subscriber:
         for _ in subscriber.batches():
             if subscriber.stable_point > NEG_INF:

@@ -30,16 +30,18 @@ PICTURE_COLUMNS = 116
 
 def demo(
     months: Annotated[
-        str | None, typer.Option(help="Months of 2013, such as 2 or 1-3; default: as many as the machine can replay.",
-                                 metavar="M[-N]")
+        str | None,
+        typer.Option(
+            help="Months of 2013, such as 2 or 1-3; default: as many as the machine can replay.", metavar="M[-N]"
+        ),
     ] = None,
     days: Annotated[int | None, typer.Option(help="Only the first so many days of those months.", min=1)] = None,
-    seconds: Annotated[float, typer.Option(
-        help="Length of the replay; it takes longer on a slow machine.", min=2.0, max=3600.0)] = REPLAY_S,
+    seconds: Annotated[
+        float, typer.Option(help="Length of the replay; it takes longer on a slow machine.", min=2.0, max=3600.0)
+    ] = REPLAY_S,
     kills: Annotated[int, typer.Option(help="How often the winning replica is killed.", min=0, max=2)] = 2,
     server_kills: Annotated[int, typer.Option(help="How often one of the two servers is killed.", min=0, max=1)] = 1,
-    spark: Annotated[Spark, typer.Option(help="A fourth replica, in PySpark; auto: where PySpark runs.")
-                     ] = Spark.AUTO,
+    spark: Annotated[Spark, typer.Option(help="A fourth replica, in PySpark; auto: where PySpark runs.")] = Spark.AUTO,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as one JSON object.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Print lines, also in a terminal.")] = False,
     picture: Annotated[

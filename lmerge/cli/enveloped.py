@@ -59,7 +59,8 @@ def change_of(change: Any) -> dict[str, Any]:
         return line | {"final": change.is_final} | content(payload, change.row)
     elif isinstance(change, Delete):
         return {"op": "delete", "vs": time_of(change.key.vs), "ordinal": change.key.ordinal} | content(
-            change.key.payload, None)
+            change.key.payload, None
+        )
     else:
         line = {"op": change.op, "vs": time_of(change.vs), "ve": time_of(change.ve)}
     return line | content(change.payload, change.row)

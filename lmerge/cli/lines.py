@@ -58,4 +58,3 @@ def opened(path: str, what: str) -> Iterator[IO[bytes]]:
 def is_regular(file: IO[bytes]) -> bool:
     """Return whether ``file`` is complete on disk, so that no program waits for an answer to each line."""
     return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-

@@ -82,7 +82,10 @@ class LazyGroup(TyperGroup):
 
 
 app = typer.Typer(
-    cls=LazyGroup, add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True,
+    cls=LazyGroup,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

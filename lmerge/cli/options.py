@@ -15,8 +15,7 @@ Option: TypeAlias = tuple[str, Any, Any]
 
 
 def with_options(
-    command: Callable[..., None], keyword: str, options: tuple[Option, ...],
-    convert: Callable[[dict[str, Any]], Any],
+    command: Callable[..., None], keyword: str, options: tuple[Option, ...], convert: Callable[[dict[str, Any]], Any]
 ) -> Callable[..., None]:
     """Return ``command`` with ``options`` added to its own.
 

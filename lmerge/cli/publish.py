@@ -45,8 +45,15 @@ def publish(
 
 
 def publish_stream(
-    server: str, merge: str, replica: str, stream: str, properties: Iterable[str], give_up_after: float, security: Any,
-    *, seed: AnyBatch | None = None,
+    server: str,
+    merge: str,
+    replica: str,
+    stream: str,
+    properties: Iterable[str],
+    give_up_after: float,
+    security: Any,
+    *,
+    seed: AnyBatch | None = None,
 ) -> tuple[int, str]:
     """Publish ``seed`` and then the stream of a file.
 
@@ -59,8 +66,13 @@ def publish_stream(
         batch_rows_max = BATCH_ROWS_MAX if is_regular(source) else 1
         try:
             with Publisher(
-                server, merge, replica, properties=properties, origin=Origin(seed=seed),
-                limits=PublisherLimits(give_up_after_s=give_up_after), security=security,
+                server,
+                merge,
+                replica,
+                properties=properties,
+                origin=Origin(seed=seed),
+                limits=PublisherLimits(give_up_after_s=give_up_after),
+                security=security,
             ) as publisher:
                 sent = _publish_lines(publisher, source, batch_rows_max)
         except InputViolation as violation:  # found by the server, which does not count lines

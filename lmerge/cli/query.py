@@ -31,7 +31,8 @@ def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="Its table is named as the merge, or events.")],
     server: Servers = DEFAULT_SERVER,
     output: Annotated[QueryFormat, typer.Option("--output", "-o", help="table: for people; json: one line a row.")] = (
-        QueryFormat.TABLE),
+        QueryFormat.TABLE
+    ),
     at: Annotated[int | None, typer.Option(help="Wait until the stable point has reached this time.")] = None,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for a stable point.", min=0.0)] = 10.0,
     *,

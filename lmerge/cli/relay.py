@@ -35,8 +35,14 @@ def relay(
 
     async def run() -> None:
         await Relay(
-            sources, merge, targets, replica, to_merge=to_merge, properties=property_ or (),
-            give_up_after_s=give_up_after, security=security,
+            sources,
+            merge,
+            targets,
+            replica,
+            to_merge=to_merge,
+            properties=property_ or (),
+            give_up_after_s=give_up_after,
+            security=security,
         ).run()
 
     asyncio.run(run())

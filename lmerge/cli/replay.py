@@ -89,9 +89,7 @@ class Lines(Protocol):
 class SessionReplay:
     """One session in progress."""
 
-    def __init__(
-        self, merge: Merge, output: Lines, errors: Lines, *, check: bool = False, flush: bool = False
-    ) -> None:
+    def __init__(self, merge: Merge, output: Lines, errors: Lines, *, check: bool = False, flush: bool = False) -> None:
         self.merge = merge
         self.output = output
         self.errors = errors
@@ -285,7 +283,8 @@ class Checker:
         promised = {status.name: frozenset(status.properties) for status in self.merge.inputs()}
         self.inputs = [
             prefix._replace(promises=promised[prefix.name])
-            if prefix.tdb is self.current[prefix.name] and prefix.name in promised else prefix
+            if prefix.tdb is self.current[prefix.name] and prefix.name in promised
+            else prefix
             for prefix in self.inputs
         ]
 

@@ -22,8 +22,9 @@ from lmerge.replica_programs import ReplicaProgram, leave, replica_names, replic
 
 app = typer.Typer(no_args_is_help=True, help="Run a replica that comes with lmerge: flights of 2013, replayed.")
 
-Name = Annotated[str, typer.Argument(
-    metavar="NAME", help=f"One of {', '.join(replica_names()) or 'those that are installed'}.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help=f"One of {', '.join(replica_names()) or 'those that are installed'}.")
+]
 
 
 @app.command("list")
@@ -47,8 +48,8 @@ def run(
     first: Annotated[str, typer.Option(metavar="DAY", help="First day of departure, in 2013.")] = "2013-01-01",
     last: Annotated[str, typer.Option(metavar="DAY", help="Last day of departure, in 2013.")] = "2013-12-31",
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Spark: the query's checkpoint; without it, it starts anew.",
-                                  file_okay=False)
+        Path | None,
+        typer.Option(metavar="DIR", help="Spark: the query's checkpoint; without it, it starts anew.", file_okay=False),
     ] = None,
     *,
     security: Any,
@@ -65,8 +66,19 @@ def run(
     parse_targets(server)  # an error in it is reported before the slow imports
     program = program_of(name, checkpoint)
     arguments = [
-        *program.arguments, "--server", server, "--merge", merge, "--replica", replica or name, "--speed", repr(speed),
-        "--first", day_of(first), "--last", day_of(last),
+        *program.arguments,
+        "--server",
+        server,
+        "--merge",
+        merge,
+        "--replica",
+        replica or name,
+        "--speed",
+        repr(speed),
+        "--first",
+        day_of(first),
+        "--last",
+        day_of(last),
         *([] if start is None else ["--start", repr(start)]),
         *([] if checkpoint is None else ["--checkpoint", str(checkpoint)]),
         *_security_arguments(security),

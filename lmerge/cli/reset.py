@@ -18,8 +18,10 @@ def reset(
     server: Servers = DEFAULT_SERVER,
     reason: Annotated[str, typer.Option(help="For the log, and sent to publishers and subscribers.")] = "",
     epoch: Annotated[
-        int, typer.Option(help="Number of the new epoch, above the present one; 0: this machine's clock, in seconds.",
-                          min=0)
+        int,
+        typer.Option(
+            help="Number of the new epoch, above the present one; 0: this machine's clock, in seconds.", min=0
+        ),
     ] = 0,
     *,
     security: Any,

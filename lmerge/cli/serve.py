@@ -83,23 +83,38 @@ def serve(
 
     Example: lmerge serve --merge flights --policy eager
     """
-    from lmerge.service.log import JsonFormatter
     from lmerge.service.settings import Settings
+
+    _log_to_standard_error(log_format)
+    settings = Settings(
+        host=host,
+        port=port,
+        http_port=None if http_port == -1 else http_port,
+        algorithm=algorithm.value,
+        policy=policy,
+        closing=closing,
+        allow_downgrade=allow_downgrade,
+        allow_create=not no_create,
+        feedback_lag=feedback,
+        merges=tuple(merge or ()),
+        record_path=record,
+        engine=engine.value,
+        shards=shards,
+        **(kept | staged | compared | security),
+    )
+    if ready_file is not None and not ready_file.parent.is_dir():
+        raise UsageError(f"cannot write the ready file {str(ready_file)!r}: there is no such folder")
+    asyncio.run(_serve(settings, ready_file))
+
+
+def _log_to_standard_error(log_format: LogFormat) -> None:
+    from lmerge.service.log import JsonFormatter
 
     handler = logging.StreamHandler(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else text)
     logging.raiseExceptions = False  # a log that cannot be written must not fill standard error with tracebacks
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    settings = Settings(
-        host=host, port=port, http_port=None if http_port == -1 else http_port, algorithm=algorithm.value,
-        policy=policy, closing=closing, allow_downgrade=allow_downgrade, allow_create=not no_create,
-        feedback_lag=feedback, merges=tuple(merge or ()), record_path=record, engine=engine.value, shards=shards,
-        **kept, **staged, **compared, **security,
-    )
-    if ready_file is not None and not ready_file.parent.is_dir():
-        raise UsageError(f"cannot write the ready file {str(ready_file)!r}: there is no such folder")
-    asyncio.run(_serve(settings, ready_file))
 
 
 async def _serve(settings: object, ready_file: Path | None) -> None:

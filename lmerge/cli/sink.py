@@ -33,8 +33,7 @@ FromStart = Annotated[
     bool, typer.Option("--from-start", help="On the first run, start at the beginning, not with the live events.")
 ]
 Every = Annotated[
-    float,
-    typer.Option("--progress", metavar="SECONDS", help="Seconds between lines of progress; 0: none.", min=0.0),
+    float, typer.Option("--progress", metavar="SECONDS", help="Seconds between lines of progress; 0: none.", min=0.0)
 ]
 
 
@@ -76,21 +75,40 @@ def parquet(
 
     def make(on_progress: Callable[[SinkProgress], None]) -> Sink:
         return ParquetSink(
-            folder, merge, file_events_max=file_events, file_bytes_max=file_bytes, roll_interval=roll_interval,
-            roll_s=roll_seconds, on_progress=on_progress,
+            folder,
+            merge,
+            file_events_max=file_events,
+            file_bytes_max=file_bytes,
+            roll_interval=roll_interval,
+            roll_s=roll_seconds,
+            on_progress=on_progress,
         )
 
-    run(make, server, merge, progress, from_start, give_up_after, name=name, if_too_old=if_too_old.value,
-        security=security)
+    run(
+        make,
+        server,
+        merge,
+        progress,
+        from_start,
+        give_up_after,
+        name=name,
+        if_too_old=if_too_old.value,
+        security=security,
+    )
 
 
 @app.command("postgres")
 @secured
 def postgres(
     merge: Merge,
-    dsn: Annotated[str, typer.Option(
-        envvar="LMERGE_DSN", help="The database, such as postgresql://me@db/flights. Better in LMERGE_DSN or with "
-        "~/.pgpass: others see command lines.")],
+    dsn: Annotated[
+        str,
+        typer.Option(
+            envvar="LMERGE_DSN",
+            help="The database, such as postgresql://me@db/flights. Better in LMERGE_DSN or with "
+            "~/.pgpass: others see command lines.",
+        ),
+    ],
     table: Annotated[str, typer.Option(help="TABLE or SCHEMA.TABLE; created if it is missing.")],
     server: Servers = DEFAULT_SERVER,
     name: SubscriberName = "postgres sink",
@@ -113,13 +131,27 @@ def postgres(
     def make(on_progress: Callable[[SinkProgress], None]) -> Sink:
         return PostgresSink(dsn, table, merge, give_up_after_s=give_up_after, on_progress=on_progress)
 
-    run(make, server, merge, progress, from_start, give_up_after, name=name, if_too_old=if_too_old.value,
-        security=security)
+    run(
+        make,
+        server,
+        merge,
+        progress,
+        from_start,
+        give_up_after,
+        name=name,
+        if_too_old=if_too_old.value,
+        security=security,
+    )
 
 
 def run(
-    make: Callable[[Callable[[SinkProgress], None]], Sink], server: str, merge: str, every_s: float, from_start: bool,
-    give_up_after_s: float | None, **options: Any,
+    make: Callable[[Callable[[SinkProgress], None]], Sink],
+    server: str,
+    merge: str,
+    every_s: float,
+    from_start: bool,
+    give_up_after_s: float | None,
+    **options: Any,
 ) -> None:
     """Run a sink until the stream is complete, or a signal ends it after its present step."""
     from lmerge.client import AsyncSubscriber, SubscriberLimits

@@ -60,9 +60,7 @@ def merges_table(server: str, merges: list[Any]) -> Table:
     for name in ("stable point", "inputs", "subscribers"):
         table.add_column(name, justify="right")
     for item in merges:
-        table.add_row(
-            item.merge, item.algorithm, show_time(item.stable_point), str(item.inputs), str(item.subscribers)
-        )
+        table.add_row(item.merge, item.algorithm, show_time(item.stable_point), str(item.inputs), str(item.subscribers))
     return table
 
 
@@ -113,9 +111,13 @@ def inputs_table(described: Any, rates: dict[str, float] | None) -> Table:
     for item in described.inputs:
         received = item.received.inserts + item.received.adjusts + item.received.stables
         row = [
-            item.replica, _state(item), show_time(item.stable_point),
+            item.replica,
+            _state(item),
+            show_time(item.stable_point),
             lag(described.summary.stable_point, item.stable_point),
-            f"{received:,}", f"{item.late:,}", f"{item.won / won:.0%}",
+            f"{received:,}",
+            f"{item.late:,}",
+            f"{item.won / won:.0%}",
         ]
         if rates is not None:
             row.append(f"{rates.get(item.replica, 0.0):,.0f}/s")
@@ -182,6 +184,4 @@ def _dict(message: Any) -> dict[str, Any]:
     """Return a message as JSON, with the numbers that are zero."""
     from google.protobuf.json_format import MessageToDict
 
-    return dict(
-        MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-    )
+    return dict(MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True))

@@ -64,10 +64,20 @@ def subscribe(
         terminal.error(f"gap: events frozen from {show_time(gap.start)} to {show_time(gap.end)} may be missing")
 
     terminal.utf8()
-    with terminal.until_closed(), Subscriber(
-        server, merge, name=name, resume=resume, if_too_old=if_too_old.value, wait_for_merge=not no_wait,
-        on_gap=print_gap, limits=SubscriberLimits(give_up_after_s=give_up_after), security=security,
-    ) as subscriber:
+    with (
+        terminal.until_closed(),
+        Subscriber(
+            server,
+            merge,
+            name=name,
+            resume=resume,
+            if_too_old=if_too_old.value,
+            wait_for_merge=not no_wait,
+            on_gap=print_gap,
+            limits=SubscriberLimits(give_up_after_s=give_up_after),
+            security=security,
+        ) as subscriber,
+    ):
         if envelope is EnvelopeName.ELEMENTS:
             show_elements(subscriber, output_format, count)
         else:
@@ -86,9 +96,7 @@ def show_elements(subscriber: Subscriber, output_format: Format, count: int | No
             return
 
 
-def show_deliveries(
-    subscriber: Subscriber, envelope: EnvelopeName, output_format: Format, count: int | None
-) -> None:
+def show_deliveries(subscriber: Subscriber, envelope: EnvelopeName, output_format: Format, count: int | None) -> None:
     """Print the lines of an envelope, ``count`` at most."""
     left = count
     write = as_json if output_format is Format.JSON else as_columns

@@ -92,7 +92,10 @@ def list_tokens(file: AccessPath) -> None:
         rights = entry.rights
         is_over = entry.expires_us is not None and entry.expires_us <= clock.wall_us()
         table.add_row(
-            entry.name, entry.id or entry.certificate, " ".join(sorted(rights.roles)), " ".join(rights.merges),
+            entry.name,
+            entry.id or entry.certificate,
+            " ".join(sorted(rights.roles)),
+            " ".join(rights.merges),
             " ".join(rights.replicas) if "publish" in rights.roles else "",
             "never" if entry.expires_us is None else show_expiry(entry.expires_us),
             "revoked" if not entry.enabled else "expired" if is_over else "valid",

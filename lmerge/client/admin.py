@@ -19,9 +19,7 @@ from lmerge.wire.names import check_sendable
 from lmerge.wire.token import EPOCH_MAX
 
 
-def certify_merge(
-    target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
-) -> Any:
+def certify_merge(target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S) -> Any:
     """Return how far the inputs of a merge have been found equal, and where they differ (``CertifyMergeResponse``)."""
     check_sendable("merge", merge)
     with stub_of(target, security) as stub:
@@ -29,8 +27,15 @@ def certify_merge(
 
 
 def detach_input(
-    target: str, merge: str, replica: str, *, reason: str = "", quarantine: bool = False, forget: bool = False,
-    security: Security | None = None, timeout_s: float = TIMEOUT_S,
+    target: str,
+    merge: str,
+    replica: str,
+    *,
+    reason: str = "",
+    quarantine: bool = False,
+    forget: bool = False,
+    security: Security | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> None:
     """End an input; its publisher fails for good.
 
@@ -55,7 +60,12 @@ def release_input(
 
 
 def reset_merge(
-    targets: str | Iterable[str], merge: str, *, epoch: int = 0, reason: str = "", security: Security | None = None,
+    targets: str | Iterable[str],
+    merge: str,
+    *,
+    epoch: int = 0,
+    reason: str = "",
+    security: Security | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> int:
     """Begin a new epoch of a merge, empty, on all of its servers. Returns the epoch's number, the same on all of them.
@@ -82,7 +92,13 @@ def reset_merge(
 
 
 def cutover(
-    target: str, merge: str, leaves: str, to: str, *, intervals: int = 0, security: Security | None = None,
+    target: str,
+    merge: str,
+    leaves: str,
+    to: str,
+    *,
+    intervals: int = 0,
+    security: Security | None = None,
     timeout_s: float = 0.0,
 ) -> Iterator[pb.CutoverProgress]:
     """Replace the replica ``leaves`` by ``to``. Yields the steps as they come; the last is ``done`` or ``rolled-back``.

@@ -34,9 +34,9 @@ _LIMITS: Final = SubscriberLimits()
 class Publisher:
     """Publishes one physical stream; see ``AsyncPublisher`` for the arguments and the errors.
 
-        with lmerge.Publisher("localhost:7171", "flights", "a", properties=["key"]) as publisher:
-            publisher.insert(b"UA 1545", vs=1, ve=9)
-            publisher.stable(2)
+    with lmerge.Publisher("localhost:7171", "flights", "a", properties=["key"]) as publisher:
+        publisher.insert(b"UA 1545", vs=1, ve=9)
+        publisher.stable(2)
     """
 
     def __init__(self, targets: str | Iterable[str], merge: str, replica: str, **options: Any) -> None:
@@ -164,8 +164,8 @@ class Publisher:
 class Subscriber(Envelopes):
     """Reads the merged stream; see ``AsyncSubscriber`` for the arguments and the errors.
 
-        for element in lmerge.Subscriber("localhost:7171", "flights"):
-            print(element)
+    for element in lmerge.Subscriber("localhost:7171", "flights"):
+        print(element)
     """
 
     _async: AsyncSubscriber

@@ -30,9 +30,7 @@ def list_merges(
         return list(stub.ListMerges(pb.ListMergesRequest(), timeout=timeout_s).merges)
 
 
-def describe_merge(
-    target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S
-) -> Any:
+def describe_merge(target: str, merge: str, *, security: Security | None = None, timeout_s: float = TIMEOUT_S) -> Any:
     """Return everything about one merge (``DescribeMergeResponse``); ``stable_point`` is in its ``summary``."""
     check_sendable("merge", merge)
     with stub_of(target, security) as stub:

@@ -28,8 +28,15 @@ class Relay:
     """
 
     def __init__(
-        self, sources: str | Iterable[str], merge: str, targets: str | Iterable[str], replica: str, *,
-        to_merge: str | None = None, give_up_after_s: float | None = None, security: Connector | None = None,
+        self,
+        sources: str | Iterable[str],
+        merge: str,
+        targets: str | Iterable[str],
+        replica: str,
+        *,
+        to_merge: str | None = None,
+        give_up_after_s: float | None = None,
+        security: Connector | None = None,
         **options: Any,
     ) -> None:
         self.replica = replica
@@ -37,8 +44,12 @@ class Relay:
         for what, name in (("merge", self.to_merge), ("replica", replica)):
             check_name(what, name)
         self.subscriber = AsyncSubscriber(
-            sources, merge, name=cut_name(f"relay {replica}"), on_gap=self._jump,
-            limits=SubscriberLimits(give_up_after_s=give_up_after_s), security=security,
+            sources,
+            merge,
+            name=cut_name(f"relay {replica}"),
+            on_gap=self._jump,
+            limits=SubscriberLimits(give_up_after_s=give_up_after_s),
+            security=security,
         )
         self.publisher: AsyncPublisher | None = None
         self._targets = parse_targets(targets)
@@ -61,7 +72,10 @@ class Relay:
     def _attach(self) -> AsyncPublisher:
         since = self.subscriber.follower.since
         publisher = AsyncPublisher(
-            self._targets, self.to_merge, self.replica, origin=Origin(join_at=since if since > NEG_INF else None),
+            self._targets,
+            self.to_merge,
+            self.replica,
+            origin=Origin(join_at=since if since > NEG_INF else None),
             **self._options,
         )
         publisher.start()

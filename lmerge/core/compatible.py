@@ -55,7 +55,11 @@ class _InputEvent(NamedTuple):
 
 
 def incompatibilities(
-    output: Tdb, inputs: Sequence[InputPrefix], *, multiset: bool = False, right_from: int = NEG_INF,
+    output: Tdb,
+    inputs: Sequence[InputPrefix],
+    *,
+    multiset: bool = False,
+    right_from: int = NEG_INF,
     apart_from: Collection[Key] = (),
 ) -> list[str]:
     """Return every way in which ``output`` is not compatible with ``inputs``, as text; empty if it is compatible.
@@ -163,7 +167,8 @@ def _c_r4(key: Key, low: int, high: int, limit: int, has: Counter[int], needed: 
     """Check III.D's last paragraph for the ends in [``low``, ``high``). Return the problems."""
     problems = [
         f"R4: {named(key)} ends {has[ve]} times at {show_time(ve)}, fully frozen in the output, not the {needed[ve]}"
-        for ve in sorted(set(has) | set(needed)) if low <= ve < min(limit, high) and has[ve] != needed[ve]
+        for ve in sorted(set(has) | set(needed))
+        if low <= ve < min(limit, high) and has[ve] != needed[ve]
     ]
     half, needed_half = (sum(n for ve, n in ends.items() if ve >= limit) for ends in (has, needed))
     if low <= limit < high and half != needed_half:

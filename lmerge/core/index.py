@@ -356,8 +356,11 @@ class Indexed(Algorithm):
         where the merge is not right yet, or under final-only. So a restored merge must make the same visit (law 12).
         """
         self._sweep_all()  # due times follow only from entries of attached inputs
-        early = [[key[0], b64encode(key[1]).decode(), node[DUE]]
-                 for key, node in sorted(self.nodes.items()) if node[DUE] != self._due(node)]
+        early = [
+            [key[0], b64encode(key[1]).decode(), node[DUE]]
+            for key, node in sorted(self.nodes.items())
+            if node[DUE] != self._due(node)
+        ]
         return super().state() | {"slots": self.places, **({"due": early} if early else {})}
 
     def load(self, state: State) -> None:
@@ -382,5 +385,3 @@ class Indexed(Algorithm):
 
 def _by_event(row: Row) -> tuple[int, bytes]:
     return row[1], row[4]
-
-

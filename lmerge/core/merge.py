@@ -114,14 +114,25 @@ class Merge:
         choice = self._choose({})
         self.algorithm_reason = choice.reason
         self._engine = selection.make_engine(
-            config.resolved_engine, config.fixed or choice.case.algorithm, self._inputs, self.policy, self.closing,
-            track_live=config.track_live, keeps_delivered=config.allow_downgrade, shards=config.shards,
+            config.resolved_engine,
+            config.fixed or choice.case.algorithm,
+            self._inputs,
+            self.policy,
+            self.closing,
+            track_live=config.track_live,
+            keeps_delivered=config.allow_downgrade,
+            shards=config.shards,
         )
 
     # Inputs attach, deliver and detach.
 
     def attach(
-        self, name: str, properties: Iterable[str] = (), *, join_at: int | None = None, role: str = InputRole.ACTIVE,
+        self,
+        name: str,
+        properties: Iterable[str] = (),
+        *,
+        join_at: int | None = None,
+        role: str = InputRole.ACTIVE,
         incarnation: int | None = None,
     ) -> Outcome:
         """Attach an input (V.B). ``join_at``: its stream is right for every event with ``Ve >= join_at``.
@@ -143,7 +154,13 @@ class Merge:
             detached = (self._replaced(before, incarnation),)
         self._fence.raise_to(name, incarnation)
         inp = Input(
-            name, incarnation, self._engine.free_slot(), promised, promised | self._fixed_needs(), join_at, role,
+            name,
+            incarnation,
+            self._engine.free_slot(),
+            promised,
+            promised | self._fixed_needs(),
+            join_at,
+            role,
             joined=role is InputRole.OBSERVE or join_at is None or join_at <= self._engine.max_stable,
             place=self._free_place(),
         )
@@ -456,8 +473,20 @@ class Merge:
 def _status(inp: Input) -> InputStatus:
     promised = tuple(name for name in props.PROPERTY_NAMES if name in inp.promised)
     return InputStatus(
-        inp.name, inp.incarnation, promised, inp.role, inp.join_state, inp.join_at, inp.stable,
-        inp.inserts, inp.adjusts, inp.stables, inp.late, inp.won, inp.held, inp.excused,
+        inp.name,
+        inp.incarnation,
+        promised,
+        inp.role,
+        inp.join_state,
+        inp.join_at,
+        inp.stable,
+        inp.inserts,
+        inp.adjusts,
+        inp.stables,
+        inp.late,
+        inp.won,
+        inp.held,
+        inp.excused,
     )
 
 

@@ -97,11 +97,7 @@ class Policy:
         return text if self.lead_max is None else f"{text}+lead:{self.lead_max}"
 
 
-_NAMES: Final = {
-    Show.LEADING: "leading-input-only",
-    Show.HALF_FROZEN: "half-frozen-only",
-    Show.FINAL: "final-only",
-}
+_NAMES: Final = {Show.LEADING: "leading-input-only", Show.HALF_FROZEN: "half-frozen-only", Show.FINAL: "final-only"}
 
 LAZY: Final = Policy()
 EAGER: Final = Policy(reflects_adjusts=True)

@@ -192,8 +192,10 @@ class R4(Indexed):
                 assert shown[0] >= self.max_stable, "a fully frozen end is still in the index"
 
     def state(self) -> State:
-        rows = [[key[0], b64encode(key[1]).decode(), *(e or None for e in self.entries(node))]
-                for key, node in sorted(self.nodes.items())]
+        rows = [
+            [key[0], b64encode(key[1]).decode(), *(e or None for e in self.entries(node))]
+            for key, node in sorted(self.nodes.items())
+        ]
         return super().state() | {"nodes": rows}
 
     def load_nodes(self, rows: list[Any]) -> None:

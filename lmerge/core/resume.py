@@ -93,8 +93,13 @@ def emitted_events(merge: Merge) -> AnyBatch:
 
 
 def resumed(
-    live: AnyBatch, stable_point: int, running: str, config: MergeConfig = DEFAULTS, *,
-    incarnations: Mapping[str, int] | None = None, right_from: int = NEG_INF,
+    live: AnyBatch,
+    stable_point: int,
+    running: str,
+    config: MergeConfig = DEFAULTS,
+    *,
+    incarnations: Mapping[str, int] | None = None,
+    right_from: int = NEG_INF,
 ) -> Merge:
     """Return a merge that has emitted exactly this output and has no inputs. Used after a restart.
 
@@ -115,17 +120,25 @@ def resumed(
     document = {
         "version": 1,
         "settings": {
-            "algorithm": config.algorithm, "policy": str(fresh.policy), "closing": str(fresh.closing),
-            "allow_downgrade": config.allow_downgrade, "track_live": config.track_live,
+            "algorithm": config.algorithm,
+            "policy": str(fresh.policy),
+            "closing": str(fresh.closing),
+            "allow_downgrade": config.allow_downgrade,
+            "track_live": config.track_live,
         },
-        "refused": 0, "late": 0, "received": [0, 0, 0],
+        "refused": 0,
+        "late": 0,
+        "received": [0, 0, 0],
         "emitted": [len(inserts), 0, int(stable_point > NEG_INF)],
         "started": bool(inserts) or stable_point > NEG_INF,
         "incarnations": dict(incarnations or {}),
         "inputs": [],
         "algorithm": {
-            "name": running, "reason": f"{running} ran when the merge ended", "max_stable": stable_point,
-            "announced": stable_point, **({"right_from": right_from} if right_from > stable_point else {}),
+            "name": running,
+            "reason": f"{running} ran when the merge ended",
+            "max_stable": stable_point,
+            "announced": stable_point,
+            **({"right_from": right_from} if right_from > stable_point else {}),
             **_state(running, [] if is_final else events, inserts, stable_point),
         },
         "live": ([] if is_final else plain) if tracks_apart else None,
@@ -158,9 +171,7 @@ def _check_events(events: list[tuple[int, bytes, int]], stable_point: int, runni
                 raise UsageError(f"cannot resume {running}: {Event(*one)} and {Event(*other)} have the same key")
 
 
-def _state(
-    running: str, events: list[tuple[int, bytes, int]], inserts: list[Row], stable_point: int
-) -> dict[str, Any]:
+def _state(running: str, events: list[tuple[int, bytes, int]], inserts: list[Row], stable_point: int) -> dict[str, Any]:
     """Return the snapshot fields of the running algorithm."""
     if running == Case.R3.algorithm:
         return {"slots": 0, "nodes": [[vs, _text(payload), ve] for vs, payload, ve in events]}

@@ -86,7 +86,9 @@ _KEYS: Final = {
     "stable": ({"op", "vc"}, {"input"}),
 }
 _BARE: Final[dict[str, type[AdmitLine] | type[ExcuseLine] | type[DetachLine]]] = {
-    "admit": AdmitLine, "excuse": ExcuseLine, "detach": DetachLine,
+    "admit": AdmitLine,
+    "excuse": ExcuseLine,
+    "detach": DetachLine,
 }
 _INFINITIES: Final = {"inf": INF, "-inf": NEG_INF}
 
@@ -162,7 +164,7 @@ def _line_of(item: Any) -> Line:
         raise UsageError(f"a line must be a JSON object, not {_type_name(item)}")
     op = item.get("op")
     if not isinstance(op, str) or op not in _KEYS:
-        raise UsageError(f"\"op\" must be one of {', '.join(_KEYS)}, not {json.dumps(op)}")
+        raise UsageError(f'"op" must be one of {", ".join(_KEYS)}, not {json.dumps(op)}')
     needed, optional = _KEYS[op]
     missing, unknown = sorted(needed - item.keys()), sorted(item.keys() - needed - optional)
     if missing:

@@ -27,7 +27,16 @@ from lmerge.errors import UsageError
 VERSION: Final = 1
 
 _NUMBERS: Final = (
-    "incarnation", "slot", "stable", "last_vs", "tie_count", "inserts", "adjusts", "stables", "late", "won",
+    "incarnation",
+    "slot",
+    "stable",
+    "last_vs",
+    "tie_count",
+    "inserts",
+    "adjusts",
+    "stables",
+    "late",
+    "won",
 )
 _PLAIN_FIELDS: Final = ("name", "join_at", "role", "joined", *_NUMBERS)
 
@@ -38,8 +47,11 @@ def snapshot_of(merge: Merge) -> bytes:
     plain = {
         "version": VERSION,
         "settings": {
-            "algorithm": merge.fixed or AUTO, "policy": str(merge.policy), "closing": str(merge.closing),
-            "allow_downgrade": merge.allow_downgrade, "track_live": merge.track_live,
+            "algorithm": merge.fixed or AUTO,
+            "policy": str(merge.policy),
+            "closing": str(merge.closing),
+            "allow_downgrade": merge.allow_downgrade,
+            "track_live": merge.track_live,
         },
         "refused": merge.refused,
         "late": merge.late,
@@ -50,13 +62,15 @@ def snapshot_of(merge: Merge) -> bytes:
     }
     running = {"name": merge.algorithm, "reason": merge.algorithm_reason}
     inputs = [json_object(_texts(_plain_input(inp)) | engine.input_state(inp)) for inp in merge._inputs.values()]
-    return json_object({
-        **_texts(plain),
-        "inputs": json_array(inputs),
-        "algorithm": json_object(_texts(running) | engine.state()),
-        "live": engine.live_state(),
-        **({"said": json_text(merge._emitted_before.dump())} if merge._emitted_before else {}),
-    })
+    return json_object(
+        {
+            **_texts(plain),
+            "inputs": json_array(inputs),
+            "algorithm": json_object(_texts(running) | engine.state()),
+            "live": engine.live_state(),
+            **({"said": json_text(merge._emitted_before.dump())} if merge._emitted_before else {}),
+        }
+    )
 
 
 def restored(data: bytes, engine: str = "auto", shards: int = 1) -> Merge:
@@ -74,11 +88,17 @@ def merge_of(document: Any, engine: str, shards: int) -> Merge:
         if not isinstance(document, dict) or document.get("version") != VERSION:
             raise UsageError(f"cannot restore: this is not a snapshot of version {VERSION}")
         settings = document["settings"]
-        merge = Merge(MergeConfig(
-            settings["algorithm"], settings["policy"], settings["closing"],
-            allow_downgrade=settings["allow_downgrade"], track_live=settings["track_live"],
-            engine=engine, shards=shards,
-        ))
+        merge = Merge(
+            MergeConfig(
+                settings["algorithm"],
+                settings["policy"],
+                settings["closing"],
+                allow_downgrade=settings["allow_downgrade"],
+                track_live=settings["track_live"],
+                engine=engine,
+                shards=shards,
+            )
+        )
         merge.refused, merge.late = document["refused"], document["late"]
         merge.received, merge.emitted = Counts(*document["received"]), Counts(*document["emitted"])
         merge._started = document["started"]

@@ -22,25 +22,36 @@ def end_before_start(name: str, row: Row, index: int) -> InputViolation:
 def insert_below_stable(name: str, row: Row, index: int, stable: int) -> InputViolation:
     """Return the error for an insert below the input's own stable point."""
     return InputViolation(
-        "insert-below-stable", name, str(element_of(row)),
-        f"no insert below its own stable({show_time(stable)})", f"Vs is {show_time(row[1])}", index=index,
+        "insert-below-stable",
+        name,
+        str(element_of(row)),
+        f"no insert below its own stable({show_time(stable)})",
+        f"Vs is {show_time(row[1])}",
+        index=index,
     )
 
 
 def adjust_below_stable(name: str, row: Row, index: int, stable: int) -> InputViolation:
     """Return the error for an adjust from or to an end below the input's own stable point."""
     return InputViolation(
-        "adjust-below-stable", name, str(element_of(row)),
+        "adjust-below-stable",
+        name,
+        str(element_of(row)),
         f"no adjust with Vold or Ve below its own stable({show_time(stable)})",
-        f"Vold is {show_time(row[3])} and Ve is {show_time(row[2])}", index=index,
+        f"Vold is {show_time(row[3])} and Ve is {show_time(row[2])}",
+        index=index,
     )
 
 
 def unknown_event(name: str, row: Row, index: int, known: str) -> InputViolation:
     """Return the error for an adjust of an event that the input does not have; ``known``: what it has (see below)."""
     return InputViolation(
-        "unknown-event", name, str(element_of(row)), "to adjust only events that it inserted",
-        f"for this payload and Vs it has {known}", index=index,
+        "unknown-event",
+        name,
+        str(element_of(row)),
+        "to adjust only events that it inserted",
+        f"for this payload and Vs it has {known}",
+        index=index,
     )
 
 
@@ -65,8 +76,13 @@ def known_live_ends(ends: list[int] | None) -> str:
 def duplicate_key(name: str, row: Row, index: int) -> InputViolation:
     """Return the error for a second event with one (Vs, payload) where that is a key."""
     return InputViolation(
-        "duplicate-key", name, str(element_of(row)), "that (Vs, payload) is a key (key)",
-        "it already has an event with this Vs and payload", index=index, property_name="key",
+        "duplicate-key",
+        name,
+        str(element_of(row)),
+        "that (Vs, payload) is a key (key)",
+        "it already has an event with this Vs and payload",
+        index=index,
+        property_name="key",
     )
 
 
@@ -75,31 +91,49 @@ def out_of_order(name: str, row: Row, index: int, last_vs: int, *, strictly: boo
     promise = "strictly-ordered" if strictly else "ordered"
     rule = "Vs increases" if strictly else "Vs does not decrease"
     return InputViolation(
-        "out-of-order", name, str(element_of(row)), f"that {rule} ({promise})",
-        f"Vs is {show_time(row[1])} after {show_time(last_vs)}", index=index, property_name=promise,
+        "out-of-order",
+        name,
+        str(element_of(row)),
+        f"that {rule} ({promise})",
+        f"Vs is {show_time(row[1])} after {show_time(last_vs)}",
+        index=index,
+        property_name=promise,
     )
 
 
 def adjust_not_promised(name: str, row: Row, index: int) -> InputViolation:
     """Return the error for an adjust from an input that promised inserts only."""
     return InputViolation(
-        "adjust-not-promised", name, str(element_of(row)), "only inserts and stables (insert-only)",
-        "an adjust came", index=index, property_name="insert-only",
+        "adjust-not-promised",
+        name,
+        str(element_of(row)),
+        "only inserts and stables (insert-only)",
+        "an adjust came",
+        index=index,
+        property_name="insert-only",
     )
 
 
 def ties_differ(name: str, row: Row, index: int) -> InputViolation:
     """Return the error for equal Vs in another order than on the other inputs."""
     return InputViolation(
-        "ties-differ", name, str(element_of(row)),
+        "ties-differ",
+        name,
+        str(element_of(row)),
         "the same order among equal Vs as every other input (deterministic-ties)",
-        "it skipped this event before", index=index, property_name="deterministic-ties",
+        "it skipped this event before",
+        index=index,
+        property_name="deterministic-ties",
     )
 
 
 def stable_backwards(name: str, row: Row, index: int, stable: int) -> InputViolation:
     """Return the error for a stable point that goes back."""
     return InputViolation(
-        "stable-backwards", name, str(element_of(row)), f"that stable does not go back from {show_time(stable)}",
-        f"Vc is {show_time(row[1])}", index=index,
+        "stable-backwards",
+        name,
+        str(element_of(row)),
+        f"that stable does not go back from {show_time(stable)}",
+        f"Vc is {show_time(row[1])}",
+        index=index,
     )

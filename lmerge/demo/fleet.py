@@ -89,11 +89,20 @@ class DemoReplicas:
     """
 
     def __init__(
-        self, address: str, days: Days, speed: float, folder: Path, clock: Path, *, spark: bool = False,
+        self, address: str, days: Days, speed: float, folder: Path, clock: Path, *, spark: bool = False
     ) -> None:
         self._arguments = [
-            "--server", address, "--merge", MERGE, "--first", days.first.isoformat(), "--last", days.last.isoformat(),
-            "--clock", str(clock), "--supervised",
+            "--server",
+            address,
+            "--merge",
+            MERGE,
+            "--first",
+            days.first.isoformat(),
+            "--last",
+            days.last.isoformat(),
+            "--clock",
+            str(clock),
+            "--supervised",
         ]
         self._folder = folder
         self._speed = speed
@@ -204,10 +213,18 @@ class DemoReplicas:
             if replica.seen is not None and replica.state == "joined":
                 behind = max(output_stable_point - replica.seen.stable_point, 0) / 86_400e6 / self._speed * 1e3
             totals = replica.totals
-            scenes.append(ReplicaScene(
-                replica.name, replica.state, replica.life, totals.elements, recent.elements / max(seconds, 0.1),
-                totals.late, behind, totals.won / won,
-            ))
+            scenes.append(
+                ReplicaScene(
+                    replica.name,
+                    replica.state,
+                    replica.life,
+                    totals.elements,
+                    recent.elements / max(seconds, 0.1),
+                    totals.late,
+                    behind,
+                    totals.won / won,
+                )
+            )
         return tuple(scenes)
 
     def _send_start(self, replica: Replica) -> None:

@@ -108,9 +108,15 @@ class FlightsJudge:
             with zipfile.ZipFile(folder / FLIGHTS_ZIP) as archive:
                 flights = archive.extract(FLIGHTS_CSV, scratch)
             self._db.execute("set TimeZone = 'UTC'")
-            self._db.execute(_ROWS, {
-                "airports": str(folder / AIRPORTS_CSV), "flights": str(flights), "first": days.first, "last": days.last,
-            })
+            self._db.execute(
+                _ROWS,
+                {
+                    "airports": str(folder / AIRPORTS_CSV),
+                    "flights": str(flights),
+                    "first": days.first,
+                    "last": days.last,
+                },
+            )
         self._db.execute(_FLIGHTS, {"inf": INF})
         self._db.execute(_EXPECTED)
 
@@ -133,11 +139,13 @@ class FlightsJudge:
         """Compare the merged table with the expected one."""
         import pyarrow as pa
 
-        table = pa.table({
-            "vs": pa.array([event.vs for event in merged], pa.int64()),
-            "payload": pa.array([event.payload.decode("utf-8", "replace") for event in merged], pa.string()),
-            "ve": pa.array([event.ve for event in merged], pa.int64()),
-        })
+        table = pa.table(
+            {
+                "vs": pa.array([event.vs for event in merged], pa.int64()),
+                "payload": pa.array([event.payload.decode("utf-8", "replace") for event in merged], pa.string()),
+                "ve": pa.array([event.ve for event in merged], pa.int64()),
+            }
+        )
         self._db.register("merged", table)
         try:
             return Comparison(*self._row(_COMPARE))

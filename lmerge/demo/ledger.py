@@ -115,7 +115,8 @@ class Ledger:
         first = max(bisect_left(arrivals, since_s) - 1, 0)
         last = min(bisect_left(arrivals, until_s) + 1, len(arrivals))
         gaps = [
-            (after - before, before) for before, after in pairwise(arrivals[first:last])
+            (after - before, before)
+            for before, after in pairwise(arrivals[first:last])
             if not self._was_stopped(before, after)
         ]
         if not gaps:

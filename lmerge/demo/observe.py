@@ -41,8 +41,12 @@ def observe(address: str, merge: str) -> Observation:
     except UnknownMerge:
         return Observation()
     return Observation(
-        described.summary.algorithm, described.algorithm_reason, described.policy, described.engine,
-        described.live_events, described.survives_losses,
+        described.summary.algorithm,
+        described.algorithm_reason,
+        described.policy,
+        described.engine,
+        described.live_events,
+        described.survives_losses,
         {status.replica: Seen(status.state, status.stable_point, _totals(status)) for status in described.inputs},
     )
 

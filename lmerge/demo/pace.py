@@ -113,7 +113,7 @@ class KillSchedule:
     def _until(self) -> float | None:
         if self.may_end:
             return None
-        return min([kill.at for kill in self._kills[self._number + 1:]] + [self._last])
+        return min([kill.at for kill in self._kills[self._number + 1 :]] + [self._last])
 
 
 def planned_kills(kills: int, server_kills: int) -> tuple[PlannedKill, ...]:

@@ -28,8 +28,7 @@ STDERR_LINES_SHOWN = 12
 # PR_SET_PDEATHSIG with SIGTERM survives exec. The child calls it itself: a hook between fork and exec would make
 # Python fork the parent with the threads of gRPC in it.
 _TIE = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); "
-    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 )
 _BOUND = ("-c", _TIE) if sys.platform == "linux" else ()
 
@@ -42,7 +41,13 @@ class Child:
     """
 
     def __init__(
-        self, name: str, module: str, arguments: Sequence[str], folder: Path, *, bound: bool = False,
+        self,
+        name: str,
+        module: str,
+        arguments: Sequence[str],
+        folder: Path,
+        *,
+        bound: bool = False,
         group: bool = False,
     ) -> None:
         self.name = name
@@ -50,8 +55,11 @@ class Child:
         self.messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._stderr = (folder / f"{name}.log").open("ab+")
         self._process = subprocess.Popen(
-            [sys.executable, *(_BOUND if bound else ()), "-m", module, *arguments], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True,
+            [sys.executable, *(_BOUND if bound else ()), "-m", module, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            start_new_session=True,
         )
         threading.Thread(target=self._read, name=f"output of {name}", daemon=True).start()
 

@@ -88,7 +88,7 @@ class DemoRun:
     """One replay in progress: its kills, and the state that the view and the verdict show."""
 
     def __init__(
-        self, options: DemoOptions, servers: Servers, fleet: DemoReplicas, ledger: Ledger, clock: ReplayClockFile,
+        self, options: DemoOptions, servers: Servers, fleet: DemoReplicas, ledger: Ledger, clock: ReplayClockFile
     ) -> None:
         self.options, self.servers, self.fleet, self.ledger, self.clock = options, servers, fleet, ledger, clock
         # The last mark is before the last arrivals, so that the stream cannot end there.
@@ -159,17 +159,29 @@ class DemoRun:
         rate = (window[-1][1] - window[0][1]) / max(window[-1][0] - window[0][0], TICK_S)
         seen = self.observation
         return Scene(
-            self.elapsed_s, self.fleet.flights, self.progress, self.ledger.stable_point, self.ledger.elements, rate,
-            seen.live_events, seen.survives_losses, seen.algorithm, self.ledger.idle_s(now) * 1e3,
-            self.ledger.longest_gap_s * 1e3, self.fleet.scenes(self.ledger.stable_point), tuple(self.news),
-            self.servers.up, SERVERS,
+            self.elapsed_s,
+            self.fleet.flights,
+            self.progress,
+            self.ledger.stable_point,
+            self.ledger.elements,
+            rate,
+            seen.live_events,
+            seen.survives_losses,
+            seen.algorithm,
+            self.ledger.idle_s(now) * 1e3,
+            self.ledger.longest_gap_s * 1e3,
+            self.fleet.scenes(self.ledger.stable_point),
+            tuple(self.news),
+            self.servers.up,
+            SERVERS,
         )
 
     def finished(self, kills: list[Kill]) -> tuple[Kill, ...]:
         """Return the kills, each with its stall."""
         return tuple(
             kill._replace(stall_ms=self.ledger.stall(since, since + KILL_WINDOW_S).longest_ms)
-            for kill in kills for since in [self.began_s + kill.at_s]
+            for kill in kills
+            for since in [self.began_s + kill.at_s]
         )
 
     def _act(self, now: float) -> None:
@@ -275,13 +287,24 @@ def run_demo(options: DemoOptions, view: DemoView) -> DemoVerdict:
         raw, comparison = judge.counts(), judge.compare(ledger.events())
     seen = run.observation
     return DemoVerdict(
-        (options.days.first.isoformat(), options.days.last.isoformat()), raw, comparison,
+        (options.days.first.isoformat(), options.days.last.isoformat()),
+        raw,
+        comparison,
         OutputSummary.of(ledger),
-        ledger.stall(), run.finished(run.kills), options.kills, run.finished(run.server_kills),
+        ledger.stall(),
+        run.finished(run.kills),
+        options.kills,
+        run.finished(run.server_kills),
         options.server_kills,
         {name: replica.totals for name, replica in fleet.replicas.items()},
-        seen.algorithm, seen.algorithm_reason, seen.policy, seen.engine, replay_s, time.monotonic() - total_began_s,
-        run.spark_outcome(), run.stood_s,
+        seen.algorithm,
+        seen.algorithm_reason,
+        seen.policy,
+        seen.engine,
+        replay_s,
+        time.monotonic() - total_began_s,
+        run.spark_outcome(),
+        run.stood_s,
     )
 
 
@@ -291,8 +314,10 @@ def _load(run: DemoRun, view: DemoView) -> None:
     options = run.options
     if options.capacity:
         run.report(f"{options.capacity}: {options.days.first} to {options.days.last} in {options.seconds:.0f} s")
-    run.report(f"{count_of(run.fleet.essential)} replicas read the raw table"
-              + ("; Spark starts for a fourth" if spark else ""))
+    run.report(
+        f"{count_of(run.fleet.essential)} replicas read the raw table"
+        + ("; Spark starts for a fourth" if spark else "")
+    )
     if run.spark_note:
         run.report(run.spark_note)
     for name in run.fleet.replicas:

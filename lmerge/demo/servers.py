@@ -58,8 +58,19 @@ class Servers:
         self._lives[number] += 1
         self._ready(number).unlink(missing_ok=True)
         port = str(self._ports[number])
-        arguments = ["serve", "--host", "127.0.0.1", "--port", port, "--http-port", "-1",
-                     "--closing", self._closing, "--ready-file", str(self._ready(number))]
+        arguments = [
+            "serve",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            port,
+            "--http-port",
+            "-1",
+            "--closing",
+            self._closing,
+            "--ready-file",
+            str(self._ready(number)),
+        ]
         name = f"server-{number + 1}-{self._lives[number]}"
         self._children[number] = Child(name, "lmerge", arguments, self._folder, bound=True)
 

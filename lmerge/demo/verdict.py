@@ -67,7 +67,7 @@ class OutputSummary(NamedTuple):
     def of(cls, ledger: Ledger) -> OutputSummary:
         """Return the summary of ``ledger``."""
         return cls(
-            ledger.inserts, ledger.adjusts, ledger.stables, ledger.contradictions, tuple(ledger.first_contradictions),
+            ledger.inserts, ledger.adjusts, ledger.stables, ledger.contradictions, tuple(ledger.first_contradictions)
         )
 
     @property
@@ -105,8 +105,11 @@ class DemoVerdict(NamedTuple):
         """Return what is wrong with the merged table or with its stream; empty if both are right."""
         c = self.comparison
         found = [
-            (c.lost, "events lost"), (c.duplicates, "events twice"), (c.unexpected, "events that never were"),
-            (c.wrong_end, "events with a wrong end"), (self.output.contradictions, "contradictions in the output"),
+            (c.lost, "events lost"),
+            (c.duplicates, "events twice"),
+            (c.unexpected, "events that never were"),
+            (c.wrong_end, "events with a wrong end"),
+            (self.output.contradictions, "contradictions in the output"),
         ]
         wrong = [f"{count:,} {what}" for count, what in found if count]
         if not wrong and not c.is_equal:

@@ -25,8 +25,14 @@ from lmerge.core.elements import INF, NEG_INF
 from lmerge.demo.verdict import RIGHT, WRONG, DemoVerdict, Kill
 
 STATE_STYLES = {
-    "starting": "yellow", "loading": "yellow", "loaded": "yellow", "joining": "yellow", "joined": "green",
-    "killed": "bold red", "gone": "bold red", "done": "dim",
+    "starting": "yellow",
+    "loading": "yellow",
+    "loaded": "yellow",
+    "joining": "yellow",
+    "joined": "green",
+    "killed": "bold red",
+    "gone": "bold red",
+    "done": "dim",
 }
 SPARK = "spark"  # the name of the replica in PySpark
 REPLICA_STYLES = {"aggressive": "magenta", "conservative": "cyan", "open-ended": "yellow", SPARK: "green"}
@@ -89,7 +95,7 @@ class DemoView:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live:
             self._live.stop()
@@ -101,7 +107,7 @@ class DemoView:
         if self._live:
             self._live.update(terminal.Escaped(draw(scene)), refresh=True)
             return
-        for at_s, text in scene.news[self._news_printed:]:
+        for at_s, text in scene.news[self._news_printed :]:
             self._show_line(f"{at_s:6.1f} s  {text}")
         self._news_printed = len(scene.news)
         if abs(scene.elapsed_s - self._line_s) >= LINE_EVERY_S:  # the time restarts at 0 when the replay begins
@@ -135,8 +141,10 @@ def draw(scene: Scene) -> RenderableType:
     news = Text("\n").join(Text.assemble((f"{at_s:6.1f} s  ", "dim"), text) for at_s, text in scene.news[-NEWS_SHOWN:])
     return Panel(
         Group(head, Text(), _replica_table(scene), Text(), _output_lines(scene), Text(), news),
-        title=f"lmerge demo: {count_of(scene.replicas)} replicas, two servers, one stream", title_align="left",
-        border_style="blue", padding=(1, 2),
+        title=f"lmerge demo: {count_of(scene.replicas)} replicas, two servers, one stream",
+        title_align="left",
+        border_style="blue",
+        padding=(1, 2),
     )
 
 
@@ -160,8 +168,14 @@ def _replica_table(scene: Scene) -> Table:
         share.add_row(f"{r.share:.0%}", Bar(1.0, 0.0, r.share, color=color))
         lag = "-" if r.behind_ms is None else f"{r.behind_ms:,.0f} ms"
         table.add_row(
-            Text(r.name, style=color), Text(r.state, style=STATE_STYLES.get(r.state, "")), str(r.incarnation or "-"),
-            f"{r.rate:,.0f}", f"{r.received:,}", f"{r.late:,}", lag, share,
+            Text(r.name, style=color),
+            Text(r.state, style=STATE_STYLES.get(r.state, "")),
+            str(r.incarnation or "-"),
+            f"{r.rate:,.0f}",
+            f"{r.received:,}",
+            f"{r.late:,}",
+            lag,
+            share,
         )
     return table
 
@@ -171,13 +185,17 @@ def _output_lines(scene: Scene) -> Table:
     losses = "loss" if redundancy == 1 else "losses"
     lines = Table.grid(padding=(0, 3))
     lines.add_row(
-        Text("output", style="bold"), f"{scene.output_rate:,.0f} elements/s", f"{scene.output_elements:,} in all",
+        Text("output", style="bold"),
+        f"{scene.output_rate:,.0f} elements/s",
+        f"{scene.output_elements:,} in all",
         f"{scene.live_events:,} live events",
     )
     servers = Text(f"{scene.servers_up} of {scene.servers} up", style="green" if scene.servers_up > 1 else "bold red")
     lines.add_row(Text("servers", style="bold"), servers, "", "")
     lines.add_row(
-        Text("pause", style="bold"), f"{scene.last_gap_ms:.0f} ms now", f"{scene.longest_gap_ms:.0f} ms longest",
+        Text("pause", style="bold"),
+        f"{scene.last_gap_ms:.0f} ms now",
+        f"{scene.longest_gap_ms:.0f} ms longest",
         Text(f"survives {redundancy} {losses}", style="green" if redundancy else "bold red"),
     )
     return lines
@@ -206,7 +224,10 @@ def draw_verdict(verdict: DemoVerdict) -> RenderableType:
     details = Text("\n").join(Text(text, style="red") for text in v.output.first_contradictions)
     return Panel(
         Group(facts, Text(), _totals_table(v), Text(), mark, *([details] if details else [])),
-        title="verdict", title_align="left", border_style=color, padding=(1, 2),
+        title="verdict",
+        title_align="left",
+        border_style=color,
+        padding=(1, 2),
     )
 
 
@@ -233,8 +254,10 @@ def _totals_table(verdict: DemoVerdict) -> Table:
     for name, totals in verdict.replicas.items():
         counts = (totals.inserts, totals.adjusts, totals.stables, totals.late, totals.won)
         table.add_row(
-            Text(name, style=REPLICA_STYLES.get(name, "white")), str(totals.incarnations),
-            *(f"{count:,}" for count in counts), f"{verdict.share(name):.0%}",
+            Text(name, style=REPLICA_STYLES.get(name, "white")),
+            str(totals.incarnations),
+            *(f"{count:,}" for count in counts),
+            f"{verdict.share(name):.0%}",
         )
     out = verdict.output
     table.add_row(Text("output", style="bold"), "", *(f"{n:,}" for n in (out.inserts, out.adjusts, out.stables)))
@@ -249,8 +272,10 @@ def verdict_lines(verdict: DemoVerdict) -> list[str]:
         f"lost {c.lost:,}, duplicates {c.duplicates:,}, contradictions {v.contradictions:,}",
         f"longest output stall {v.stall.longest_ms:.0f} ms (median gap {v.stall.median_ms:.0f} ms)",
         *(f"longest output stall {kill.stall_ms:.0f} ms {_kill_text(kill)}" for kill in v.all_kills),
-        *(f"{name}: {t.elements:,} elements in, {t.late:,} late, {v.share(name):.0%} of the output"
-          for name, t in v.replicas.items()),
+        *(
+            f"{name}: {t.elements:,} elements in, {t.late:,} late, {v.share(name):.0%} of the output"
+            for name, t in v.replicas.items()
+        ),
         f"output: {v.output.elements:,} elements in {v.replay_s:.0f} s{_stood_text(v)}",
         *([v.spark] if v.spark else []),
         *v.output.first_contradictions,

@@ -27,6 +27,13 @@ class Observed(NamedTuple):
 def observe(merge: Merge) -> Observed:
     """Return the state of the merge as it is now."""
     return Observed(
-        merge.algorithm, merge.algorithm_reason, merge.stable_point, merge.received, merge.emitted, merge.late,
-        merge.refused, merge.live_count, tuple(merge.inputs()),
+        merge.algorithm,
+        merge.algorithm_reason,
+        merge.stable_point,
+        merge.received,
+        merge.emitted,
+        merge.late,
+        merge.refused,
+        merge.live_count,
+        tuple(merge.inputs()),
     )

@@ -94,12 +94,20 @@ class Server:
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         self._watch = asyncio.create_task(self._keep_watch(), name="watch")
         log.event(
-            logging.INFO, "engine chosen", engine=self.settings.resolved_engine, asked=self.settings.engine,
+            logging.INFO,
+            "engine chosen",
+            engine=self.settings.resolved_engine,
+            asked=self.settings.engine,
             reason=native_build.reason(self.settings.engine),
         )
         log.event(
-            logging.INFO, "server started", host=self.settings.host, port=self.port, http_port=self.http_port,
-            transport_security=self.settings.transport_security, callers_identified=self.settings.identifies_callers,
+            logging.INFO,
+            "server started",
+            host=self.settings.host,
+            port=self.port,
+            http_port=self.http_port,
+            transport_security=self.settings.transport_security,
+            callers_identified=self.settings.identifies_callers,
         )
 
     async def stop(self, grace_s: float = 5.0) -> None:
@@ -169,21 +177,24 @@ class Server:
     def _grpc_server(self) -> grpc.aio.Server:
         settings = self.settings
         most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OWN_FILES
-        server = grpc.aio.server(interceptors=[self._guard], options=[
-            ("grpc.so_reuseport", 0),  # a port in use must be an error; otherwise connections go to either server
-            ("grpc.max_receive_message_length", _RECEIVE_FACTOR * settings.message_bytes),
-            ("grpc.max_send_message_length", settings.message_bytes),
-            ("grpc.keepalive_time_ms", int(settings.keepalive_s * 1000)),
-            ("grpc.keepalive_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
-            # By default gRPC waits a minute for the answer to a ping, whatever the option above is.
-            ("grpc.http2.ping_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
-            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # clients may ping us as well
-            ("grpc.http2.max_pings_without_data", 0),
-            ("grpc.max_allowed_incoming_connections", max(1, min(settings.connections_max, most_files))),
-            ("grpc.max_concurrent_streams", settings.calls_per_connection),
-            ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_s * 1000)),
-            ("grpc.max_connection_idle_ms", int(settings.idle_connection_s * 1000)),
-        ])
+        server = grpc.aio.server(
+            interceptors=[self._guard],
+            options=[
+                ("grpc.so_reuseport", 0),  # a port in use must be an error; otherwise connections go to either server
+                ("grpc.max_receive_message_length", _RECEIVE_FACTOR * settings.message_bytes),
+                ("grpc.max_send_message_length", settings.message_bytes),
+                ("grpc.keepalive_time_ms", int(settings.keepalive_s * 1000)),
+                ("grpc.keepalive_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
+                # By default gRPC waits a minute for the answer to a ping, whatever the option above is.
+                ("grpc.http2.ping_timeout_ms", int(settings.keepalive_timeout_s * 1000)),
+                ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # clients may ping us as well
+                ("grpc.http2.max_pings_without_data", 0),
+                ("grpc.max_allowed_incoming_connections", max(1, min(settings.connections_max, most_files))),
+                ("grpc.max_concurrent_streams", settings.calls_per_connection),
+                ("grpc.server_handshake_timeout_ms", int(settings.handshake_timeout_s * 1000)),
+                ("grpc.max_connection_idle_ms", int(settings.idle_connection_s * 1000)),
+            ],
+        )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if settings.reflection if settings.reflection is not None else not settings.identifies_callers:

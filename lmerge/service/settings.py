@@ -273,9 +273,13 @@ class Settings:
     def limits_message(self) -> pb.Limits:
         """Return the limits as peers receive them."""
         return pb.Limits(
-            message_bytes=self.message_bytes, payload_bytes=self.payload_bytes, batch_elements=self.batch_elements,
-            inputs_per_merge=self.inputs_per_merge, merges=self.merges_max,
-            subscriber_queue_bytes=self.subscriber_queue_bytes, staged_bytes=self.staged_bytes,
+            message_bytes=self.message_bytes,
+            payload_bytes=self.payload_bytes,
+            batch_elements=self.batch_elements,
+            inputs_per_merge=self.inputs_per_merge,
+            merges=self.merges_max,
+            subscriber_queue_bytes=self.subscriber_queue_bytes,
+            staged_bytes=self.staged_bytes,
             staged_bytes_per_replica=min(self.staged_bytes, self.staged_bytes_per_replica),
             live_bytes=self.live_bytes_max,
         )
@@ -299,7 +303,11 @@ class Settings:
     def merge_config(self) -> MergeConfig:
         """The configuration of every merge of this server. Raises UsageError."""
         return MergeConfig(
-            self.algorithm, self.output_policy, self.closing, allow_downgrade=self.allow_downgrade, engine=self.engine,
+            self.algorithm,
+            self.output_policy,
+            self.closing,
+            allow_downgrade=self.allow_downgrade,
+            engine=self.engine,
             shards=self.shards,
         )
 
@@ -311,9 +319,7 @@ class Settings:
         self, live: AnyBatch, stable_point: int, running: str, incarnations: Mapping[str, int], right_from: int
     ) -> Merge:
         """Make a merge that goes on after a restart. Raises UsageError if these settings do not allow it."""
-        return resumed(
-            live, stable_point, running, self.merge_config, incarnations=incarnations, right_from=right_from
-        )
+        return resumed(live, stable_point, running, self.merge_config, incarnations=incarnations, right_from=right_from)
 
     def validate(self) -> None:
         """Raise UsageError if a value is impossible, or two of them do not go together."""
@@ -381,7 +387,11 @@ class Settings:
         if self.tls_client_ca is not None and self.tls_cert is None:
             raise UsageError("tls_client_ca needs tls_cert and tls_key: client certificates are shown over TLS only")
         for name in (
-            "attach_rate_per_s", "peer_attach_rate_per_s", "refusal_rate_per_s", "stage_rate_per_s", "check_interval_s"
+            "attach_rate_per_s",
+            "peer_attach_rate_per_s",
+            "refusal_rate_per_s",
+            "stage_rate_per_s",
+            "check_interval_s",
         ):
             if getattr(self, name) == 0:
                 raise UsageError(f"{name} must be above 0")

@@ -28,15 +28,37 @@ if TYPE_CHECKING:
     from lmerge.spark.skipping import skip_to, skipped_until
 
 __all__ = [
-    "MergeInput", "Payload", "Running", "check", "exact_avg", "exact_sum", "explain", "heartbeat", "lint", "merge",
-    "publish", "register", "skip_to", "skipped_until",
+    "MergeInput",
+    "Payload",
+    "Running",
+    "check",
+    "exact_avg",
+    "exact_sum",
+    "explain",
+    "heartbeat",
+    "lint",
+    "merge",
+    "publish",
+    "register",
+    "skip_to",
+    "skipped_until",
 ]
 
 _MODULES: Final = {
-    "MergeInput": "merging.query", "Payload": "arguments", "Running": "arguments", "check": "plan.promises",
-    "exact_avg": "exact", "exact_sum": "exact", "explain": "plan.promises", "heartbeat": "heartbeats",
-    "lint": "plan.lint", "merge": "merging.query", "publish": "publishing", "register": "session",
-    "skip_to": "skipping", "skipped_until": "skipping",
+    "MergeInput": "merging.query",
+    "Payload": "arguments",
+    "Running": "arguments",
+    "check": "plan.promises",
+    "exact_avg": "exact",
+    "exact_sum": "exact",
+    "explain": "plan.promises",
+    "heartbeat": "heartbeats",
+    "lint": "plan.lint",
+    "merge": "merging.query",
+    "publish": "publishing",
+    "register": "session",
+    "skip_to": "skipping",
+    "skipped_until": "skipping",
 }
 
 

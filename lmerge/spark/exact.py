@@ -118,7 +118,8 @@ def _result(state: Column, is_average: bool) -> Column:
 
     count, flags = state["count"], state["flags"]
     message = f.concat(
-        f.lit(f"exact_sum and exact_avg add at most {NUMBERS_MAX} numbers of a group; this one has "), count)
+        f.lit(f"exact_sum and exact_avg add at most {NUMBERS_MAX} numbers of a group; this one has "), count
+    )
     # Most groups have no rare numbers, and then only the common pieces count.
     rare = f.size(state["rare"]) > 0
     common = f.concat(_zeros(BELOW), state["sums"], _zeros(ABOVE))
@@ -152,7 +153,8 @@ def _all_pieces(state: Column) -> Column:
 
     rare = f.transform(
         f.sequence(f.lit(0), f.lit(PIECES - 1)),
-        lambda j: f.aggregate(state["rare"], _whole(0), lambda sum_, x: sum_ + piece(x, j)))
+        lambda j: f.aggregate(state["rare"], _whole(0), lambda sum_, x: sum_ + piece(x, j)),
+    )
     common = f.concat(_zeros(COMMON.start), state["sums"], _zeros(PIECES - COMMON.stop))
     return f.concat(f.zip_with(rare, common, lambda a, b: a + b), _zeros(ABOVE))
 
@@ -180,7 +182,8 @@ def _digits(sums: Column) -> Column:
         value = one + state.carry
         digit = value.bitwiseAND(_whole(PIECE - 1))
         return f.struct(
-            f.concat(f.array(digit), state.digits).alias("digits"), f.shiftright(value, PIECE_BITS).alias("carry"))
+            f.concat(f.array(digit), state.digits).alias("digits"), f.shiftright(value, PIECE_BITS).alias("carry")
+        )
 
     start = f.struct(f.array().cast("array<bigint>").alias("digits"), _whole(0).alias("carry"))
     return f.aggregate(sums, start, step, lambda state: state.digits)
@@ -208,10 +211,19 @@ def _quotient(digits: Column, count: Column, low: Column) -> Column:
         )
 
     start = f.struct(
-        *(_whole(0).alias(name) for name in "abc"), f.lit(False).alias("more"), f.lit(0).alias("length"),
-        _whole(0).alias("rest"))
-    return f.aggregate(digits, start, step, lambda s: f.struct(
-        s.a, s.b, s.c, s.length, (s.more | (s.rest != 0)).alias("more"), s.rest, (low + s.length - 1).alias("top")))
+        *(_whole(0).alias(name) for name in "abc"),
+        f.lit(False).alias("more"),
+        f.lit(0).alias("length"),
+        _whole(0).alias("rest"),
+    )
+    return f.aggregate(
+        digits,
+        start,
+        step,
+        lambda s: f.struct(
+            s.a, s.b, s.c, s.length, (s.more | (s.rest != 0)).alias("more"), s.rest, (low + s.length - 1).alias("top")
+        ),
+    )
 
 
 def _double(q: Column, count: Column) -> Column:

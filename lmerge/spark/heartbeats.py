@@ -43,8 +43,7 @@ def heartbeat(
     register(df.sparkSession)
     every_us = checked_interval("every", duration_us(every))
     ticks = (
-        df.sparkSession.readStream.format(TICKS)
-        .option("every_us", every_us).option("lag_us", duration_us(lag)).load()
+        df.sparkSession.readStream.format(TICKS).option("every_us", every_us).option("lag_us", duration_us(lag)).load()
     )
     columns = [
         (functions.col(TICK) if field.name == time else functions.lit(None).cast(field.dataType)).alias(field.name)

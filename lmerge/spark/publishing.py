@@ -58,10 +58,22 @@ _AS_USUAL: Final = Running()
 
 
 def publish(
-    df: DataFrame, *, servers: str | Iterable[str], merge: str, replica: str, vs: str | Column,
-    ve: str | Column | None = None, mode: str = APPEND, keys: Sequence[str] | None = None, kind: str | None = None,
-    payload: Payload = _ALL_COLUMNS, properties: Iterable[str] | None = None, stable_lag: str | None = None,
-    late: str | None = None, allow: Collection[str] = (), running: Running = _AS_USUAL,
+    df: DataFrame,
+    *,
+    servers: str | Iterable[str],
+    merge: str,
+    replica: str,
+    vs: str | Column,
+    ve: str | Column | None = None,
+    mode: str = APPEND,
+    keys: Sequence[str] | None = None,
+    kind: str | None = None,
+    payload: Payload = _ALL_COLUMNS,
+    properties: Iterable[str] | None = None,
+    stable_lag: str | None = None,
+    late: str | None = None,
+    allow: Collection[str] = (),
+    running: Running = _AS_USUAL,
     security: Security | None = None,
 ) -> DataStreamWriter:
     """Return a writer that publishes ``df`` as the stream of ``replica``.
@@ -89,26 +101,19 @@ def publish(
     secured = _security_options(security)
     register(df.sparkSession)
     payload = replace(payload, columns=_payload_names(df, (vs, ve, kind), payload.columns))
+    stable_lag_us = None if stable_lag is None else duration_us(stable_lag)
     facts = check(
-        df, vs, ve, mode, allow=allow, keys=keys, payload=payload, properties=properties,
-        stable_lag_us=None if stable_lag is None else duration_us(stable_lag),
+        df, vs, ve, mode, allow=allow, keys=keys, payload=payload, properties=properties, stable_lag_us=stable_lag_us
     )
     _log.info("replica %r of merge %r: %s", replica, merge, facts.explain())
     prepared, kept = _prepared(df, vs, ve, kind, payload, facts, running)
     spark_mode = running.output_mode or _OUTPUT_MODES[mode]
     _check_output_mode(prepared, spark_mode)
-    rule = facts.stable
-    options = secured | {
-        "servers": ",".join(parse_targets(servers)), "merge": merge, "replica": replica, "mode": mode,
-        "role": running.role, "vs": VS, "ve": VE if ve is not None else None, "schema": _encoding(prepared, payload),
-        "keys": json.dumps(list(kept)) if kept else None, "kind": kind,
-        "late": late or (FAIL if stable_lag is not None or (rule is not None and rule.exact) else DROP),
-        "stable_lag_us": None if rule is None else rule.distance_us,
-        "properties": ",".join(sorted(facts.properties)),
-        "join_at": moment_us(running.join_at) if isinstance(running.join_at, str) else running.join_at,
-        "spool": running.spool, "give_up_after": running.give_up_after,
-        "skips": _skips(facts, running) or None, "ends_after_cutover": None if is_connect(df) else True,
-    }
+    late = late or (DROP if stable_lag is None and not (facts.stable and facts.stable.exact) else FAIL)
+    options = secured | _plan_options(facts, kept) | _running_options(running, facts, is_connect(df))
+    options |= {"servers": ",".join(parse_targets(servers)), "merge": merge, "replica": replica, "mode": mode}
+    options |= {"vs": VS, "ve": None if ve is None else VE, "kind": kind, "late": late}
+    options["schema"] = _encoding(prepared, payload)
     writer = publishing_writer(prepared, spark_mode)
     return writer.options(**{name: value for name, value in options.items() if value is not None})
 
@@ -129,10 +134,31 @@ def _security_options(security: Security | None) -> dict[str, Any]:
     if security is None:
         return {}
     if security.token is not None:
-        raise UsageError("cannot publish: a token would be readable for all in Spark's UI and logs: give token_file, "
-                         "or set LMERGE_TOKEN in the environment of the driver and the executors")
+        raise UsageError(
+            "cannot publish: a token would be readable for all in Spark's UI and logs: give token_file, "
+            "or set LMERGE_TOKEN in the environment of the driver and the executors"
+        )
     given = {field.name: getattr(security, field.name) for field in fields(security)}
     return {name: value for name, value in given.items() if value}
+
+
+def _plan_options(facts: PlanFacts, kept: Sequence[str]) -> dict[str, Any]:
+    return {
+        "keys": json.dumps(list(kept)) if kept else None,
+        "stable_lag_us": None if facts.stable is None else facts.stable.distance_us,
+        "properties": ",".join(sorted(facts.properties)),
+    }
+
+
+def _running_options(running: Running, facts: PlanFacts, connect: bool) -> dict[str, Any]:
+    return {
+        "role": running.role,
+        "join_at": moment_us(running.join_at) if isinstance(running.join_at, str) else running.join_at,
+        "spool": running.spool,
+        "give_up_after": running.give_up_after,
+        "skips": _skips(facts, running) or None,
+        "ends_after_cutover": None if connect else True,
+    }
 
 
 def _skips(facts: PlanFacts, running: Running) -> bool:
@@ -146,9 +172,7 @@ def _check_output_mode(prepared: DataFrame, output_mode: str) -> None:
         raise UsageError(f"cannot publish: Spark does not run this query in output mode {output_mode}: {why}")
 
 
-def _payload_names(
-    df: DataFrame, times: Iterable[str | Column | None], payload: Sequence[str] | None
-) -> list[str]:
+def _payload_names(df: DataFrame, times: Iterable[str | Column | None], payload: Sequence[str] | None) -> list[str]:
     """Return the columns of the payload: those given, or all that are not part of ``times``."""
     roots = {part.split(".")[0] for part in times if isinstance(part, str)}
     names = list(payload) if payload is not None else [name for name in df.columns if name not in roots]
@@ -211,7 +235,12 @@ def _check_ends(df: DataFrame, vs: str | Column, ve: str | Column | None, keys: 
 
 
 def _prepared(
-    df: DataFrame, vs: str | Column, ve: str | Column | None, kind: str | None, payload: Payload, facts: PlanFacts,
+    df: DataFrame,
+    vs: str | Column,
+    ve: str | Column | None,
+    kind: str | None,
+    payload: Payload,
+    facts: PlanFacts,
     running: Running,
 ) -> tuple[DataFrame, tuple[str, ...]]:
     """Return the DataFrame whose rows tasks publish, and the columns by which a row replaces an earlier one."""
@@ -238,6 +267,8 @@ def _with_lifetime(df: DataFrame, vs: str | Column, ve: str | Column | None, nam
         kind = prepared.schema[name].dataType.simpleString()
         if kind not in ("timestamp", "bigint", "int"):
             which = "vs" if name == VS else "ve"
-            raise UsageError(f"cannot publish: {which} ({part}) is {kind}; it must be a timestamp or a whole number of "
-                             "microseconds since the epoch")
+            raise UsageError(
+                f"cannot publish: {which} ({part}) is {kind}; it must be a timestamp or a whole number of "
+                "microseconds since the epoch"
+            )
     return prepared

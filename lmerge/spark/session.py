@@ -74,6 +74,9 @@ def _warn_of_slow_core() -> None:
         return
     _warned.set()
     clone = Path(__file__).parents[2]
-    how = f"make -C {clone} native" if (clone / "native" / "Cargo.toml").is_file() else (
-        "pip install --force-reinstall --no-cache-dir lmerge, on a machine with Rust")
+    how = (
+        f"make -C {clone} native"
+        if (clone / "native" / "Cargo.toml").is_file()
+        else ("pip install --force-reinstall --no-cache-dir lmerge, on a machine with Rust")
+    )
     sys.stderr.write(f"lmerge: the native core is not built, so this runs about 30 times slower; build it: {how}\n")

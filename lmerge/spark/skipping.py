@@ -49,9 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def skip_to(
-    df: DataFrame, ve: str | Column, *, checkpoint: str | None = None, spool: str | None = None
-) -> DataFrame:
+def skip_to(df: DataFrame, ve: str | Column, *, checkpoint: str | None = None, spool: str | None = None) -> DataFrame:
     """Return ``df`` without the rows that are not needed any more, once servers report that the query is behind.
 
     Apply it after the watermark, which the rows left out should still move, and before the expensive part. ``ve``: name
@@ -63,16 +61,20 @@ def skip_to(
     from pyspark.sql import functions
 
     if is_connect(df):
-        raise UsageError("cannot skip in a Spark Connect session: its plan does not show publish that rows are left "
-                         "out, and not all of its tasks have the number of their batch")
+        raise UsageError(
+            "cannot skip in a Spark Connect session: its plan does not show publish that rows are left "
+            "out, and not all of its tasks have the number of their batch"
+        )
     place = _place(checkpoint, spool)
     end = functions.expr(ve) if isinstance(ve, str) else ve
     kind = df.select(end.alias(VE)).schema[VE].dataType.simpleString()
     if kind == "timestamp":
         end = functions.unix_micros(end)
     elif kind not in ("bigint", "int"):
-        raise UsageError(f"cannot skip: ve ({ve}) is {kind}; it must be a timestamp or a whole number of microseconds "
-                         "since the epoch")
+        raise UsageError(
+            f"cannot skip: ve ({ve}) is {kind}; it must be a timestamp or a whole number of microseconds "
+            "since the epoch"
+        )
     return df.where(_skip_filter(place)(end.cast("bigint")))
 
 
@@ -107,6 +109,7 @@ def _skip_filter(place: str) -> Any:
     from pyspark.sql.pandas.functions import arrow_udf
 
     as_udf: Any = arrow_udf  # its type stub lacks pyarrow functions
+
     def is_needed(ends: pa.Array) -> pa.Array:
         return pc.fill_null(pc.greater_equal(ends, skipped_until(spool=place)), True)
 
@@ -116,6 +119,8 @@ def _skip_filter(place: str) -> Any:
 
 def _place(checkpoint: str | None, spool: str | None) -> str:
     if (checkpoint is None) == (spool is None):
-        raise UsageError("cannot skip: give checkpoint, the query's checkpointLocation, or the spool that it publishes "
-                         "with, and not both")
+        raise UsageError(
+            "cannot skip: give checkpoint, the query's checkpointLocation, or the spool that it publishes "
+            "with, and not both"
+        )
     return spool if spool is not None else spool_in(str(checkpoint))

@@ -51,6 +51,9 @@ def put_sentence_first() -> None:
 
 def _place(trace: TracebackType | None) -> str:
     """Return the user's line that an error comes from: the last frame that is neither lmerge's nor Spark's."""
-    frames = [frame for frame in traceback.extract_tb(trace)
-              if not frame.filename.startswith(_OURS) and not _SPARKS.search(frame.filename)]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(trace)
+        if not frame.filename.startswith(_OURS) and not _SPARKS.search(frame.filename)
+    ]
     return f"  in {frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}\n" if frames else ""

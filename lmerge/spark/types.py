@@ -29,9 +29,19 @@ from lmerge.wire.schema import Column, Schema
 RoundDigits: TypeAlias = "int | Mapping[str, int] | None"
 
 _KINDS: Final = {
-    "BooleanType": "bool", "ByteType": "int", "ShortType": "int", "IntegerType": "int", "LongType": "int",
-    "FloatType": "float", "DoubleType": "float", "StringType": "string", "CharType": "string",
-    "VarcharType": "string", "BinaryType": "bytes", "DateType": "date", "TimestampType": "timestamp",
+    "BooleanType": "bool",
+    "ByteType": "int",
+    "ShortType": "int",
+    "IntegerType": "int",
+    "LongType": "int",
+    "FloatType": "float",
+    "DoubleType": "float",
+    "StringType": "string",
+    "CharType": "string",
+    "VarcharType": "string",
+    "BinaryType": "bytes",
+    "DateType": "date",
+    "TimestampType": "timestamp",
 }
 _REASONS: Final = {
     "MapType": "a map's entries have no order; turn it into an array of structs, sorted by key",

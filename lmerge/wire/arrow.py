@@ -188,8 +188,13 @@ def _type_of(column: Column) -> Any:
     if column.type == "decimal":
         return pa.decimal128(38, column.scale)
     return {
-        "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "string": pa.string(), "bytes": pa.binary(),
-        "timestamp": pa.timestamp("us", "UTC"), "date": pa.date32(),
+        "bool": pa.bool_(),
+        "int": pa.int64(),
+        "float": pa.float64(),
+        "string": pa.string(),
+        "bytes": pa.binary(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "date": pa.date32(),
     }[column.type]
 
 

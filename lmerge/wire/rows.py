@@ -370,11 +370,21 @@ def _decimal_of_text(value: object, scale: int) -> Decimal:
 
 
 _ENCODERS: Final[dict[str, Convert]] = {
-    "bool": _bool, "int": _int, "string": _string, "bytes": _bytes, "timestamp": _timestamp, "date": _date,
+    "bool": _bool,
+    "int": _int,
+    "string": _string,
+    "bytes": _bytes,
+    "timestamp": _timestamp,
+    "date": _date,
 }
 _DECODERS: Final[dict[str, Convert]] = {
-    "bool": _bool, "int": _int, "float": _wire_float, "string": _string, "bytes": _bytes,
-    "timestamp": _wire_timestamp, "date": _wire_date,
+    "bool": _bool,
+    "int": _int,
+    "float": _wire_float,
+    "string": _string,
+    "bytes": _bytes,
+    "timestamp": _wire_timestamp,
+    "date": _wire_date,
 }
 
 

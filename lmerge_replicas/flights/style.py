@@ -108,8 +108,11 @@ STYLES = {
     for style in (
         Style("aggressive", "publishes all at once, revises", ("key",), _aggressive, waits=False),
         Style(
-            "conservative", "publishes only final events", ("insert-only", "ordered", "deterministic-ties", "key"),
-            _conservative, waits=True,
+            "conservative",
+            "publishes only final events",
+            ("insert-only", "ordered", "deterministic-ties", "key"),
+            _conservative,
+            waits=True,
         ),
         Style("open-ended", "Ve = inf first, out of order", ("key",), _open_ended, waits=False),
     )

@@ -45,7 +45,7 @@ class Timetable:
             flights = sorted(begun + self._read(block))
             end = self._starts(day + timedelta(days=1))
             begun = [flight for flight in flights if flight.vs >= end]
-            yield flights[:len(flights) - len(begun)]
+            yield flights[: len(flights) - len(begun)]
         yield sorted(begun)
 
     def _starts(self, day: date) -> int:

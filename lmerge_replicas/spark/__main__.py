@@ -39,15 +39,7 @@ from lmerge_replicas.flights.source import Days, data_folder
 from lmerge_replicas.process import options_parser, report_to_parent, security_of, stop_on_signals, wait_for_start
 from lmerge_replicas.spark.news import final_watermark, read_log, write_log
 from lmerge_replicas.spark.plans import PLANS, publish
-from lmerge_replicas.spark.session import (
-    LOG,
-    end_session,
-    errors_into,
-    new_session,
-    news,
-    require_spark,
-    stop_query,
-)
+from lmerge_replicas.spark.session import LOG, end_session, errors_into, new_session, news, require_spark, stop_query
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -96,7 +88,12 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
 
 
 def _replay(
-    options: argparse.Namespace, spark: Any, folder: Path, log: Path, days: Days, stop: threading.Event,
+    options: argparse.Namespace,
+    spark: Any,
+    folder: Path,
+    log: Path,
+    days: Days,
+    stop: threading.Event,
     progress: ProgressLine,
 ) -> int:
     clock = options.clock or folder / "clock.json"
@@ -232,8 +229,13 @@ def _folder(checkpoint: Path | None) -> Iterator[Path]:
 def _claim(folder: Path, options: argparse.Namespace, days: Days) -> None:
     """Raise UsageError if the folder belongs to another replica, as its offsets would then mean other rows."""
     owner = folder / "replica.json"
-    mine = {"plan": options.plan, "replica": options.replica, "merge": options.merge,
-            "first": days.first.isoformat(), "last": days.last.isoformat()}
+    mine = {
+        "plan": options.plan,
+        "replica": options.replica,
+        "merge": options.merge,
+        "first": days.first.isoformat(),
+        "last": days.last.isoformat(),
+    }
     if not owner.exists():
         owner.write_text(json.dumps(mine))
         return
@@ -241,8 +243,10 @@ def _claim(folder: Path, options: argparse.Namespace, days: Days) -> None:
     different = [name for name in mine if mine[name] != theirs.get(name)]
     if different:
         name = different[0]
-        raise UsageError(f"the checkpoint {folder} belongs to another replica ({name} is {theirs.get(name)!r}, and not "
-                         f"{mine[name]!r}): give this one a --checkpoint of its own")
+        raise UsageError(
+            f"the checkpoint {folder} belongs to another replica ({name} is {theirs.get(name)!r}, and not "
+            f"{mine[name]!r}): give this one a --checkpoint of its own"
+        )
 
 
 @contextlib.contextmanager

@@ -74,6 +74,13 @@ def publish(plan: Plan, news: DataFrame, servers: str, merge: str, replica: str,
     import lmerge.spark
 
     return lmerge.spark.publish(
-        plan.query(news), servers=servers, merge=merge, replica=replica, mode=plan.mode, vs="vs", ve="ve",
-        payload=lmerge.spark.Payload(schema="raw"), **more,
+        plan.query(news),
+        servers=servers,
+        merge=merge,
+        replica=replica,
+        mode=plan.mode,
+        vs="vs",
+        ve="ve",
+        payload=lmerge.spark.Payload(schema="raw"),
+        **more,
     )

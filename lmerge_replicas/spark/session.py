@@ -44,12 +44,15 @@ def require_spark() -> None:
     try:
         found = version("pyspark")
     except PackageNotFoundError:
-        raise UsageError("a Spark replica needs PySpark, which is not installed: "
-                         "run `pip install 'lmerge[spark]'`") from None
+        raise UsageError(
+            "a Spark replica needs PySpark, which is not installed: run `pip install 'lmerge[spark]'`"
+        ) from None
     if tuple(int(part) for part in found.split(".")[:2]) < PYSPARK_MIN:
         needed = ".".join(map(str, PYSPARK_MIN))
-        raise UsageError(f"a Spark replica needs PySpark {needed} or newer, and here is {found}: "
-                         "run `pip install --upgrade 'lmerge[spark]'`")
+        raise UsageError(
+            f"a Spark replica needs PySpark {needed} or newer, and here is {found}: "
+            "run `pip install --upgrade 'lmerge[spark]'`"
+        )
     use_java()
 
 

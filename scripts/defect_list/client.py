@@ -23,8 +23,8 @@ DEFECTS = (
     Defect(
         "the prelude is in order of Vs and not of insertion",
         LIVE,
-        "            (number, vs, ve, payload)\n",
-        "            (vs, vs, ve, payload)\n",
+        "[(number, vs, ve, payload) for",
+        "[(vs, vs, ve, payload) for",
         LIVE_TESTS + "test_the_prelude_keeps_the_order_of_insertion[python]",
     ),
     Defect(

@@ -72,8 +72,8 @@ DEFECTS = (
     Defect(
         "a replay writes rows again that were final",
         PGTABLE,
-        "DO UPDATE SET {changed} WHERE NOT t.is_final\"",
-        "DO UPDATE SET {changed}\"",
+        'DO UPDATE SET {changed} WHERE NOT t.is_final"',
+        'DO UPDATE SET {changed}"',
         TEST_POSTGRES + "test_replaying_from_an_older_token_changes_nothing",
     ),
     Defect(

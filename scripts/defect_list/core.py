@@ -106,7 +106,7 @@ DEFECTS = (
     Defect(
         "a snapshot takes -inf for no Vs",
         CORE + "snapshot.py",
-        "{NEVER: NEG_INF, NEG_INF: \"-inf\"}",
+        '{NEVER: NEG_INF, NEG_INF: "-inf"}',
         "{NEVER: NEG_INF}",
         MISSED + "test_minus_infinity_twice_breaks_the_strict_order",
     ),

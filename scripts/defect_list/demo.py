@@ -16,7 +16,7 @@ DEFECTS = (
     Defect(
         "the demo: the replay passes the mark of the next kill",
         "lmerge/demo/pace.py",
-        "        return min([kill.at for kill in self._kills[self._number + 1:]] + [self._last])",
+        "        return min([kill.at for kill in self._kills[self._number + 1 :]] + [self._last])",
         "        return self._last",
         f"{PACE}::test_every_kill_has_its_place",
     ),

@@ -35,8 +35,8 @@ DEFECTS = (
     Defect(
         "events without a schema are forgotten with the server",
         "lmerge/service/output/merge_record.py",
-        "            \"bare_events\": hub.has_bare_events or None,\n",
-        "            \"bare_events\": None,\n",
+        '            "bare_events": hub.has_bare_events or None,\n',
+        '            "bare_events": None,\n',
         BARE,
     ),
     Defect(
@@ -77,7 +77,7 @@ DEFECTS = (
     Defect(
         "a fence that was forgotten exists again after a restart",
         "lmerge/service/output/store.py",
-        "            run(\"DELETE FROM incarnation WHERE replica = ?\", (replica,))\n",
+        '            run("DELETE FROM incarnation WHERE replica = ?", (replica,))\n',
         "",
         f"{RESET}::test_what_was_forgotten_stays_so_after_a_restart",
     ),
@@ -91,8 +91,8 @@ DEFECTS = (
     Defect(
         "bytes that are no message cause a traceback",
         "lmerge/service/security/guard.py",
-        "        except DecodeError:\n            raise Undecodable(f\"{method}",
-        "        except KeyError:\n            raise Undecodable(f\"{method}",
+        '        except DecodeError:\n            raise Undecodable(f"{method}',
+        '        except KeyError:\n            raise Undecodable(f"{method}',
         f"{HOSTILE}::test_hostile_clients_harm_only_themselves[0]",
     ),
     Defect(
@@ -182,8 +182,8 @@ DEFECTS = (
     Defect(
         "a quiet stream does not notice that its reader has gone",
         "lmerge/terminal.py",
-        "name=\"stdout\", daemon=True).start()\n",
-        "name=\"stdout\", daemon=True)\n",
+        'name="stdout", daemon=True).start()\n',
+        'name="stdout", daemon=True)\n',
         "tests/cli/test_streams.py::test_a_reader_that_goes_away_ends_a_quiet_stream[subscribe]",
     ),
 )

@@ -62,8 +62,8 @@ DEFECTS = (
     Defect(
         "quarantine waits for a late input without end",
         "lmerge/core/divergence/monitor.py",
-        "            rule.excused is not None\n",
-        "            False\n",
+        "rule.excused is not None and",
+        "False and",
         WRONG_TEST + "test_quarantine_waits_for_a_late_input_only_so_long[python]",
     ),
     Defect(
@@ -112,7 +112,7 @@ DEFECTS = (
         "an input that has delivered nothing counts as redundant",
         "lmerge/service/merge/redundancy.py",
         "        if status.stable_point == NEG_INF:\n            if",
-        "        if status.stable_point == NEG_INF:\n            return \"\"\n            if",
+        '        if status.stable_point == NEG_INF:\n            return ""\n            if',
         "tests/service/merge/test_redundancy.py::test_sixty_three_that_have_delivered_nothing_are_no_redundancy",
     ),
     Defect(

@@ -152,7 +152,7 @@ DEFECTS = (
         "values of extension types are taken as they are stored",
         SOURCE + "cells.rs",
         "!field.metadata().contains_key(EXTENSION)",
-        "!field.metadata().contains_key(\"\")",
+        '!field.metadata().contains_key("")',
         "encode::extension_types_are_left_to_python",
     ),
     Defect(

@@ -93,9 +93,8 @@ DEFECTS = (
     Defect(
         "a caller who may not publish uses up the attach quota of others",
         GUARD,
-        "        self.require((PUBLISH,), f\"publish into",
-        "        self._guard.count_attach(self._peer, merge, replica)\n"
-        "        self.require((PUBLISH,), f\"publish into",
+        '        self.require((PUBLISH,), f"publish into',
+        '        self._guard.count_attach(self._peer, merge, replica)\n        self.require((PUBLISH,), f"publish into',
         "tests/service/security/test_quota.py::test_a_caller_that_may_not_publish_uses_up_no_attaches",
     ),
     Defect(
@@ -150,8 +149,8 @@ DEFECTS = (
     Defect(
         "a replica that comes with lmerge sends no token",
         "lmerge_replicas/flights/__main__.py",
-        "origin=Origin(join_at=join_at), security=security,\n    ) as publisher",
-        "origin=Origin(join_at=join_at),\n    ) as publisher",
+        "        security=security,\n    ) as publisher",
+        "    ) as publisher",
         "tests/client/connection/test_security.py::test_a_replica_that_comes_with_lmerge_takes_it_too",
     ),
     Defect(

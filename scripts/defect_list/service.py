@@ -46,15 +46,15 @@ DEFECTS = (
     Defect(
         "a long option is cut in the help of a narrow terminal",
         "lmerge/cli/serve_options.py",
-        '"--hold-survivor-wins", help=',
-        "help=",
+        '                "--hold-survivor-wins",\n',
+        "",
         "tests/cli/test_commands.py::test_help_cuts_nothing_at_80_columns",
     ),
     Defect(
         "the help of a sink has no room for an address",
         "lmerge/cli/sink.py",
-        "typer.Option(\"--progress\", metavar=\"SECONDS\", help",
-        "typer.Option(\"--progress\", help",
+        'typer.Option("--progress", metavar="SECONDS", help',
+        'typer.Option("--progress", help',
         "tests/cli/test_commands.py::test_help_cuts_nothing_at_80_columns",
     ),
     Defect(

@@ -79,8 +79,8 @@ DEFECTS = (
     Defect(
         "a worker may stage for every replica of its merge",
         "lmerge/service/security/guard.py",
-        "as replica {_cut(replica)}\", merge, replica)\n        return self._guard.one_stage",
-        "as replica {_cut(replica)}\", merge)\n        return self._guard.one_stage",
+        'as replica {_cut(replica)}", merge, replica)\n        return self._guard.one_stage',
+        'as replica {_cut(replica)}", merge)\n        return self._guard.one_stage',
         REFUSED_TESTS + "test_a_worker_stages_for_the_replica_that_its_token_names_and_for_no_other",
     ),
     Defect(

@@ -147,7 +147,9 @@ def test_a_stall_is_the_longest_time_without_output_that_begins_in_the_window() 
 def test_a_stall_belongs_to_one_fault() -> None:
     arrivals = [at / 100 for at in range(100)] + [1.5 + at / 100 for at in range(100)]
     faults = [
-        InjectedFault("killed", "a", 0.5), InjectedFault(CONTROL, "", 0.8), InjectedFault("killed", "b", 0.985),
+        InjectedFault("killed", "a", 0.5),
+        InjectedFault(CONTROL, "", 0.8),
+        InjectedFault("killed", "b", 0.985),
         InjectedFault(CONTROL, "", 1.4),
     ]
     expected = {"killed": [pytest.approx(10), pytest.approx(510)], CONTROL: [pytest.approx(10), pytest.approx(100)]}
@@ -241,7 +243,7 @@ def test_a_stalled_link_loses_nothing_and_goes_on_by_itself() -> None:
         while len(got) < len(data):
             with suppress(BlockingIOError):
                 while sent < len(data):
-                    sent += client.send(data[sent:sent + 1_000_000])
+                    sent += client.send(data[sent : sent + 1_000_000])
             got += accepted.recv(1_000_000)
         assert got == data
         assert time.monotonic() - began >= 0.15

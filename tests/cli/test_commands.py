@@ -90,9 +90,7 @@ def test_version_and_info() -> None:
 
 
 def test_a_stream_goes_through_a_server_and_its_record_replays_to_the_same(served: Served, tmp_path: Path) -> None:
-    reader = subprocess.Popen(
-        [*LMERGE, "subscribe", "m", "--server", served.target], stdout=subprocess.PIPE, text=True
-    )
+    reader = subprocess.Popen([*LMERGE, "subscribe", "m", "--server", served.target], stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + READY_S_MAX
     while list_merges(served.target)[0].subscribers == 0:  # its snapshot lacks what is frozen before it subscribes
         assert time.monotonic() < deadline
@@ -205,8 +203,11 @@ def test_a_server_that_is_gone_is_one_line_and_exit_code_1() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: no other process gets the port, and none answers
         target = f"127.0.0.1:{taken.getsockname()[1]}"
-        for arguments in (("status",), ("publish", "m", "--give-up-after", "0.2"),
-                          ("subscribe", "m", "--give-up-after", "0.2")):
+        for arguments in (
+            ("status",),
+            ("publish", "m", "--give-up-after", "0.2"),
+            ("subscribe", "m", "--give-up-after", "0.2"),
+        ):
             result = run(*arguments, "-s", target, text=STREAM[0])
             assert result.returncode == 1, (arguments, result.stderr)
             assert target in result.stderr

@@ -58,9 +58,7 @@ def test_the_quick_start_runs(tmp_path: Path) -> None:
     try:
         here = re.sub(r"127\.0\.0\.1:\d+", server.target, program)
         assert here != program
-        done = subprocess.run(
-            [sys.executable, "-c", here], capture_output=True, text=True, check=False, timeout=60
-        )
+        done = subprocess.run([sys.executable, "-c", here], capture_output=True, text=True, check=False, timeout=60)
     finally:
         server.stop()
     assert (done.stdout.splitlines(), done.stderr, done.returncode) == (["DL 461 6 7", "UA 1545 5 9"], "", 0)
@@ -89,8 +87,13 @@ def test_every_recorded_session_of_a_page_runs(page: str, tmp_path: Path) -> Non
         for command, expected in commands(block.text):
             here = re.sub(r"\blmerge\b", " ".join(LMERGE), command)
             done = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", here], cwd=tmp_path, capture_output=True, text=True, check=False,
-                env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=60,
+                ["bash", "-euo", "pipefail", "-c", here],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                check=False,
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                timeout=60,
             )
             assert shown(expected, done.stdout + done.stderr), f"{command}\n{done.stdout}{done.stderr}"
             ran += 1

@@ -82,8 +82,18 @@ def one_clear_line(text: str) -> None:
 
 def test_every_command_is_tried_here_or_prints_nothing() -> None:
     printing = {arguments[0] for arguments in PRINTING.values()}
-    silent = {"demo", "serve", "publish", "tail", "query", "sink", "cutover", "relay", "release",
-              "jumpstart"}  # or tried below
+    silent = {
+        "demo",
+        "serve",
+        "publish",
+        "tail",
+        "query",
+        "sink",
+        "cutover",
+        "relay",
+        "release",
+        "jumpstart",
+    }  # or tried below
     assert {*COMMANDS} == (printing & {*COMMANDS}) | silent
 
 
@@ -118,8 +128,11 @@ def test_closed_streams_are_no_traceback(name: str, closed: str, served: Served,
     if name.startswith("subscribe") and closed == "stderr":
         pytest.skip("standard output is open, so it does not end")
     process = subprocess.run(
-        ["sh", "-c", f'exec "$@" {CLOSED[closed]}', "sh", *command_of(name, served, folder)], capture_output=True,
-        text=True, timeout=120, check=False,
+        ["sh", "-c", f'exec "$@" {CLOSED[closed]}', "sh", *command_of(name, served, folder)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert process.returncode == (0 if closed == "stderr" else 1), (process.stdout, process.stderr)
     if closed == "stdout":
@@ -193,8 +206,17 @@ BAD_PATHS = {
     "token list": ["token", "list", "--file", "FOLDER/none.json"],
     "token make": ["token", "make", "x", "--file", "FOLDER/none/a.json", "--role", "status", "--merge", "*"],
     "token out": [
-        "token", "make", "x", "--file", "FOLDER/access.json", "--role", "status", "--merge", "*",
-        "--out", "FOLDER/none/t",
+        "token",
+        "make",
+        "x",
+        "--file",
+        "FOLDER/access.json",
+        "--role",
+        "status",
+        "--merge",
+        "*",
+        "--out",
+        "FOLDER/none/t",
     ],
     "token inspect": ["token", "inspect", "--file", "FOLDER/access.json", "--token-file", "FOLDER/none"],
     "ca": ["status", "-s", "SERVER", "--ca", "FOLDER/none"],
@@ -210,13 +232,34 @@ def test_a_wrong_path_is_one_line_that_names_it(name: str, served: Served, folde
     assert str(folder) in result.stderr or "/dev/full" in result.stderr
 
 
-ADDRESSES = ["127.0.0.1:99999", "127.0.0.1:65536", "127.0.0.1", "127.0.0.1:", ":7171", "127.0.0.1:x", "h h:1", "::1:7",
-             "[::1]", "[::1]:70000", "http://merge.invalid:7171", "a\x1b[31m:1", "a@b:1", "127.0.0.1:-1", "dns:///h:99999"]
+ADDRESSES = [
+    "127.0.0.1:99999",
+    "127.0.0.1:65536",
+    "127.0.0.1",
+    "127.0.0.1:",
+    ":7171",
+    "127.0.0.1:x",
+    "h h:1",
+    "::1:7",
+    "[::1]",
+    "[::1]:70000",
+    "http://merge.invalid:7171",
+    "a\x1b[31m:1",
+    "a@b:1",
+    "127.0.0.1:-1",
+    "dns:///h:99999",
+]
 DIALLING = {
-    "publish": ["publish", "m", "-s"], "subscribe": ["subscribe", "m", "-s"], "status": ["status", "-s"],
-    "top": ["top", "m", "-s"], "certify": ["certify", "m", "-s"], "detach": ["detach", "m", "a", "-s"],
-    "release": ["release", "m", "a", "-s"], "reset": ["reset", "m", "-s"],
-    "cutover": ["cutover", "m", "--from", "a", "--to", "b", "-s"], "checkpoint": ["checkpoint", "m", "-s"],
+    "publish": ["publish", "m", "-s"],
+    "subscribe": ["subscribe", "m", "-s"],
+    "status": ["status", "-s"],
+    "top": ["top", "m", "-s"],
+    "certify": ["certify", "m", "-s"],
+    "detach": ["detach", "m", "a", "-s"],
+    "release": ["release", "m", "a", "-s"],
+    "reset": ["reset", "m", "-s"],
+    "cutover": ["cutover", "m", "--from", "a", "--to", "b", "-s"],
+    "checkpoint": ["checkpoint", "m", "-s"],
     "jumpstart": ["jumpstart", "m", "FOLDER/stream.jsonl", "-c", "FOLDER/checkpoint.jsonl", "-s"],
     "relay from": ["relay", "--merge", "m", "--to", "merge.invalid:7171", "--as", "a", "--from"],
     "relay to": ["relay", "--merge", "m", "--from", "merge.invalid:7171", "--as", "a", "--to"],
@@ -247,8 +290,12 @@ def test_no_command_dials_an_address_that_is_none(name: str, folder: Path) -> No
     read, write = os.pipe()  # after an error main closes standard output, so the code writes to a pipe
     code = DIAL_ALL.replace("OUT", str(write))
     process = subprocess.run(
-        [sys.executable, "-c", code, "|".join(arguments), *ADDRESSES], pass_fds=(write,), capture_output=True,
-        text=True, timeout=100, check=False,
+        [sys.executable, "-c", code, "|".join(arguments), *ADDRESSES],
+        pass_fds=(write,),
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
     )
     os.close(write)
     assert process.returncode == 0, process.stderr

@@ -63,9 +63,7 @@ def test_a_stream_that_breaks_its_own_rules_is_named_by_line(line: str, problem:
     assert problem in result.stderr
 
 
-def test_long_streams_are_sorted_through_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_streams_are_sorted_through_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of 5 events, at most 3 files: the external sort, its merging of runs included."""
     monkeypatch.setattr(tdb_command, "RUN_EVENTS_MAX", 5)
     monkeypatch.setattr(tdb_command, "RUN_FILES_MAX", 3)

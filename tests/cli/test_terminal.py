@@ -74,14 +74,24 @@ def test_the_message_of_a_status_fits_the_limit_of_clients(text: str) -> None:
 @given(st.lists(HOSTILE, min_size=12, max_size=12), st.binary(max_size=40))
 def test_no_view_of_a_merge_lets_a_control_character_through(names: list[str], payload: bytes) -> None:
     described = pb.DescribeMergeResponse(
-        summary=pb.MergeSummary(merge=names[0], algorithm=names[1]), algorithm_reason=names[2], policy=names[3],
-        engine=names[4], store=names[5], divergence_policy=names[6], divergences=1, quarantined=names[7:9], gaps=1,
-        switches=[names[9]], subscribers=[pb.SubscriberStatus(subscriber=names[10])],
-        inputs=[pb.InputStatus(replica=names[11], state=names[1])], epoch=7,
+        summary=pb.MergeSummary(merge=names[0], algorithm=names[1]),
+        algorithm_reason=names[2],
+        policy=names[3],
+        engine=names[4],
+        store=names[5],
+        divergence_policy=names[6],
+        divergences=1,
+        quarantined=names[7:9],
+        gaps=1,
+        switches=[names[9]],
+        subscribers=[pb.SubscriberStatus(subscriber=names[10])],
+        inputs=[pb.InputStatus(replica=names[11], state=names[1])],
+        epoch=7,
         detached=[pb.DetachedInput(replica=names[2], reason=names[3])],
     )
-    found = pb.CertifyMergeResponse(policy=names[0], interval=1, inputs=[
-        pb.CertifyMergeResponse.InputReport(replica=names[1], words=names[2])])
+    found = pb.CertifyMergeResponse(
+        policy=names[0], interval=1, inputs=[pb.CertifyMergeResponse.InputReport(replica=names[1], words=names[2])]
+    )
     interval = found.divergent.add(start=1, end=2, missing=names[3])
     interval.digests.add(replica=names[4], events=1)
     interval.differences.add(payload=payload, vs=1, ve=2, present=names[5:7], absent=names[7:9])
@@ -153,6 +163,7 @@ PRINTING += sorted((FOLDER.parent / "demo").glob("*.py"))
 
 @pytest.mark.parametrize("path", PRINTING, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_only_one_module_of_the_commands_prints(path: Path) -> None:
-    found = re.findall(r"typer\.echo|click\.echo|sys\.std(?:out|err)\.(?:buffer\.)?write|[^.\w]Console\(|\bprint\(",
-                       path.read_text())
+    found = re.findall(
+        r"typer\.echo|click\.echo|sys\.std(?:out|err)\.(?:buffer\.)?write|[^.\w]Console\(|\bprint\(", path.read_text()
+    )
     assert found == []

@@ -142,6 +142,7 @@ def test_a_full_buffer_blocks_the_caller_until_the_link_is_mended(world: Threade
 
 def test_many_threads_can_share_a_publisher(world: ThreadedWorld) -> None:
     with Publisher(world.target, MERGE, "a") as publisher:
+
         def publish(number: int) -> None:
             for i in range(500):
                 publisher.insert(f"{number} {i}", i)
@@ -180,7 +181,9 @@ def test_nothing_can_be_published_after_close(world: ThreadedWorld) -> None:
     with Publisher(world.target, MERGE, "a") as publisher:
         publisher.insert("x", 1)
     calls: tuple[Callable[[], None], ...] = (
-        lambda: publisher.insert("y", 1), lambda: publisher.stable(1), lambda: publisher.publish(Batch.of([])),
+        lambda: publisher.insert("y", 1),
+        lambda: publisher.stable(1),
+        lambda: publisher.publish(Batch.of([])),
     )
     for publish in calls:
         with pytest.raises(UsageError, match="is closed"):
@@ -238,7 +241,8 @@ def test_after_a_fork_the_childs_own_publisher_works_and_the_parents_raises_the_
     )
     done = run_python(code, world.target)
     assert done.stdout.splitlines() == [
-        "this publisher or subscriber was opened before this process forked: open another", "published",
+        "this publisher or subscriber was opened before this process forked: open another",
+        "published",
     ], done.stderr
 
 

@@ -46,10 +46,12 @@ async def test_replicas_that_are_cut_again_and_again_still_mean_the_reference(se
             await link.start()
         try:
             streams = [present(random, events, Shape()), present(random, events, Shape(disorder=20, stable=0.1))]
-            publishers = await asyncio.gather(*(
-                publish(link, name, stream, Random(random.random()))
-                for link, name, stream in zip(links, "ab", streams)
-            ))
+            publishers = await asyncio.gather(
+                *(
+                    publish(link, name, stream, Random(random.random()))
+                    for link, name, stream in zip(links, "ab", streams)
+                )
+            )
             await reading.task
             assert reading.tdb.events() == events
             assert sum(publisher.reconnects for publisher in publishers) > 0

@@ -216,8 +216,12 @@ async def test_it_gives_up_when_no_server_was_there_for_too_long_and_not_before(
 
 
 async def test_a_list_of_servers_is_checked_at_once() -> None:
-    for targets, message in (("", "HOST:PORT"), ("a:1,,b:2", "HOST:PORT"), ("a:1,a:1", "twice"),
-                           ([f"h{at}:1" for at in range(17)], "limit of 16")):
+    for targets, message in (
+        ("", "HOST:PORT"),
+        ("a:1,,b:2", "HOST:PORT"),
+        ("a:1,a:1", "twice"),
+        ([f"h{at}:1" for at in range(17)], "limit of 16"),
+    ):
         with pytest.raises(UsageError, match=message):
             AsyncPublisher(targets, MERGE, "a")
         with pytest.raises(UsageError, match=message):

@@ -20,7 +20,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = {PYTHON_ONLY: selection.NATIVE, TWINS: selection.PYTHON}
     twice = [
-        item for item in items for marker, engine in left_out.items()
+        item
+        for item in items
+        for marker, engine in left_out.items()
         if item.get_closest_marker(marker) and _engine_of(item) == engine
     ]
     if twice:

@@ -46,8 +46,8 @@ def random_bag(random: Random, size: int) -> list[Signed]:
     """Return tuples with times close together, so that some tie, and some unmatched negative tuples."""
     return [
         Signed(random.choice((1, 1, -1)), random.choice((b"p", b"p", b"q")), random.choice((random.randint(0, 5), INF)))
-        if random.random() < 0.05 else
-        Signed(random.choice((1, -1)), random.choice((b"p", b"p", b"q")), random.randint(0, 6))
+        if random.random() < 0.05
+        else Signed(random.choice((1, -1)), random.choice((b"p", b"p", b"q")), random.randint(0, 6))
         for _ in range(size)
     ]
 

@@ -100,7 +100,11 @@ def test_of_several_equal_events_those_end_that_it_lacks() -> None:
     assert [e.ve for e in follow.output.live_events() if e.payload == b"B"] == [50, 60, 65, 71]
     follow.detach("lags")
     assert emitted(follow, "late", f(62)) == [
-        m("A", 26, 55, 30), m("B", 28, 50, 70), m("B", 28, 65, 30), m("B", 28, 71, 30), f(62),
+        m("A", 26, 55, 30),
+        m("B", 28, 50, 70),
+        m("B", 28, 65, 30),
+        m("B", 28, 71, 30),
+        f(62),
     ]
     assert emitted(follow, "late", f(99)) == [f(99)]
 
@@ -144,8 +148,11 @@ def play(algorithm: str, seed: int) -> None:
     random = Random(f"{algorithm} {seed}")
     policy = "lazy" if algorithm == "r3-" else random.choice(INDEX_POLICIES)
     events = reference(
-        random, random.choice((4, 12, 25)), payloads=random.choice((1, 3)),
-        step_max=random.choice((1, 3)), duplicates=algorithm == "r4",
+        random,
+        random.choice((4, 12, 25)),
+        payloads=random.choice((1, 3)),
+        step_max=random.choice((1, 3)),
+        duplicates=algorithm == "r4",
     )
     promises = PROMISES["r3" if algorithm == "r3-" else algorithm]
     latest = events[-1].vs + 10

@@ -33,46 +33,46 @@ def test_a_downgrade_corrects_what_can_be_corrected_for_many_seeds(long_seeds: r
 
 # By name: the declared properties, and for each input a stream of one TDB; an element breaks a property.
 SMALL: dict[str, tuple[tuple[str, ...], list[list[Element]]]] = {
-    "an end is corrected": (R0_PROMISES, [
-        [a("A", 1, 9), f(5), f(20), f(INF)],
-        [a("A", 1, 12), m("A", 1, 12, 9), f(INF)],
-    ]),
-    "an end is corrected below a later Vs": (R0_PROMISES, [
-        [a("A", 1, 9), a("B", 2, 9), f(20), f(INF)],
-        [a("A", 1, 12), m("A", 1, 12, 9), a("B", 2, 9), f(INF)],
-    ]),
-    "the first to deliver corrects nothing": (R0_PROMISES, [
-        [a("A", 1, 9), f(INF)],
-        [a("A", 1, 12), m("A", 1, 12, 9), f(20), f(INF)],
-    ]),
-    "another order": ((*R0_PROMISES, "key"), [
-        [a("A", 1, 9), a("B", 2, 9), a("C", 3, 9), f(INF)],
-        [a("A", 1, 9), a("C", 3, 9), a("B", 2, 9), f(20), f(INF)],
-    ]),
-    "ties where none were declared": ((*R0_PROMISES, "ordered", "deterministic-ties"), [
-        [a("A", 1, 9), a("B", 1, 8), f(2), f(INF)],
-        [f(1), a("A", 1, 9), a("B", 1, 8), f(INF)],
-    ]),
-    "ties in another order": ((*R0_PROMISES, "ordered", "key"), [
-        [a("A", 1, 9), a("B", 1, 8), f(2), f(INF)],
-        [f(1), a("B", 1, 8), a("A", 1, 9), f(INF)],
-    ]),
-    "two ends of one key": ((*R1_PROMISES, "key"), [
-        [a("A", 1, 9), a("A", 1, 12), f(1), f(INF)],
-        [a("A", 1, 12), a("A", 1, 5), m("A", 1, 5, 9), f(INF)],
-    ]),
-    "one key with an end that is corrected": ((*R1_PROMISES, "key"), [
-        [a("A", 1, 9), a("C", 3, 9), m("A", 1, 9, 12), f(INF)],
-        [a("A", 1, 12), a("C", 3, 9), f(10), f(INF)],
-    ]),
-    "a key that is none": (R2_PROMISES, [
-        [a("A", 1, 9), a("A", 1, 9), f(3), f(INF)],
-        [a("A", 1, 9), a("A", 1, 9), f(INF)],
-    ]),
-    "an event that never was": (R2_PROMISES, [
-        [a("X", 1, 9), a("A", 2, 9), m("X", 1, 9, 1), f(INF)],
-        [a("A", 2, 9), f(5), f(INF)],
-    ]),
+    "an end is corrected": (
+        R0_PROMISES,
+        [[a("A", 1, 9), f(5), f(20), f(INF)], [a("A", 1, 12), m("A", 1, 12, 9), f(INF)]],
+    ),
+    "an end is corrected below a later Vs": (
+        R0_PROMISES,
+        [[a("A", 1, 9), a("B", 2, 9), f(20), f(INF)], [a("A", 1, 12), m("A", 1, 12, 9), a("B", 2, 9), f(INF)]],
+    ),
+    "the first to deliver corrects nothing": (
+        R0_PROMISES,
+        [[a("A", 1, 9), f(INF)], [a("A", 1, 12), m("A", 1, 12, 9), f(20), f(INF)]],
+    ),
+    "another order": (
+        (*R0_PROMISES, "key"),
+        [[a("A", 1, 9), a("B", 2, 9), a("C", 3, 9), f(INF)], [a("A", 1, 9), a("C", 3, 9), a("B", 2, 9), f(20), f(INF)]],
+    ),
+    "ties where none were declared": (
+        (*R0_PROMISES, "ordered", "deterministic-ties"),
+        [[a("A", 1, 9), a("B", 1, 8), f(2), f(INF)], [f(1), a("A", 1, 9), a("B", 1, 8), f(INF)]],
+    ),
+    "ties in another order": (
+        (*R0_PROMISES, "ordered", "key"),
+        [[a("A", 1, 9), a("B", 1, 8), f(2), f(INF)], [f(1), a("B", 1, 8), a("A", 1, 9), f(INF)]],
+    ),
+    "two ends of one key": (
+        (*R1_PROMISES, "key"),
+        [[a("A", 1, 9), a("A", 1, 12), f(1), f(INF)], [a("A", 1, 12), a("A", 1, 5), m("A", 1, 5, 9), f(INF)]],
+    ),
+    "one key with an end that is corrected": (
+        (*R1_PROMISES, "key"),
+        [[a("A", 1, 9), a("C", 3, 9), m("A", 1, 9, 12), f(INF)], [a("A", 1, 12), a("C", 3, 9), f(10), f(INF)]],
+    ),
+    "a key that is none": (
+        R2_PROMISES,
+        [[a("A", 1, 9), a("A", 1, 9), f(3), f(INF)], [a("A", 1, 9), a("A", 1, 9), f(INF)]],
+    ),
+    "an event that never was": (
+        R2_PROMISES,
+        [[a("X", 1, 9), a("A", 2, 9), m("X", 1, 9, 1), f(INF)], [a("A", 2, 9), f(5), f(INF)]],
+    ),
 }
 
 

@@ -80,9 +80,7 @@ class Session:
         except InputViolation as violation:
             return [str(violation)]
         latest_first = sorted(self.follow.prefixes, key=lambda prefix: -prefix.join_at)
-        return incompatibilities(
-            output, latest_first, multiset=self.algorithm == "r4", right_from=self.right_from
-        )
+        return incompatibilities(output, latest_first, multiset=self.algorithm == "r4", right_from=self.right_from)
 
 
 @ALGORITHMS
@@ -134,6 +132,7 @@ def test_every_wrong_output_is_found_where_inputs_join_late(algorithm: str) -> N
 @ALGORITHMS
 def test_a_stable_that_only_a_joining_input_has_reached_is_found(algorithm: str) -> None:
     """C1 and law 1: the stable point of a joining input counts once its join_at is reached."""
+
     def prefix(name: str, stable: int, join_at: int = NEG_INF) -> InputPrefix:
         tdb = Tdb(name)
         tdb.apply(Stable(stable))

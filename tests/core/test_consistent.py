@@ -129,9 +129,7 @@ def test_a_seeded_contradiction_is_found_and_named(algorithm: str) -> None:
 def test_the_first_contradiction_is_explained() -> None:
     x = prefix_of("x", [a("A", 1, 9), a("B", 2, 9), f(5)])
     y = prefix_of("y", [a("A", 1, 4), a("B", 2, 9), f(6)])
-    assert list(contradictions([x, y]).values()) == [
-        "(A, Vs 1): 1 that end at 5 or later by input 'x', 0 by input 'y'"
-    ]
+    assert list(contradictions([x, y]).values()) == ["(A, Vs 1): 1 that end at 5 or later by input 'x', 0 by input 'y'"]
     assert not contradictions([x, prefix_of("y", [f(1)])])
     keyed = prefix_of("z", [a("A", 1, 9), a("A", 1, 9)])
     assert contradictions([keyed]) == {(1, b"A"): "(A, Vs 1): input 'z' has 2 events, and this is a key"}

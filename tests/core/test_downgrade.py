@@ -38,10 +38,13 @@ def test_an_input_that_promises_no_key_is_not_held_to_one(runs: str, after: str)
     outcome = follow.attach("2", R1_PROMISES)
     changes = [(switched.before, switched.after) for switched in outcome.switched]
     assert changes == ([(runs, after)] if after != runs else [])
-    assert follow.merge.algorithm_reason == {
-        "r2": "r2 runs, and a merge does not return to r1; copies are counted because key is not promised by '2'",
-        "r4": "r3 runs, but key is not promised by '2', and a merge does not return to r1",
-    }[after]
+    assert (
+        follow.merge.algorithm_reason
+        == {
+            "r2": "r2 runs, and a merge does not return to r1; copies are counted because key is not promised by '2'",
+            "r4": "r3 runs, but key is not promised by '2', and a merge does not return to r1",
+        }[after]
+    )
     assert not follow.publish("2", a("A", 5, 8), a("A", 5, 8), f(INF)).detached
     assert len(follow.events()) == 2
 
@@ -118,8 +121,14 @@ def test_where_the_key_is_lost_what_it_kept_from_the_output_at_this_vs_is_emitte
     merge = Merge(MergeConfig(track_live=tracks, allow_downgrade=declares == "breaks"))
     for name in "xyz":
         merge.attach(name, R2_PROMISES)
-    for name, elements in (("x", [a("A", 2, 9)]), ("y", [a("A", 2, 8), a("C", 5, 9)]), ("x", [a("A", 5, 9)]),
-                           ("y", [a("A", 5, 8), a("E", 5, 5)]), ("z", [a("A", 5, 7)]), ("x", [a("B", 5, 9)])):
+    for name, elements in (
+        ("x", [a("A", 2, 9)]),
+        ("y", [a("A", 2, 8), a("C", 5, 9)]),
+        ("x", [a("A", 5, 9)]),
+        ("y", [a("A", 5, 8), a("E", 5, 5)]),
+        ("z", [a("A", 5, 7)]),
+        ("x", [a("B", 5, 9)]),
+    ):
         merge.apply(name, Batch.of(elements))
     merge.detach("z")
     if declares == "attach":
@@ -265,8 +274,6 @@ def test_final_only_keeps_an_event_that_exists_though_its_input_has_left() -> No
     assert follow.merge.algorithm == "r4"
     follow.publish("3", a("B", 2, 4), a("C", 5, 9), f(13))
     assert follow.events() == [Event(2, b"B", 4), Event(5, b"C", 9)]
-
-
 
 
 def test_an_input_that_broke_its_promise_while_it_waited_does_not_join_in_the_same_call() -> None:

@@ -15,18 +15,9 @@ from lmerge.testing.oracle import Follow
 
 # Physically different streams of one TDB, by case: {A [1, 4), B [2, 9)} and a multiset for R4.
 SMALL: dict[str, list[list[Element]]] = {
-    "r0": [
-        [a("A", 1, 4), a("B", 2, 9), f(3), f(INF)],
-        [a("A", 1, 4), f(2), a("B", 2, 9), f(INF)],
-    ],
-    "r1": [
-        [a("A", 1, 4), a("B", 1, 9), f(2), f(INF)],
-        [f(1), a("A", 1, 4), a("B", 1, 9), f(INF)],
-    ],
-    "r2": [
-        [a("A", 1, 4), a("B", 1, 9), f(2), f(INF)],
-        [f(1), a("B", 1, 9), a("A", 1, 4), f(INF)],
-    ],
+    "r0": [[a("A", 1, 4), a("B", 2, 9), f(3), f(INF)], [a("A", 1, 4), f(2), a("B", 2, 9), f(INF)]],
+    "r1": [[a("A", 1, 4), a("B", 1, 9), f(2), f(INF)], [f(1), a("A", 1, 4), a("B", 1, 9), f(INF)]],
+    "r2": [[a("A", 1, 4), a("B", 1, 9), f(2), f(INF)], [f(1), a("B", 1, 9), a("A", 1, 4), f(INF)]],
     "r2 copies": [
         [a("A", 1, 4), a("A", 1, 9), a("A", 1, 4), f(2), f(INF)],
         [f(1), a("A", 1, 4), a("A", 1, 4), a("A", 1, 9), f(INF)],

@@ -118,9 +118,7 @@ class Triplets(Twins):
         self.merges.append(Merge(replace(MergeConfig(*settings), engine="python")))
 
     def call(self, method: str, *arguments: object, **options: object) -> None:
-        mine, python, at_once = [
-            self._result(getattr(merge, method), *arguments, **options) for merge in self.merges
-        ]
+        mine, python, at_once = [self._result(getattr(merge, method), *arguments, **options) for merge in self.merges]
         assert mine == python == at_once
         algorithm = self.merges[2]._engine._algorithm  # type: ignore[attr-defined]  # of the Python engine
         assert isinstance(algorithm, Indexed)

@@ -195,8 +195,7 @@ print(snapshot_of(merge))
 """
     outputs = {
         subprocess.run(
-            [sys.executable, "-c", program],
-            env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True,
+            [sys.executable, "-c", program], env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, check=True
         ).stdout
         for seed in ("0", "1", "2")
     }

@@ -141,6 +141,7 @@ def test_a_held_input_decides_nothing_else() -> None:
 @pytest.mark.parametrize("algorithm", ["r3", "r4"])
 def test_a_quorum_is_of_those_that_count_when_one_has_left_or_joined(algorithm: str) -> None:
     """An input that leaves can release another, and one that joins can be held at once: this is determined first."""
+
     def world() -> Follow:
         follow = merge_of(3, algorithm=algorithm, promises=PROMISES[algorithm], policy=f"quorum:2+lead:{LEAD}")
         emitted(follow, "1", f(100))
@@ -213,11 +214,14 @@ def ruined(seed: int, policy: str, closing: str) -> bool:
     return follow.events() != events
 
 
-@pytest.mark.parametrize(("policy", "closing"), [
-    (policy, closing) if (count + turn) % 2 == 0 else pytest.param(policy, closing, marks=pytest.mark.long)
-    for count, policy in enumerate(("lazy", "eager", "half-frozen-only", "final-only", "quorum:2+lag:5"))
-    for turn, closing in enumerate(("all", "any", "quorum:2", "quorum:3"))
-])
+@pytest.mark.parametrize(
+    ("policy", "closing"),
+    [
+        (policy, closing) if (count + turn) % 2 == 0 else pytest.param(policy, closing, marks=pytest.mark.long)
+        for count, policy in enumerate(("lazy", "eager", "half-frozen-only", "final-only", "quorum:2+lag:5"))
+        for turn, closing in enumerate(("all", "any", "quorum:2", "quorum:3"))
+    ],
+)
 def test_one_that_runs_ahead_ruins_nothing_and_without_the_bound_it_does(
     engine: str, policy: str, closing: str
 ) -> None:

@@ -134,7 +134,8 @@ def test_a_slot_costs_what_it_has(missed: str, monkeypatch: pytest.MonkeyPatch) 
         merge = Merge(MergeConfig("r1", engine="python", track_live=False))
         elements = [Insert(Counting(b"%d" % at), 5, 9) for at in range(size)]
         streams = {
-            "none": [elements] * 3, "first": [elements, elements[1:], elements],
+            "none": [elements] * 3,
+            "first": [elements, elements[1:], elements],
             "every other": [elements[::2], elements[1::2], elements],
             "all of the others": [elements[at::3] for at in range(3)],
         }[missed]

@@ -80,7 +80,12 @@ def test_example_2_the_outputs_of_table_2(policy: str, algorithm: str) -> None:
 S5: list[Open | Close | Stable] = [Open(b"A", 1), Open(b"B", 2), Open(b"C", 3), Close(b"A", 4), Close(b"B", 5)]
 U5 = [Open(b"A", 1), Close(b"A", 4), Open(b"B", 2), Close(b"B", 5), Open(b"C", 3)]
 W6: list[Open | Close | Stable] = [
-    Open(b"B", 2), Close(b"B", 6), Open(b"A", 1), Open(b"C", 3), Close(b"A", 4), Close(b"B", 5),
+    Open(b"B", 2),
+    Close(b"B", 6),
+    Open(b"A", 1),
+    Open(b"C", 3),
+    Close(b"A", 4),
+    Close(b"B", 5),
 ]
 EXAMPLE_3 = [Event(1, b"A", 4), Event(2, b"B", 5), Event(3, b"C", INF)]
 
@@ -321,8 +326,15 @@ def test_algorithm_r4_adjust_output_when_an_end_becomes_fully_frozen() -> None:
 
 @pytest.mark.parametrize(
     ("promises", "case"),
-    [(R0_PROMISES, Case.R0), (R1_PROMISES, Case.R1), (R2_PROMISES, Case.R2), (("key",), Case.R3), ((), Case.R4),
-     (COPIES_PROMISES, Case.R2), (("ordered", "key"), Case.R3)],
+    [
+        (R0_PROMISES, Case.R0),
+        (R1_PROMISES, Case.R1),
+        (R2_PROMISES, Case.R2),
+        (("key",), Case.R3),
+        ((), Case.R4),
+        (COPIES_PROMISES, Case.R2),
+        (("ordered", "key"), Case.R3),
+    ],
 )
 def test_iv_g_the_case_follows_from_the_promises(promises: tuple[str, ...], case: Case) -> None:
     """III.C, IV.G.1."""
@@ -362,6 +374,7 @@ def test_v_a_quorum_waits_for_k_inputs() -> None:
 
 def test_v_a_lag_saves_an_adjust() -> None:
     """III.D, V.A: "lagging a bit behind the maximum would avoid some adjust() elements"."""
+
     def run(policy: str) -> list[Element]:
         follow = merge_of(policy=policy)
         follow.publish("1", a("A", 2, 8))

@@ -244,16 +244,19 @@ def test_what_is_shown_is_what_the_policy_promises_for_many_seeds(
 
 
 @pytest.mark.python_engine
-@pytest.mark.parametrize(("text", "policy"), [
-    ("lazy", Policy()),
-    ("eager+lag:3", Policy(reflects_adjusts=True, lag=3)),
-    ("quorum:2", Policy(Show.QUORUM, quorum=2)),
-    ("quorum:50%+adjusts", Policy(Show.QUORUM, quorum_percent=50, reflects_adjusts=True)),
-    ("leading-input-only", Policy(Show.LEADING)),
-    ("leading-input-only:highest-insert+adjusts+lag:5", Policy(Show.LEADING, True, lag=5, leader=Leader.INSERT)),
-    ("half-frozen-only+adjusts", Policy(Show.HALF_FROZEN, True)),
-    ("final-only+lag:2", Policy(Show.FINAL, lag=2)),
-])
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("lazy", Policy()),
+        ("eager+lag:3", Policy(reflects_adjusts=True, lag=3)),
+        ("quorum:2", Policy(Show.QUORUM, quorum=2)),
+        ("quorum:50%+adjusts", Policy(Show.QUORUM, quorum_percent=50, reflects_adjusts=True)),
+        ("leading-input-only", Policy(Show.LEADING)),
+        ("leading-input-only:highest-insert+adjusts+lag:5", Policy(Show.LEADING, True, lag=5, leader=Leader.INSERT)),
+        ("half-frozen-only+adjusts", Policy(Show.HALF_FROZEN, True)),
+        ("final-only+lag:2", Policy(Show.FINAL, lag=2)),
+    ],
+)
 def test_a_policy_has_one_canonical_text(text: str, policy: Policy) -> None:
     assert parse_policy(text) == policy
     assert str(policy) == text
@@ -266,19 +269,22 @@ def test_modifiers_come_in_any_order_and_the_default_leader_has_a_name() -> None
 
 
 @pytest.mark.python_engine
-@pytest.mark.parametrize(("text", "reason"), [
-    ("lazy+adjusts", "lazy shows no adjust at once; with adjusts it is eager"),
-    ("eager+lag:1+adjusts", "eager shows every adjust already"),
-    ("final-only+adjusts", "what final-only shows has no adjusts any more"),
-    ("quorum:2+adjusts+adjusts", "it has adjusts twice"),
-    ("lazy+lag:1+lag:2", "it has lag twice"),
-    ("quorum:101%", "there is no more than 100% of the inputs"),
-    ("quorum:0%", "must be a positive whole number, not '0'"),
-    ("quorum:", "must be a positive whole number, not ''"),
-    ("leading-input-only:", "the leading input is that with furthest-stable, highest-insert, most-unfrozen"),
-    ("lazy+loud", r"\+loud is not one of \+adjusts, \+lag:T"),
-    ("first", "it is lazy, eager, half-frozen-only"),
-])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("lazy+adjusts", "lazy shows no adjust at once; with adjusts it is eager"),
+        ("eager+lag:1+adjusts", "eager shows every adjust already"),
+        ("final-only+adjusts", "what final-only shows has no adjusts any more"),
+        ("quorum:2+adjusts+adjusts", "it has adjusts twice"),
+        ("lazy+lag:1+lag:2", "it has lag twice"),
+        ("quorum:101%", "there is no more than 100% of the inputs"),
+        ("quorum:0%", "must be a positive whole number, not '0'"),
+        ("quorum:", "must be a positive whole number, not ''"),
+        ("leading-input-only:", "the leading input is that with furthest-stable, highest-insert, most-unfrozen"),
+        ("lazy+loud", r"\+loud is not one of \+adjusts, \+lag:T"),
+        ("first", "it is lazy, eager, half-frozen-only"),
+    ],
+)
 def test_a_combination_without_meaning_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         parse_policy(text)

@@ -77,7 +77,10 @@ def restarted(merge: Merge, elements: list[Element], random: Random) -> Merge:
     live = replay.live_events()
     assert sorted(live.rows()) == sorted(emitted_events(merge).rows())
     return resumed(
-        live, merge.stable_point, merge.algorithm, MergeConfig(policy=merge.policy, engine=merge.engine),
+        live,
+        merge.stable_point,
+        merge.algorithm,
+        MergeConfig(policy=merge.policy, engine=merge.engine),
         incarnations={"0": 1, "1": 1, "2": 1},
     )
 
@@ -189,12 +192,15 @@ def test_the_fence_is_kept() -> None:
         merge.attach("x", incarnation=7)
 
 
-@pytest.mark.parametrize(("elements", "stable_point", "running", "message"), [
-    ([a("A", 1, 4), f(5)], 5, "r3", "fully frozen"),
-    ([a("A", 6, 9), a("A", 6, 8)], NEG_INF, "r3", "same key"),
-    ([], NEG_INF, "r3-", "cannot resume a merge that ran 'r3-'"),
-    ([], NEG_INF, "r9", "cannot resume a merge that ran 'r9'"),
-])
+@pytest.mark.parametrize(
+    ("elements", "stable_point", "running", "message"),
+    [
+        ([a("A", 1, 4), f(5)], 5, "r3", "fully frozen"),
+        ([a("A", 6, 9), a("A", 6, 8)], NEG_INF, "r3", "same key"),
+        ([], NEG_INF, "r3-", "cannot resume a merge that ran 'r3-'"),
+        ([], NEG_INF, "r9", "cannot resume a merge that ran 'r9'"),
+    ],
+)
 def test_what_no_merge_can_have_emitted_is_refused(
     elements: list[Element], stable_point: int, running: str, message: str
 ) -> None:

@@ -64,9 +64,11 @@ def run(script: str) -> str:
     options = {"algorithm": "auto", "policy": "lazy", "closing": "all", "downgrade": "no"}
     if lines[0].startswith("# algorithm=") or "policy=" in lines[0] or "downgrade=" in lines[0]:
         options |= dict(field.split("=", 1) for field in lines[0].split() if "=" in field)
-    merge = Merge(MergeConfig(
-        options["algorithm"], options["policy"], options["closing"], allow_downgrade=options["downgrade"] == "yes"
-    ))
+    merge = Merge(
+        MergeConfig(
+            options["algorithm"], options["policy"], options["closing"], allow_downgrade=options["downgrade"] == "yes"
+        )
+    )
     output = Tdb("output")
     result = []
     for line in lines:

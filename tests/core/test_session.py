@@ -111,8 +111,15 @@ def test_a_malformed_line_is_named_with_its_problem(text: str, problem: str) -> 
     assert caught.value.line == 7
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda s: st.lists(s) | st.dictionaries(
-    st.sampled_from(["op", "input", "payload", "vs", "ve", "vold", "vc", "b64"]), s)))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda s: (
+            st.lists(s)
+            | st.dictionaries(st.sampled_from(["op", "input", "payload", "vs", "ve", "vold", "vc", "b64"]), s)
+        ),
+    )
+)
 def test_any_bytes_are_read_or_refused(item: object) -> None:
     with suppress(MalformedLine):
         parse_line(json.dumps(item), 1)

@@ -77,10 +77,18 @@ def test_a_snapshot_with_a_field_missing_is_refused() -> None:
 @pytest.mark.parametrize(
     ("part", "field", "value"),
     [
-        ("inputs", "slot", 10**15), ("inputs", "slot", -1), ("inputs", "slot", 1), ("inputs", "slot", 2**70),
-        ("inputs", "stable", "soon"), ("inputs", "late", None), ("inputs", "join_at", "soon"),
-        ("algorithm", "slots", 10**15), ("algorithm", "nodes", [[1]]), ("algorithm", "nodes", 7),
-        ("algorithm", "max_stable", "soon"), ("algorithm", "right_from", "soon"),
+        ("inputs", "slot", 10**15),
+        ("inputs", "slot", -1),
+        ("inputs", "slot", 1),
+        ("inputs", "slot", 2**70),
+        ("inputs", "stable", "soon"),
+        ("inputs", "late", None),
+        ("inputs", "join_at", "soon"),
+        ("algorithm", "slots", 10**15),
+        ("algorithm", "nodes", [[1]]),
+        ("algorithm", "nodes", 7),
+        ("algorithm", "max_stable", "soon"),
+        ("algorithm", "right_from", "soon"),
     ],
 )
 def test_a_damaged_snapshot_is_refused_before_it_does_harm(part: str, field: str, value: object) -> None:

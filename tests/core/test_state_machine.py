@@ -46,11 +46,14 @@ class MergeMachine(RuleBasedStateMachine):
         policies = INDEX_POLICIES if self.algorithm in ("r3", "r4") else ("lazy", "eager")
         auto = data.draw(st.booleans())
         self.follow = Follow(
-            Merge(MergeConfig(
-                "auto" if auto else self.algorithm, data.draw(st.sampled_from(policies)),
-                data.draw(st.sampled_from(["all", "any", "quorum:2"])),
-                allow_downgrade=auto and data.draw(st.booleans()),
-            )),
+            Merge(
+                MergeConfig(
+                    "auto" if auto else self.algorithm,
+                    data.draw(st.sampled_from(policies)),
+                    data.draw(st.sampled_from(["all", "any", "quorum:2"])),
+                    allow_downgrade=auto and data.draw(st.booleans()),
+                )
+            ),
             compatible=False,
         )
         self.streams: dict[str, Tdb] = {}
@@ -131,6 +134,11 @@ def test_a_merge_stays_in_order_whatever_happens(algorithm: str, sessions: int) 
     machine = type(f"Machine{algorithm}", (MergeMachine,), {"algorithm": algorithm})
     run_state_machine_as_test(
         machine,
-        settings=settings(max_examples=sessions, stateful_step_count=25, deadline=None, derandomize=True,
-                          suppress_health_check=list(HealthCheck)),
+        settings=settings(
+            max_examples=sessions,
+            stateful_step_count=25,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
     )

@@ -82,7 +82,7 @@ plans = st.tuples(st.integers(0, 2), st.integers(0, 1))
 @machines
 @given(replay_s=st.floats(2.0, 120.0), join_s=joins, starved=st.floats(1.0, 8.0), plan=plans)
 def test_on_any_machine_all_kills_take_place_and_all_processes_are_back_at_the_end(
-    replay_s: float, join_s: list[float], starved: float, plan: tuple[int, int],
+    replay_s: float, join_s: list[float], starved: float, plan: tuple[int, int]
 ) -> None:
     kills = planned_kills(*plan)
     machine, schedule = Machine(replay_s, join_s, starved), KillSchedule(kills, LAST)
@@ -111,11 +111,9 @@ def test_every_kill_has_its_place(replay_s: float, join_s: list[float], starved:
 
 
 @machines
-@given(
-    replay_s=st.floats(2.0, 120.0), join_s=joins, never=st.integers(0, 3), starved=st.floats(1.0, 8.0), plan=plans,
-)
+@given(replay_s=st.floats(2.0, 120.0), join_s=joins, never=st.integers(0, 3), starved=st.floats(1.0, 8.0), plan=plans)
 def test_a_process_that_never_comes_back_is_not_waited_for_for_ever(
-    replay_s: float, join_s: list[float], never: int, starved: float, plan: tuple[int, int],
+    replay_s: float, join_s: list[float], never: int, starved: float, plan: tuple[int, int]
 ) -> None:
     kills = planned_kills(*plan)
     machine, schedule = Machine(replay_s, join_s, starved), KillSchedule(kills, LAST)
@@ -145,17 +143,23 @@ def test_kills_can_be_left_out() -> None:
 
 
 clocks = st.builds(
-    ReplayClock, st.floats(0.0, 1e9), st.integers(0, 10**15), st.floats(100.0, 1e6),
+    ReplayClock,
+    st.floats(0.0, 1e9),
+    st.integers(0, 10**15),
+    st.floats(100.0, 1e6),
     st.one_of(st.just(INF), st.integers(10**15, 2 * 10**15)),
 )
 
 
 @given(
-    clock=clocks, after_s=st.floats(0.0, 1e4), left=st.integers(-10 * DAY, 10 * DAY), more=st.integers(0, 10 * DAY),
+    clock=clocks,
+    after_s=st.floats(0.0, 1e4),
+    left=st.integers(-10 * DAY, 10 * DAY),
+    more=st.integers(0, 10 * DAY),
     later_s=st.floats(0.0, 1e4),
 )
 def test_a_clock_that_has_stood_goes_on_from_there(
-    clock: ReplayClock, after_s: float, left: int, more: int, later_s: float,
+    clock: ReplayClock, after_s: float, left: int, more: int, later_s: float
 ) -> None:
     """``left``: the time to where the clock stops; if negative, the clock has stood still since then."""
     now_s = clock.start + after_s

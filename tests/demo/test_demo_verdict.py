@@ -52,10 +52,22 @@ def verdict_of(
     judge: FlightsJudge, ledger: Ledger, kills: tuple[Kill, ...] = (), kills_planned: int = 0
 ) -> DemoVerdict:
     return DemoVerdict(
-        ("2013-02-08", "2013-02-08"), judge.counts(), judge.compare(ledger.events()), OutputSummary.of(ledger),
-        ledger.stall(), kills, kills_planned, (), 0,
+        ("2013-02-08", "2013-02-08"),
+        judge.counts(),
+        judge.compare(ledger.events()),
+        OutputSummary.of(ledger),
+        ledger.stall(),
+        kills,
+        kills_planned,
+        (),
+        0,
         {"aggressive": ReplicaTotals(1, 10, 5, 2, 0, 9), "open-ended": ReplicaTotals(1, 10, 5, 2, 0, 1)},
-        "r3", "all inputs promise key", "lazy", "python", 1.0, 2.0,
+        "r3",
+        "all inputs promise key",
+        "lazy",
+        "python",
+        1.0,
+        2.0,
     )
 
 
@@ -127,7 +139,7 @@ def test_a_kill_that_did_not_take_place_is_not_right(judge: FlightsJudge, batche
 @pytest.mark.parametrize("away", [0, 1, 2])
 @pytest.mark.parametrize("planned", [0, 2, 3])
 def test_a_wrong_table_and_a_late_redundancy_are_never_confused(
-    judge: FlightsJudge, batches: list[Batch], is_wrong: bool, away: int, planned: int,
+    judge: FlightsJudge, batches: list[Batch], is_wrong: bool, away: int, planned: int
 ) -> None:
     kills = tuple(
         Kill(name, 7, 3.0, 0.5, rejoined_s=None if n < away else 9.0) for n, name in enumerate(("aggressive", "b"))
@@ -158,7 +170,7 @@ def test_gaps_in_which_the_replay_stood_still_are_no_stalls() -> None:
 
 
 def test_the_state_of_the_replica_in_spark_is_reported_and_changes_no_verdict(
-    judge: FlightsJudge, batches: list[Batch],
+    judge: FlightsJudge, batches: list[Batch]
 ) -> None:
     text = "no replica in Spark: it needs PySpark, which is not installed"
     verdict = verdict_of(judge, ledger_of(batches))._replace(spark=text)
@@ -197,7 +209,17 @@ def test_the_ledger_is_complete_at_the_end() -> None:
 
 
 SCENE = Scene(
-    12.0, 336_776, 0.3, 1_366_000_000_000_000, 1_000, 900.0, 1_200, 1, "r3", 9.0, 31.0,
+    12.0,
+    336_776,
+    0.3,
+    1_366_000_000_000_000,
+    1_000,
+    900.0,
+    1_200,
+    1,
+    "r3",
+    9.0,
+    31.0,
     (
         ReplicaScene("aggressive", "killed", 1, 5_000, 0.0, 10, None, 0.6),
         ReplicaScene("conservative", "joined", 1, 2_000, 4_000.0, 500, 81.0, 0.1),
@@ -259,12 +281,15 @@ def test_the_verdict_shows_what_is_wrong_in_panel_and_lines(judge: FlightsJudge,
     assert "right: nothing lost" in rendered(draw_verdict(verdict_of(judge, ledger_of(batches))))
 
 
-@pytest.mark.parametrize(("months", "days", "expected"), [
-    ("1-12", None, Days(date(2013, 1, 1), date(2013, 12, 31))),
-    ("2", None, Days(date(2013, 2, 1), date(2013, 2, 28))),
-    ("2-3", 3, Days(date(2013, 2, 1), date(2013, 2, 3))),
-    ("2", 99, Days(date(2013, 2, 1), date(2013, 2, 28))),
-])
+@pytest.mark.parametrize(
+    ("months", "days", "expected"),
+    [
+        ("1-12", None, Days(date(2013, 1, 1), date(2013, 12, 31))),
+        ("2", None, Days(date(2013, 2, 1), date(2013, 2, 28))),
+        ("2-3", 3, Days(date(2013, 2, 1), date(2013, 2, 3))),
+        ("2", 99, Days(date(2013, 2, 1), date(2013, 2, 28))),
+    ],
+)
 def test_months_and_days_give_a_range(months: str, days: int | None, expected: Days) -> None:
     assert parse_days(months, days) == expected
 

@@ -16,7 +16,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a folder of lin
 def bare(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command in that environment. ``folder`` holds the copy of the project."""
     return subprocess.run(
-        [str(ROOT / "scripts" / "bare.sh"), *command], capture_output=True, text=True, check=False,
+        [str(ROOT / "scripts" / "bare.sh"), *command],
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "BARE_DIR": str(folder), "PYTHON": sys.executable, **environment},
     )
 
@@ -24,7 +27,7 @@ def bare(folder: Path, *command: str, **environment: str) -> subprocess.Complete
 def test_there_is_neither_rust_nor_java_nor_a_variable_for_them(tmp_path: Path) -> None:
     look = "type -P cargo rustc rustup java javac; env"
     done = bare(
-        tmp_path, "bash", "-c", look, JAVA_HOME="/opt/java", LMERGE_REQUIRE_NATIVE="1", CI="true", PIP_INDEX_URL="here",
+        tmp_path, "bash", "-c", look, JAVA_HOME="/opt/java", LMERGE_REQUIRE_NATIVE="1", CI="true", PIP_INDEX_URL="here"
     )
     variables = dict(line.split("=", 1) for line in done.stdout.splitlines())
     assert variables["PATH"] == str(tmp_path / "bin")

@@ -26,7 +26,11 @@ def demo(*options: str) -> Iterator[subprocess.Popen[str]]:
     """The running demo, in a session and a scratch folder of its own, both gone when the test ends."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         process = subprocess.Popen(
-            [*COMMAND, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            [*COMMAND, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
             env={**os.environ, "TMPDIR": scratch},
         )
         try:

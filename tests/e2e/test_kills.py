@@ -22,8 +22,13 @@ ROOT = Path(__file__).resolve().parents[2]
 def kills(*arguments: str, timeout_s: float = 250.0) -> str:
     """Run ``bench.kills``, assert that its output was right, and return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", "bench.kills", *arguments], cwd=ROOT, capture_output=True, text=True,
-        timeout=timeout_s, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
+        [sys.executable, "-m", "bench.kills", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "lost 0, duplicated 0, unexpected 0, with a wrong end 0; contradictions 0, gaps 0" in done.stdout

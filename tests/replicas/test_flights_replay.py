@@ -21,7 +21,8 @@ def test_a_replica_that_is_late_publishes_everything_in_order_in_few_batches(bli
     assert replay(FlightStream(blizzard, style).steps(), clock, published.append, threading.Event())
     steps = list(FlightStream(blizzard, style).steps())
     assert list(chain.from_iterable(b.elements() for b in published)) == list(
-        chain.from_iterable(step.batch.elements() for step in steps))
+        chain.from_iterable(step.batch.elements() for step in steps)
+    )
     assert len(published) < len(steps) / 10
     assert max(b.count for b in published) < 2 * BATCH_ELEMENTS_MAX
 

@@ -86,7 +86,7 @@ def test_the_days_exercise_every_kind_of_news(blizzard: list[Flight]) -> None:
 
 @pytest.mark.parametrize("style", ALL)
 def test_a_stream_reconstitutes_to_the_table_and_keeps_its_own_stable_points(
-    style: Style, blizzard: list[Flight], blizzard_events: list[Event],
+    style: Style, blizzard: list[Flight], blizzard_events: list[Event]
 ) -> None:
     tdb = Tdb(style.name)
     for step in FlightStream(blizzard, style).steps():
@@ -132,7 +132,7 @@ def test_stable_points_follow_the_clock_but_for_the_conservative_one(blizzard: l
     for style in STYLES.values():
         for step in FlightStream(blizzard, style).steps():
             points = [e.vc for e in step.batch.elements() if isinstance(e, Stable) and e.vc != INF]
-            assert points == [step.until][:len(points)] or style.waits
+            assert points == [step.until][: len(points)] or style.waits
             assert all(point <= step.until for point in points)
 
 
@@ -182,7 +182,7 @@ class Race:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_merge_of_all_three_is_the_table_whoever_is_killed(
-    seed: int, blizzard: list[Flight], blizzard_events: list[Event],
+    seed: int, blizzard: list[Flight], blizzard_events: list[Event]
 ) -> None:
     race = Race(blizzard, seed)
     race.run(kills=3)
@@ -194,7 +194,7 @@ def test_the_merge_of_all_three_is_the_table_whoever_is_killed(
 @pytest.mark.parametrize("style", ALL)
 @pytest.mark.parametrize("hours", [0, 7, 30, 55, 200])
 def test_a_stream_joined_at_any_hour_holds_every_event_that_ends_from_there_on(
-    style: Style, hours: int, blizzard: list[Flight], blizzard_events: list[Event],
+    style: Style, hours: int, blizzard: list[Flight], blizzard_events: list[Event]
 ) -> None:
     join_at = blizzard[0].vs // HOUR * HOUR + hours * HOUR
     tdb = Tdb(style.name)

@@ -55,7 +55,7 @@ def elements_of(stream: FlightStream, now: int, join_at: int) -> list[object]:
 @settings(max_examples=12)
 @given(now=st.integers(-6, 16 * 24), behind=st.sampled_from([0, 1, 30, 100, None]))
 def test_a_join_from_the_timetable_is_the_join_from_the_whole_table(
-    timetable: Timetable, flights: list[Flight], style: object, now: int, behind: int | None,
+    timetable: Timetable, flights: list[Flight], style: object, now: int, behind: int | None
 ) -> None:
     assert isinstance(style, type(STYLES["aggressive"]))
     now_us = FIRST + now * HOUR

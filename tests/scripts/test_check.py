@@ -45,7 +45,8 @@ def near(project: Path, *changed: str) -> list[str]:
 
 def test_the_nearest_tests_come_first_and_slow_ones_last_of_their_kind(project: Path) -> None:
     assert near(project, "lmerge/core/merge.py") == [
-        "tests/core/test_merge.py", "tests/core/test_merge_again.py",  # by name
+        "tests/core/test_merge.py",
+        "tests/core/test_merge_again.py",  # by name
         "tests/sim/test_runs.py",  # imports it
         "tests/core/test_laws.py",  # stands in its folder
     ]
@@ -70,7 +71,9 @@ def test_a_helper_touches_the_tests_that_use_it(project: Path) -> None:
 
 def test_fixtures_touch_the_tests_below_them(project: Path) -> None:
     assert near(project, "tests/core/conftest.py") == [
-        "tests/core/test_laws.py", "tests/core/test_merge.py", "tests/core/test_merge_again.py"
+        "tests/core/test_laws.py",
+        "tests/core/test_merge.py",
+        "tests/core/test_merge_again.py",
     ]
 
 
@@ -104,17 +107,20 @@ def test_modules_are_named_as_they_are_imported() -> None:
     assert module_of("scripts/defect_list/core.py") == "defect_list.core"
 
 
-@pytest.mark.parametrize("code", [
-    "import lmerge.core.merge",
-    "from lmerge.core import merge",
-    "from lmerge.core.merge import Merge",
-    "def f():\n    from lmerge.core.merge import Merge",
-    "patch('lmerge.core.merge.LIMIT', 1)",
-    "load(f'lmerge.core.{name}')",
-    "from .merge import Merge",
-    "from . import merge",
-    "MODULES = {'Merge': 'other.merge'}",
-])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import lmerge.core.merge",
+        "from lmerge.core import merge",
+        "from lmerge.core.merge import Merge",
+        "def f():\n    from lmerge.core.merge import Merge",
+        "patch('lmerge.core.merge.LIMIT', 1)",
+        "load(f'lmerge.core.{name}')",
+        "from .merge import Merge",
+        "from . import merge",
+        "MODULES = {'Merge': 'other.merge'}",
+    ],
+)
 def test_a_dependency_is_found_in_every_form(code: str, tmp_path: Path) -> None:
     (tmp_path / "lmerge/core/other").mkdir(parents=True)
     (tmp_path / "lmerge/core/merge.py").touch()

@@ -61,19 +61,23 @@ MALFORMED: dict[str, tuple[Fault, grpc.StatusCode, str]] = {
     "short column": (raw(vs=b"12345678"), grpc.StatusCode.INVALID_ARGUMENT, "column vs has 8 bytes"),
     "unknown kind": (raw(kinds=b"\x00\x07"), grpc.StatusCode.INVALID_ARGUMENT, "element 1: unknown kind 7"),
     "payload ends": (
-        raw(payload_ends=array("I", [2, 1]).tobytes()), grpc.StatusCode.INVALID_ARGUMENT,
+        raw(payload_ends=array("I", [2, 1]).tobytes()),
+        grpc.StatusCode.INVALID_ARGUMENT,
         "column payload_ends, element 1",
     ),
     "payload too large": (
-        elements(ins("p", 6, 7), ins(b"p" * 2_000, 6, 7)), grpc.StatusCode.RESOURCE_EXHAUSTED,
+        elements(ins("p", 6, 7), ins(b"p" * 2_000, 6, 7)),
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
         "element 1: 2000 bytes are above the limit of 1000",
     ),
     "too many elements": (
-        elements(*(ins("p", 6 + at, 99) for at in range(51))), grpc.StatusCode.RESOURCE_EXHAUSTED,
+        elements(*(ins("p", 6 + at, 99) for at in range(51))),
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
         "51 elements is above the limit of 50",
     ),
     "message too large": (
-        elements(*(ins(b"p" * 999, 6 + at, 99) for at in range(11))), grpc.StatusCode.RESOURCE_EXHAUSTED,
+        elements(*(ins(b"p" * 999, 6 + at, 99) for at in range(11))),
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
         "bytes is above the limit of 10000",
     ),
     "attach again": (attach_again, grpc.StatusCode.INVALID_ARGUMENT, "second attach"),

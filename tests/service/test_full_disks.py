@@ -38,9 +38,10 @@ def room_for(size: int) -> Iterator[None]:
 
 
 async def page(world: World, path: str) -> tuple[int, str]:
-    async with aiohttp.ClientSession() as session, session.get(
-        f"http://127.0.0.1:{world.server.http_port}{path}"
-    ) as answer:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{world.server.http_port}{path}") as answer,
+    ):
         return answer.status, await answer.text()
 
 

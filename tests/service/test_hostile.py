@@ -57,8 +57,15 @@ class HostileRun:
         self.random = Random(seed)
         self.messages = messages
         self.settings = Settings(
-            http_port=None, store=str(folder / "store"), store_sync="normal", attach_rate_per_s=1e6, attach_burst=10**6,
-            peer_attach_rate_per_s=1e6, peer_attach_burst=10**6, connections_per_peer=10**4, open_calls_per_peer=10**4,
+            http_port=None,
+            store=str(folder / "store"),
+            store_sync="normal",
+            attach_rate_per_s=1e6,
+            attach_burst=10**6,
+            peer_attach_rate_per_s=1e6,
+            peer_attach_burst=10**6,
+            connections_per_peer=10**4,
+            open_calls_per_peer=10**4,
         )
         self.hostile = [HostileCalls(seed * CLIENTS + at) for at in range(CLIENTS)]
         self.starts = self.attached = 0

@@ -63,12 +63,21 @@ async def is_quarantined(world: World, a: RawPublisher) -> None:
 
 
 @pytest.mark.parametrize("divergence", ["none", "majority"])
-@pytest.mark.parametrize(("end", "label"), [
-    (leaves, "left"), (loses_its_connection, "connection-ended"), (is_replaced, "replaced"),
-    (breaks_a_promise, "end-before-start"),
-    (breaks_its_stable, "insert-below-stable"), (breaks_the_protocol, "refused"), (delivers_no_rows, "invalid-row"),
-    (is_detached, "detached"), (is_quarantined, "quarantined"),
-], ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize(
+    ("end", "label"),
+    [
+        (leaves, "left"),
+        (loses_its_connection, "connection-ended"),
+        (is_replaced, "replaced"),
+        (breaks_a_promise, "end-before-start"),
+        (breaks_its_stable, "insert-below-stable"),
+        (breaks_the_protocol, "refused"),
+        (delivers_no_rows, "invalid-row"),
+        (is_detached, "detached"),
+        (is_quarantined, "quarantined"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
 async def test_an_end_is_logged_once_and_counted_once_by_its_cause(
     end: Ends, label: str, divergence: str, caplog: pytest.LogCaptureFixture
 ) -> None:

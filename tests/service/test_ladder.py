@@ -62,7 +62,11 @@ async def test_each_broken_promise_takes_the_merge_one_rung_down_and_nothing_is_
         for here in (a, b):
             await here.merged(stable(INF))
         assert await reader.until_stable(INF) == [
-            Event(1, b"A", 9), Event(2, b"B", 9), Event(2, b"C", 9), Event(3, b"D", 8), Event(4, b"E", 9),
+            Event(1, b"A", 9),
+            Event(2, b"B", 9),
+            Event(2, b"C", 9),
+            Event(3, b"D", 8),
+            Event(4, b"E", 9),
             Event(4, b"E", 9),
         ]
         described = await w.describe()

@@ -67,7 +67,8 @@ async def test_what_a_sink_writes_beside_its_data(tmp_path: Path) -> None:
         await asyncio.wait_for(
             ParquetSink(out, MERGE).run(
                 lambda token: AsyncSubscriber(f"127.0.0.1:{world.server.port}", MERGE, resume=f"{MERGE}@-inf")
-            ), 30.0,
+            ),
+            30.0,
         )
     (data,) = out.glob("*.parquet")
     data.unlink()
@@ -83,8 +84,18 @@ def test_what_commands_write(tmp_path: Path) -> None:
     made = [*run, "token", "make", "b", "--file", str(folder / "access.json"), "--role", "status", "--merge", "*"]
     subprocess.run([*made, "--out", str(folder / "b.token")], check=True, capture_output=True, timeout=120)
     server = subprocess.Popen(
-        [*run, "serve", "--port", "0", "--http-port", "-1", "--merge", MERGE,
-         "--ready-file", str(folder / "ready.json")],
+        [
+            *run,
+            "serve",
+            "--port",
+            "0",
+            "--http-port",
+            "-1",
+            "--merge",
+            MERGE,
+            "--ready-file",
+            str(folder / "ready.json"),
+        ],
         stderr=subprocess.DEVNULL,
     )
     try:
@@ -92,10 +103,20 @@ def test_what_commands_write(tmp_path: Path) -> None:
             assert server.poll() is None
             time.sleep(0.005)
         target = f"127.0.0.1:{json.loads((folder / 'ready.json').read_text())['port']}"
-        subprocess.run([*run, "publish", MERGE, "-s", target], input='{"op":"stable","vc":5}', check=True, text=True,
-                       capture_output=True, timeout=120)
-        subprocess.run([*run, "checkpoint", MERGE, "-s", target, "-o", str(folder / "checkpoint.jsonl")], check=True,
-                       capture_output=True, timeout=120)
+        subprocess.run(
+            [*run, "publish", MERGE, "-s", target],
+            input='{"op":"stable","vc":5}',
+            check=True,
+            text=True,
+            capture_output=True,
+            timeout=120,
+        )
+        subprocess.run(
+            [*run, "checkpoint", MERGE, "-s", target, "-o", str(folder / "checkpoint.jsonl")],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
     finally:
         server.kill()
         server.wait()

@@ -31,7 +31,9 @@ async def test_merges_are_listed_in_order_and_described() -> None:
         await world.publisher("a", merge="a")
         listed = (await world.stub.ListMerges(pb.ListMergesRequest())).merges
         assert [(m.merge, m.algorithm, m.stable_point, m.inputs) for m in listed] == [
-            ("a", "r3", NEG_INF, 1), ("b", "r0", NEG_INF, 0), ("c", "r3", 4, 1)
+            ("a", "r3", NEG_INF, 1),
+            ("b", "r0", NEG_INF, 0),
+            ("c", "r3", 4, 1),
         ]
         merge = await world.describe("c")
         assert (merge.policy, merge.engine) == ("lazy", selection.best())
@@ -85,9 +87,7 @@ async def test_metrics_count_what_was_merged() -> None:
         await a.ending()
         async with http.get(f"http://127.0.0.1:{world.server.http_port}/metrics") as response:
             families = list(text_string_to_metric_families(await response.text()))
-        samples = {
-            (s.name, *sorted(s.labels.values())): s.value for family in families for s in family.samples
-        }
+        samples = {(s.name, *sorted(s.labels.values())): s.value for family in families for s in family.samples}
         assert samples["lmerge_received_elements_total", MERGE, "insert"] == 2
         assert samples["lmerge_emitted_elements_total", MERGE, "stable"] == 1
         assert samples["lmerge_detached_inputs_total", MERGE, "stable-backwards"] == 1

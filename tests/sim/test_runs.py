@@ -37,10 +37,13 @@ def assert_good(seeds: list[int] | range, family: str = PLAIN) -> None:
     assert not reports, "\n\n".join(reports[:2])
 
 
-@pytest.mark.parametrize("first", [
-    first if first < SEEDS_BY_DEFAULT else pytest.param(first, marks=pytest.mark.long)
-    for first in range(0, SEEDS, CHUNK)
-])
+@pytest.mark.parametrize(
+    "first",
+    [
+        first if first < SEEDS_BY_DEFAULT else pytest.param(first, marks=pytest.mark.long)
+        for first in range(0, SEEDS, CHUNK)
+    ],
+)
 def test_nothing_is_lost_or_doubled_or_contradicted(first: int) -> None:
     assert_good(range(first, first + CHUNK))
 
@@ -67,7 +70,11 @@ def test_a_run_does_not_depend_on_the_hash_seed_or_the_process() -> None:
     seeds = [str(seed) for seed in range(12)]
     output = {
         subprocess.run(
-            [sys.executable, "-c", code, *seeds], check=True, capture_output=True, text=True, cwd=ROOT,
+            [sys.executable, "-c", code, *seeds],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
         ).stdout
         for hash_seed in ("1", "2")

@@ -63,9 +63,7 @@ def test_a_merge_that_the_server_does_not_make_ends_a_query_that_revises(spark: 
         ends(PLANS["update"](spark, feed, world.target, merge="fligths"), scratch / "c", "fligths", "batch 0")
 
 
-def test_a_payload_that_is_too_large_ends_a_query_that_revises(
-    spark: Any, scratch: Path, world: ThreadedWorld
-) -> None:
+def test_a_payload_that_is_too_large_ends_a_query_that_revises(spark: Any, scratch: Path, world: ThreadedWorld) -> None:
     feed = FileFeed(scratch / "feed", SCHEMA)
     feed.put({"ts": HOUR, "name": "x" * 2_000_000, "n": 1})
     ends(PLANS["update"](spark, feed, world.target), scratch / "c", "LimitExceeded", "batch 0", "payload")

@@ -49,8 +49,11 @@ def run_and_kill(scratch: Path, command: Sequence[str], environment: dict[str, s
         assert described.missed_commits == 0  # the repeated attempt was staged again
         assert described.staged_commits > 0
     codec = RowCodec(parse_schema({"name": "string?", "count": "int"}))
-    read = sorted((row["vs"], codec.encode({"name": row["name"], "count": row["count"]}), row["ve"])
-                  for row in result_of(scratch, "read") if row["ve"] < FINAL)
+    read = sorted(
+        (row["vs"], codec.encode({"name": row["name"], "count": row["count"]}), row["ve"])
+        for row in result_of(scratch, "read")
+        if row["ve"] < FINAL
+    )
     assert read == [tuple(event) for event in expected]
     unshared = result_of(scratch, "unshared")
     assert "the driver does not see it: the driver and all executors must see one folder" in unshared
@@ -70,9 +73,16 @@ def test_a_script_that_is_submitted_to_a_cluster_brings_its_environment_along(tm
     packed = archive(tmp_path)
     with standalone(tmp_path, home) as url:
         command = (
-            str(home / "bin" / "spark-submit"), "--master", url, "--archives", f"{packed}#environment",
-            "--conf", "spark.pyspark.python=./environment/bin/python",
-            "--conf", f"spark.pyspark.driver.python={sys.executable}", APP,
+            str(home / "bin" / "spark-submit"),
+            "--master",
+            url,
+            "--archives",
+            f"{packed}#environment",
+            "--conf",
+            "spark.pyspark.python=./environment/bin/python",
+            "--conf",
+            f"spark.pyspark.driver.python={sys.executable}",
+            APP,
         )
         environment = environment_of(home)
         del environment["PYSPARK_PYTHON"]

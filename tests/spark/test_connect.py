@@ -29,7 +29,8 @@ def test_a_session_of_spark_connect_publishes_and_reads(tmp_path: Path) -> None:
         command = (sys.executable, str(HERE / "connect_app.py"))
         with (
             Driver(tmp_path, world.target, command=command, environment=environment) as driver,
-            recorded(world.target) as counts, recorded(world.target, "appended") as flights,
+            recorded(world.target) as counts,
+            recorded(world.target, "appended") as flights,
         ):
             driver.ends()
             assert final(table(counts.until_stable(FINAL))) == final(update_reference(rows))

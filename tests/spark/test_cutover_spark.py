@@ -121,7 +121,7 @@ def test_a_replaced_query_is_stopped_by_who_can_see_that_no_batch_is_under_way(
 def test_the_subscriber_sees_neither_gap_nor_duplicate(
     spark: Any, world: ThreadedWorld, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """         v1 (append)   v2 (update)
+    """v1 (append)   v2 (update)
     2.5 days    publishes     -             lmerge cutover waits for v2
     3.5 days    publishes     publishes     they are equal; v2 takes over, v1 is detached
     the end     refused       publishes
@@ -132,9 +132,26 @@ def test_the_subscriber_sees_neither_gap_nor_duplicate(
         v1 = replay.query("append", "v1", world.target)
         reaches(v1, early)
         cutover = subprocess.Popen(
-            [sys.executable, "-m", "lmerge", "cutover", MERGE, "--from", "v1", "--to", "v2", "--intervals", "4",
-             "--timeout", str(CUTOVER_S), "--server", world.target],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            [
+                sys.executable,
+                "-m",
+                "lmerge",
+                "cutover",
+                MERGE,
+                "--from",
+                "v1",
+                "--to",
+                "v2",
+                "--intervals",
+                "4",
+                "--timeout",
+                str(CUTOVER_S),
+                "--server",
+                world.target,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         assert cutover.stdout is not None
         assert cutover.stdout.readline().startswith("waiting")

@@ -48,14 +48,15 @@ def blocks(page: str) -> list[Block]:
     found = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
     return [
         Block(language, text, (re.findall(r"\A# (\w+\.py)\n", text) or [""])[0])
-        for language, text in found if language != "mermaid"
+        for language, text in found
+        if language != "mermaid"
     ]
 
 
 def rows_of_tables(page: str, heading: str) -> list[list[str]]:
     """Return the cells of the tables below a heading, up to the next heading."""
     text = (ROOT / page).read_text()
-    below = text[text.index(f"\n{heading}\n") + len(heading) + 2:]
+    below = text[text.index(f"\n{heading}\n") + len(heading) + 2 :]
     part = re.split(r"^#", below, maxsplit=1, flags=re.MULTILINE)[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("|")]
 
@@ -113,8 +114,10 @@ def feed(folder: Path) -> None:
     """Write the rows that the snippets of the reference read."""
     rows: dict[str, list[dict[str, Any]]] = {
         "flights": [{"ts": moment(at), "carrier": "AA"} for at in (0, 1, 100)],
-        "sessions": [{"user": "u", "ts": moment(0), "began": moment(0)},
-                     {"user": "u", "ts": moment(9), "ended": moment(9)}],
+        "sessions": [
+            {"user": "u", "ts": moment(0), "began": moment(0)},
+            {"user": "u", "ts": moment(9), "ended": moment(9)},
+        ],
         "fares": [{"ts": moment(0), "carrier": "AA", "price": 21.355}],
         "elements": [{"kind": "insert", "payload": "x", "vs": 1, "ve": 5}, {"kind": "stable", "vs": 3}],
         "a": [{"kind": "insert", "payload": "x", "vs": 1, "ve": 5, "order": 1}],
@@ -168,7 +171,10 @@ class Shell:
         self._groups: list[int] = []
         folders = [str(Path(sys.executable).parent), os.environ["PATH"]]
         self._environment = {
-            **os.environ, "PATH": os.pathsep.join(folders), "PIP_NO_INDEX": "1", "SPARK_LOCAL_IP": "127.0.0.1",
+            **os.environ,
+            "PATH": os.pathsep.join(folders),
+            "PIP_NO_INDEX": "1",
+            "SPARK_LOCAL_IP": "127.0.0.1",
             "PYTHONPATH": "",
         }
 
@@ -185,8 +191,12 @@ class Shell:
         log = self.folder / f"block-{len(self._groups)}.txt"
         with log.open("wb") as file:
             process = subprocess.Popen(
-                ["bash", "-euo", "pipefail", "-c", self.here(text)], stdout=file, stderr=subprocess.STDOUT,
-                cwd=self.folder, env=self._environment, start_new_session=True,
+                ["bash", "-euo", "pipefail", "-c", self.here(text)],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+                env=self._environment,
+                start_new_session=True,
             )
         self._groups.append(process.pid)
         assert process.wait(DEADLINE_S) == 0, f"{text}\n{log.read_text()[-3000:]}\n{self.logs()}"

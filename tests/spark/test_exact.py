@@ -24,9 +24,22 @@ from lmerge.spark import exact_avg, exact_sum
 from lmerge.spark.exact import COMMON_BELOW, COMMON_FROM, NUMBERS_MAX, _result
 
 EDGES = (
-    5e-324, 2.2250738585072014e-308, 2.225073858507201e-308, 1.7976931348623157e308, 9.979201547673599e291, 1.0, 0.1,
-    2.0**53, 2.0**-53, 1e16, COMMON_FROM, math.nextafter(COMMON_FROM, 0), COMMON_BELOW, math.nextafter(COMMON_BELOW, 0),
-    0.0, 21.355,
+    5e-324,
+    2.2250738585072014e-308,
+    2.225073858507201e-308,
+    1.7976931348623157e308,
+    9.979201547673599e291,
+    1.0,
+    0.1,
+    2.0**53,
+    2.0**-53,
+    1e16,
+    COMMON_FROM,
+    math.nextafter(COMMON_FROM, 0),
+    COMMON_BELOW,
+    math.nextafter(COMMON_BELOW, 0),
+    0.0,
+    21.355,
 )
 
 
@@ -36,7 +49,7 @@ def double_of(bits: int) -> float:
 
 
 ANY = st.integers(0, 2**64 - 1).map(double_of).filter(math.isfinite)
-CENTS = st.integers(-10**6, 10**6).map(lambda cents: cents / 1000)
+CENTS = st.integers(-(10**6), 10**6).map(lambda cents: cents / 1000)
 EDGE = st.sampled_from(EDGES).flatmap(lambda x: st.sampled_from((x, -x)))
 NUMBER = st.one_of(ANY, st.floats(-1e6, 1e6), CENTS, EDGE)
 STRANGE = st.sampled_from((None, math.inf, -math.inf, math.nan))
@@ -99,12 +112,37 @@ def test_a_sum_is_the_double_nearest_to_the_true_one(
 
 
 EXAMPLES: list[list[float | None]] = [
-    [0.1] * 10, [1e308, 1e308, -1e308], [1.7976931348623157e308] * 2, [1.7976931348623157e308, 9.979201547673599e291],
-    [1.7976931348623157e308, 9.9792015476736e291], [5e-324] * 3, [5e-324, -5e-324], [-5e-324, 0.0], [-0.0], [0.0, -0.0],
-    [2.0**53, 1.0], [2.0**53, 1.0, 5e-324], [2.0**53, 3.0], [2.0**53, 3.0, -5e-324], [-(2.0**53), -1.0, -(2.0**-1000)],
-    [None], [None, 1.5], [math.nan, 1.0], [math.inf, 1.0], [math.inf, -math.inf], [-math.inf] * 2, [math.nan, math.inf],
-    [1e300, 1.0, -1e300], [1e-300, 1.0, -1.0], [2.0**-1022, -(2.0**-1074)], [1.0, 2.0**-53, 2.0**-1074],
-    [1.0 + 2**-52, 2.0**-53], [21.355, -21.0], [9.5, 8.555, 3.3], [5e-324, 0.0], [1e-323, 5e-324],
+    [0.1] * 10,
+    [1e308, 1e308, -1e308],
+    [1.7976931348623157e308] * 2,
+    [1.7976931348623157e308, 9.979201547673599e291],
+    [1.7976931348623157e308, 9.9792015476736e291],
+    [5e-324] * 3,
+    [5e-324, -5e-324],
+    [-5e-324, 0.0],
+    [-0.0],
+    [0.0, -0.0],
+    [2.0**53, 1.0],
+    [2.0**53, 1.0, 5e-324],
+    [2.0**53, 3.0],
+    [2.0**53, 3.0, -5e-324],
+    [-(2.0**53), -1.0, -(2.0**-1000)],
+    [None],
+    [None, 1.5],
+    [math.nan, 1.0],
+    [math.inf, 1.0],
+    [math.inf, -math.inf],
+    [-math.inf] * 2,
+    [math.nan, math.inf],
+    [1e300, 1.0, -1e300],
+    [1e-300, 1.0, -1.0],
+    [2.0**-1022, -(2.0**-1074)],
+    [1.0, 2.0**-53, 2.0**-1074],
+    [1.0 + 2**-52, 2.0**-53],
+    [21.355, -21.0],
+    [9.5, 8.555, 3.3],
+    [5e-324, 0.0],
+    [1e-323, 5e-324],
     [1e-323, 1.5e-323],  # half-way above an even last bit
 ]
 
@@ -132,9 +170,12 @@ def test_a_group_of_more_numbers_than_64_bits_can_add_ends_the_query(spark: Any)
     from pyspark.sql import functions as f
 
     for count, message in ((NUMBERS_MAX, None), (NUMBERS_MAX + 1, f"add at most {NUMBERS_MAX} numbers")):
-        state = f.struct(f.lit(count).cast("bigint").alias("count"), f.lit(0).alias("flags"),
-                         f.array_repeat(f.lit(1).cast("bigint"), 10).alias("sums"),
-                         f.array().cast("array<double>").alias("rare"))
+        state = f.struct(
+            f.lit(count).cast("bigint").alias("count"),
+            f.lit(0).alias("flags"),
+            f.array_repeat(f.lit(1).cast("bigint"), 10).alias("sums"),
+            f.array().cast("array<double>").alias("rare"),
+        )
         df = spark.range(1).select(state.alias("state")).select(_result(f.col("state"), is_average=False).alias("sum"))
         if message is None:
             assert df.collect()[0]["sum"] > 0
@@ -151,15 +192,14 @@ def seconds(numbers: Sequence[float], start: int, key: str = "a") -> list[dict[s
 
 
 @pytest.mark.parametrize("mode", ["append", "update"])
-def test_a_stream_gives_the_same_bits_in_any_batches_and_after_a_restart(
-    spark: Any, tmp_path: Path, mode: str
-) -> None:
+def test_a_stream_gives_the_same_bits_in_any_batches_and_after_a_restart(spark: Any, tmp_path: Path, mode: str) -> None:
     """Three keys have the same numbers, each in its own order and batches, and each before and after the restart."""
     from pyspark.sql import functions as f
 
     draw = random.Random(16)
-    numbers = [draw.choice([draw.uniform(-1e3, 1e3), draw.randrange(10**5) / 1000, 1e-300, 1e300, -1e300])
-               for _ in range(40)]
+    numbers = [
+        draw.choice([draw.uniform(-1e3, 1e3), draw.randrange(10**5) / 1000, 1e-300, 1e300, -1e300]) for _ in range(40)
+    ]
     batches: list[list[dict[str, Any]]] = [[] for _ in range(6)]
     for key, parts in {"a": 2, "b": 4, "c": 6}.items():
         rows = seconds(draw.sample(numbers, len(numbers)), 0, key)
@@ -170,8 +210,11 @@ def test_a_stream_gives_the_same_bits_in_any_batches_and_after_a_restart(
     feed = FileFeed(tmp_path / "in", "ts long, k string, x double")
     seen: dict[Any, Any] = {}
     stream = feed.timed(spark, "ts").withWatermark("ts", "20 seconds")
-    sums = stream.groupBy(f.window("ts", "10 seconds"), "k").agg(
-        exact_sum("x").alias("sum"), exact_avg("x").alias("average")).select("window.start", "k", "sum", "average")
+    sums = (
+        stream.groupBy(f.window("ts", "10 seconds"), "k")
+        .agg(exact_sum("x").alias("sum"), exact_avg("x").alias("average"))
+        .select("window.start", "k", "sum", "average")
+    )
 
     def keep(df: Any, number: int) -> None:
         for row in df.collect():

@@ -92,15 +92,28 @@ def test_starts_ends_and_takings_back_are_one_event_each(
     feed.put({"name": "x", "ended": at(5)}, {"began": at(1), "name": "y", "ended": at(1)})
     stream = feed.timed(spark, "began", "ended").select("name", "began", "ended")
     writer = publish(
-        stream, merge=MERGE, replica="a", servers=world.target, mode="intervals", keys=["name"], vs="began", ve="ended",
-        payload=Payload(schema={"name": "string?"}), stable_lag="1 hour", running=Running(partitions=2))
+        stream,
+        merge=MERGE,
+        replica="a",
+        servers=world.target,
+        mode="intervals",
+        keys=["name"],
+        vs="began",
+        ve="ended",
+        payload=Payload(schema={"name": "string?"}),
+        stable_lag="1 hour",
+        running=Running(partitions=2),
+    )
     payload = RowCodec(parse_schema({"name": "string?"}))
     x, y = (payload.encode({"name": name}) for name in "xy")
     with recorded(world.target) as recorder:
         run_to_end(writer, tmp_path / "c")
         elements = recorder.until(lambda elements: len(elements) >= 4)
     assert sorted(elements, key=lambda e: (e.payload, isinstance(e, Adjust))) == [
-        Insert(x, at(0), INF), Adjust(x, at(0), INF, at(5)), Insert(y, at(1), INF), Adjust(y, at(1), INF, at(1)),
+        Insert(x, at(0), INF),
+        Adjust(x, at(0), INF, at(5)),
+        Insert(y, at(1), INF),
+        Adjust(y, at(1), INF, at(1)),
     ]
 
 
@@ -177,8 +190,11 @@ def test_a_heartbeat_closes_windows_of_a_silent_source(
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"time": "name"}, "not a column of timestamps"), ({"every": "0 seconds"}, "every must be more"),
-     ({"lag": "some"}, "not a duration")],
+    [
+        ({"time": "name"}, "not a column of timestamps"),
+        ({"every": "0 seconds"}, "every must be more"),
+        ({"lag": "some"}, "not a duration"),
+    ],
 )
 def test_a_wrong_heartbeat_is_refused(spark: Any, feed: FileFeed, given: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
@@ -192,7 +208,10 @@ def test_nothing_secret_is_in_the_plan_that_spark_shows(spark: Any, feed: FileFe
     token = tmp_path / "a.token"
     token.write_text("lmt_secret")
     writer = publish_flights(
-        spark, feed, unreachable_server(), security=lmerge.Security(token_file=str(token)),
+        spark,
+        feed,
+        unreachable_server(),
+        security=lmerge.Security(token_file=str(token)),
         running=Running(give_up_after="1 second"),
     )
     query = writer.option("checkpointLocation", str(tmp_path / "c")).start()

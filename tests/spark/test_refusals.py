@@ -42,39 +42,91 @@ def other(df: Any, f: Any) -> Any:
 CASES = [
     RefusalCase("projection", lambda df, f: df.select("ts", "k"), {}),
     RefusalCase("windows", windowed, {}, "window.start", "window.end", None),
-    RefusalCase("sliding windows", lambda df, f: df.groupBy(f.window("ts", "10 seconds", "5 seconds"), "k").count(), {},
-         "window.start", "window.end", None),
-    RefusalCase("session windows", lambda df, f: df.groupBy(f.session_window("ts", "5 seconds"), "k").count(),
-         {"update": "session window"}, "session_window.end", None, None),
-    RefusalCase("grouping without event time", lambda df, f: df.groupBy("k").agg(f.max("ts").alias("ts")),
-         {"append": "watermark", "update": "stable", "intervals": "watermark"}),
-    RefusalCase("windows without watermark",
-         lambda df, f: df.withColumn("at", f.expr("ts + INTERVAL 1 SECOND")).groupBy(
-        f.window(f.timestamp_micros(f.unix_micros("at")), "10 seconds"), "k").count(),
-         {"append": "stable", "update": "stable", "intervals": "stable"}, "window.start", "window.end", None),
-    RefusalCase("windows of windows", lambda df, f: windowed(windowed(df, f).select(
-        f.window_time("window").alias("ts"), "k"), f), {"update": "late rows"}, "window.start", "window.end", None),
+    RefusalCase(
+        "sliding windows",
+        lambda df, f: df.groupBy(f.window("ts", "10 seconds", "5 seconds"), "k").count(),
+        {},
+        "window.start",
+        "window.end",
+        None,
+    ),
+    RefusalCase(
+        "session windows",
+        lambda df, f: df.groupBy(f.session_window("ts", "5 seconds"), "k").count(),
+        {"update": "session window"},
+        "session_window.end",
+        None,
+        None,
+    ),
+    RefusalCase(
+        "grouping without event time",
+        lambda df, f: df.groupBy("k").agg(f.max("ts").alias("ts")),
+        {"append": "watermark", "update": "stable", "intervals": "watermark"},
+    ),
+    RefusalCase(
+        "windows without watermark",
+        lambda df, f: (
+            df.withColumn("at", f.expr("ts + INTERVAL 1 SECOND"))
+            .groupBy(f.window(f.timestamp_micros(f.unix_micros("at")), "10 seconds"), "k")
+            .count()
+        ),
+        {"append": "stable", "update": "stable", "intervals": "stable"},
+        "window.start",
+        "window.end",
+        None,
+    ),
+    RefusalCase(
+        "windows of windows",
+        lambda df, f: windowed(windowed(df, f).select(f.window_time("window").alias("ts"), "k"), f),
+        {"update": "late rows"},
+        "window.start",
+        "window.end",
+        None,
+    ),
     RefusalCase("duplicates", lambda df, f: df.select("ts", "k").dropDuplicates(), {}),
-    RefusalCase("duplicates within the watermark",
-         lambda df, f: df.dropDuplicatesWithinWatermark(["k"]).select("ts", "k"), {}),
-    RefusalCase("duplicates after an aggregation", lambda df, f: windowed(df, f).dropDuplicates(["window", "k"]),
-         {"update": "late rows"}, "window.start", "window.end", None),
-    RefusalCase("inner join", lambda df, f: df.join(other(df, f), f.expr("k = k2 AND ts = ts2")).select("ts", "k"),
-         {"update": "update-join"}),
-    RefusalCase("outer join",
-         lambda df, f: df.join(other(df, f), f.expr("k = k2 AND ts = ts2"), "left").select("ts", "k"),
-         {"append": "stable", "update": "stable", "intervals": "stable"}),
-    RefusalCase("full join of no time", lambda df, f: df.join(other(df, f), f.expr("k = k2"), "full").select("ts", "k"),
-         {"append": "stable", "update": "stable", "intervals": "stable"}),
+    RefusalCase(
+        "duplicates within the watermark", lambda df, f: df.dropDuplicatesWithinWatermark(["k"]).select("ts", "k"), {}
+    ),
+    RefusalCase(
+        "duplicates after an aggregation",
+        lambda df, f: windowed(df, f).dropDuplicates(["window", "k"]),
+        {"update": "late rows"},
+        "window.start",
+        "window.end",
+        None,
+    ),
+    RefusalCase(
+        "inner join",
+        lambda df, f: df.join(other(df, f), f.expr("k = k2 AND ts = ts2")).select("ts", "k"),
+        {"update": "update-join"},
+    ),
+    RefusalCase(
+        "outer join",
+        lambda df, f: df.join(other(df, f), f.expr("k = k2 AND ts = ts2"), "left").select("ts", "k"),
+        {"append": "stable", "update": "stable", "intervals": "stable"},
+    ),
+    RefusalCase(
+        "full join of no time",
+        lambda df, f: df.join(other(df, f), f.expr("k = k2"), "full").select("ts", "k"),
+        {"append": "stable", "update": "stable", "intervals": "stable"},
+    ),
     RefusalCase("union", lambda df, f: df.select("ts", "k").union(df.select("ts", "k")), {}),
-    RefusalCase("sort", lambda df, f: df.select("ts", "k").orderBy("k"),
-         {"append": "Sorting", "update": "Sorting", "intervals": "Sorting"}),
-    RefusalCase("limit", lambda df, f: df.select("ts", "k").limit(3),
-         {"append": "limit", "update": "limit", "intervals": "limit"}),
+    RefusalCase(
+        "sort",
+        lambda df, f: df.select("ts", "k").orderBy("k"),
+        {"append": "Sorting", "update": "Sorting", "intervals": "Sorting"},
+    ),
+    RefusalCase(
+        "limit",
+        lambda df, f: df.select("ts", "k").limit(3),
+        {"append": "limit", "update": "limit", "intervals": "limit"},
+    ),
     RefusalCase("distinct", lambda df, f: df.select("ts", "k").distinct(), {}),
-    RefusalCase("window function", lambda df, f: df.withColumn(
-        "n", f.expr("row_number() OVER (PARTITION BY k ORDER BY ts)")).select("ts", "k"),
-         {"append": "Window", "update": "Window", "intervals": "Window"}),
+    RefusalCase(
+        "window function",
+        lambda df, f: df.withColumn("n", f.expr("row_number() OVER (PARTITION BY k ORDER BY ts)")).select("ts", "k"),
+        {"append": "Window", "update": "Window", "intervals": "Window"},
+    ),
 ]
 MODES = ("append", "update", "intervals")
 
@@ -99,8 +151,17 @@ def test_what_publish_accepts_runs(spark: Any, target: str, tmp_path: Path, case
         keys = ("k",)
 
     def writer() -> Any:
-        return publish(df, servers=target, merge=f"{case.name}-{mode}".replace(" ", "-"), replica="a", mode=mode,
-                       vs=case.vs, ve=case.ve, keys=keys, late="drop")
+        return publish(
+            df,
+            servers=target,
+            merge=f"{case.name}-{mode}".replace(" ", "-"),
+            replica="a",
+            mode=mode,
+            vs=case.vs,
+            ve=case.ve,
+            keys=keys,
+            late="drop",
+        )
 
     if mode in case.refused:
         with pytest.raises(UsageError, match=case.refused[mode]):
@@ -134,8 +195,9 @@ def test_options_are_refused_before_there_is_a_query(
 def test_an_output_mode_that_is_no_stream_of_changes_is_refused(spark: Any, tmp_path: Path, output_mode: str) -> None:
     df = FileFeed(tmp_path / "in", "ts long, k string").timed(spark, "ts").withWatermark("ts", "10 seconds")
     with pytest.raises(UsageError, match=r"output_mode is .*; it is append or update"):
-        publish(df, servers=unreachable_server(), merge="m", replica="a", vs="ts",
-                running=Running(output_mode=output_mode))
+        publish(
+            df, servers=unreachable_server(), merge="m", replica="a", vs="ts", running=Running(output_mode=output_mode)
+        )
 
 
 @pytest.mark.parametrize("late", [None, "fail", "drop"])

@@ -132,9 +132,9 @@ def test_a_raw_payload_is_the_column_as_it_is() -> None:
         converter_of(plan, NEG_INF).take(missing)
 
 
-@pytest.mark.parametrize(("columns", "message"), [
-    (("flight", "at"), "flight string, at timestamp"), (("at",), "at timestamp"),
-])
+@pytest.mark.parametrize(
+    ("columns", "message"), [(("flight", "at"), "flight string, at timestamp"), (("at",), "at timestamp")]
+)
 def test_a_raw_payload_is_one_column_of_text_or_bytes(
     spark: Any, tmp_path: Path, columns: tuple[str, ...], message: str
 ) -> None:
@@ -194,7 +194,11 @@ def test_a_plan_gives_the_table_of_the_other_replicas_over_a_restart_too(
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*REPLICA, *arguments], capture_output=True, text=True, check=False, timeout=PROCESS_S,
+        [*REPLICA, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PROCESS_S,
         env=os.environ | {"COLUMNS": "200"} | environment,
     )
 
@@ -206,11 +210,17 @@ def test_the_command_lists_the_replicas() -> None:
     assert "--checkpoint" in run("--help").stdout
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["spark"], "there is no replica 'spark'; there are aggressive, "),
-    (["aggressive", "--checkpoint", "x"], "aggressive has no checkpoint: --checkpoint is for the replicas in Spark"),
-    (["aggressive", "--first", "yesterday"], "'yesterday' is no day such as 2013-02-08"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["spark"], "there is no replica 'spark'; there are aggressive, "),
+        (
+            ["aggressive", "--checkpoint", "x"],
+            "aggressive has no checkpoint: --checkpoint is for the replicas in Spark",
+        ),
+        (["aggressive", "--first", "yesterday"], "'yesterday' is no day such as 2013-02-08"),
+    ],
+)
 def test_what_cannot_be_run_is_named(arguments: list[str], message: str) -> None:
     done = run(*arguments)
     assert done.returncode == 2
@@ -226,7 +236,7 @@ def test_a_replica_in_plain_python_is_run_to_its_end(world: ThreadedWorld, expec
 
 
 def test_without_pyspark_or_java_the_error_names_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
@@ -255,9 +265,21 @@ class Process:
         days = ["--first", "2013-02-08", "--last", "2013-02-09"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*REPLICA, "spark-update", "-s", target, "-r", "a", "--checkpoint", str(folder / "kept"), *days,
-                 *options],
-                stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                [
+                    *REPLICA,
+                    "spark-update",
+                    "-s",
+                    target,
+                    "-r",
+                    "a",
+                    "--checkpoint",
+                    str(folder / "kept"),
+                    *days,
+                    *options,
+                ],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
 
     @property
@@ -349,8 +371,11 @@ async def test_a_replica_in_spark_shows_what_a_secured_server_requires(tmp_path:
 def test_the_demo_has_a_replica_in_spark_and_the_same_verdict() -> None:
     command = [sys.executable, "-m", "lmerge", "demo", "--months", "2", "--days", "10", "--seconds", "20", "--json"]
     done = subprocess.run(
-        [*command, "--kills", "0", "--server-kills", "0", "--spark", "yes"], capture_output=True, text=True,
-        check=False, timeout=PROCESS_S,
+        [*command, "--kills", "0", "--server-kills", "0", "--spark", "yes"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PROCESS_S,
     )
     assert done.returncode == 0, done.stderr
     verdict = json.loads(done.stdout)

@@ -12,17 +12,7 @@ from client_world import ThreadedWorld, threaded_world
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from spark_world import MERGE, recorded, table
-from spool_world import (
-    APPENDS,
-    INTERVALS,
-    META,
-    SCHEMA,
-    UPDATES,
-    KeyedRow,
-    attempt_at,
-    elements_of,
-    payload_of,
-)
+from spool_world import APPENDS, INTERVALS, META, SCHEMA, UPDATES, KeyedRow, attempt_at, elements_of, payload_of
 
 import lmerge
 from lmerge.client import describe_merge
@@ -55,8 +45,12 @@ def test_a_batch_leaves_out_what_the_one_before_announced_to_the_servers(tmp_pat
     spool = Spool(str(tmp_path))
     rows: list[KeyedRow] = [("a", 1, 1, 9), ("b", 2, 2, 10), ("c", 3, 3, None)]
     elements = run(spool, 0, rows, 0, skipped=10)
-    assert elements == [Insert(payload_of("a", 1), 1, 9), Insert(payload_of("b", 2), 2, 10),
-                    Insert(payload_of("c", 3), 3, INF), Stable(0)]
+    assert elements == [
+        Insert(payload_of("a", 1), 1, 9),
+        Insert(payload_of("b", 2), 2, 10),
+        Insert(payload_of("c", 3), 3, INF),
+        Stable(0),
+    ]
     written = attempt_at(spool, 1, 0, rows, APPENDS)
     assert (written.tally.rows, written.tally.unneeded, written.tally.late) == (3, 1, 0)
     assert run(spool, 1, rows, 1) == [*elements[1:3], Stable(1)]
@@ -114,8 +108,13 @@ def test_keys_that_are_not_needed_are_forgotten_at_once(tmp_path: Path) -> None:
 def test_an_event_that_was_begun_gets_its_end_even_if_that_is_not_needed(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     run(spool, 0, [("open", 1, 1, None), ("short", 1, 2, 8)], 0, skipped=10, plan=INTERVALS)
-    elements = run(spool, 1, [("open", 1, None, 9), ("short", 1, None, 5), ("new", 1, 3, 6), ("new", 2, 7, None)], 1,
-               plan=INTERVALS)
+    elements = run(
+        spool,
+        1,
+        [("open", 1, None, 9), ("short", 1, None, 5), ("new", 1, 3, 6), ("new", 2, 7, None)],
+        1,
+        plan=INTERVALS,
+    )
     assert elements == [Adjust(payload_of("open", 1), 1, INF, 9), Insert(payload_of("new", 2), 7, INF), Stable(1)]
     assert b"".join(mark[2] for mark in entries(spool, 1)[key_of("new")]) == payload_of("new", 2)
 
@@ -128,8 +127,9 @@ def key_of(key: str) -> bytes:
 
 
 MARKS = st.lists(
-    st.tuples(st.integers(0, 12), st.sampled_from([END, ABORT, VOID, WHOLE, START]),
-              st.sampled_from([b"p", b"q"])), max_size=9)
+    st.tuples(st.integers(0, 12), st.sampled_from([END, ABORT, VOID, WHOLE, START]), st.sampled_from([b"p", b"q"])),
+    max_size=9,
+)
 
 
 @settings(deadline=None)
@@ -139,6 +139,7 @@ def test_a_payload_that_is_forgotten_was_of_an_interval_that_ends_before(
     first: list[intervals.Mark], more: list[intervals.Mark], until: int
 ) -> None:
     """With any later marks, intervals that end at the point or after it are the same, and so are the times of all."""
+
     def sound(marks: list[intervals.Mark]) -> list[intervals.Mark]:
         return sorted({(t, kind, payload if kind >= WHOLE else b"") for t, kind, payload in marks})
 
@@ -149,7 +150,8 @@ def test_a_payload_that_is_forgotten_was_of_an_interval_that_ends_before(
     after = intervals.read_marks(sound([*emptied, *more])).intervals
     assert [interval[:2] for interval in after] == [interval[:2] for interval in before]
     assert [interval for interval in after if interval[1] >= until] == [
-        interval for interval in before if interval[1] >= until]
+        interval for interval in before if interval[1] >= until
+    ]
 
 
 # The seed of a restarted publisher.
@@ -171,8 +173,15 @@ class PublishingQuery:
 
     def __init__(self, servers: str, folder: Path, *, skips: bool = True) -> None:
         self.options = SinkOptions(
-            tuple(servers.split(",")), MERGE, "slow", str(folder), str(folder / "lmerge"), mode="append",
-            schema=schema_text(SCHEMA), properties=("insert-only", "key"), skips=skips,
+            tuple(servers.split(",")),
+            MERGE,
+            "slow",
+            str(folder),
+            str(folder / "lmerge"),
+            mode="append",
+            schema=schema_text(SCHEMA),
+            properties=("insert-only", "key"),
+            skips=skips,
         )
         self.spool = Spool(self.options.spool)
         self.next = 0
@@ -231,8 +240,9 @@ def events(rows: Sequence[KeyedRow]) -> list[Event]:
 
 
 def publish_rows(publisher: lmerge.Publisher, rows: Sequence[KeyedRow], stable: int) -> None:
-    publisher.publish(Batch.of([*(Insert(payload_of(k, n), vs or 0, ve or INF) for k, n, vs, ve in rows),
-                                Stable(stable)]))
+    publisher.publish(
+        Batch.of([*(Insert(payload_of(k, n), vs or 0, ve or INF) for k, n, vs, ve in rows), Stable(stable)])
+    )
     publisher.flush()
 
 
@@ -311,8 +321,9 @@ def test_of_several_servers_the_least_counts(tmp_path: Path) -> None:
             publish_rows(one, rows_until(1000), 1000)
             publish_rows(other, rows_until(200), 200)
             slow.until_it_skips_to(200)
-            assert slow.batch(rows_until(300, 20), 21).elements == len([row for row in rows_until(300, 20)
-                                                                       if (row[3] or 0) >= 200])
+            assert slow.batch(rows_until(300, 20), 21).elements == len(
+                [row for row in rows_until(300, 20) if (row[3] or 0) >= 200]
+            )
             publish_rows(other, rows_until(2000, 200), 2000)
             slow.until_it_skips_to(1000)
             for world in (first, second):
@@ -351,8 +362,7 @@ def test_a_restart_leaves_out_what_it_left_out_and_may_publish_the_rest(tmp_path
 
 
 def test_a_server_that_comes_later_learns_what_is_missing(tmp_path: Path, world: ThreadedWorld) -> None:
-    """Its stable point is below the skip. The replica joins there, and counts only once another one has come so far.
-    """
+    """Its stable point is below the skip. The replica joins there, and counts only once another one has come so far."""
     slow = PublishingQuery(world.target, tmp_path)
     with fast(world) as ahead:
         publish_rows(ahead, rows_until(1000), 1000)

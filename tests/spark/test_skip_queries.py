@@ -80,8 +80,12 @@ def reached(folder: Path) -> list[int]:
 
 
 def skips_of(folder: Path, name: str) -> list[int]:
-    return [int(line.split()[1]) for file in folder.iterdir() for line in file.read_text().splitlines()
-            if line.split()[0] == name]
+    return [
+        int(line.split()[1])
+        for file in folder.iterdir()
+        for line in file.read_text().splitlines()
+        if line.split()[0] == name
+    ]
 
 
 @pytest.fixture
@@ -114,8 +118,18 @@ def scoring(spark: Any, feed: FileFeed, world: ThreadedWorld, checkpoint: Path, 
     """Put the expensive function into a column and into a filter, which the optimizer moves as far as it may."""
     columns = ("ts", f"ts + INTERVAL {LIFE} SECONDS AS until", "name", "n", "score")
     rows = trips(spark, feed, checkpoint).withColumn("score", score("n")).where("score >= 0").selectExpr(*columns)
-    return publish(rows, servers=world.target, merge=MERGE, replica="slow", vs="ts", ve="until", late="drop",
-                   payload=Payload(schema=SCORED), properties=("insert-only",), allow=("udf",))
+    return publish(
+        rows,
+        servers=world.target,
+        merge=MERGE,
+        replica="slow",
+        vs="ts",
+        ve="until",
+        late="drop",
+        payload=Payload(schema=SCORED),
+        properties=("insert-only",),
+        allow=("udf",),
+    )
 
 
 def test_a_query_that_is_behind_skips_before_the_expensive_part_and_goes_on_after_a_restart(
@@ -136,11 +150,12 @@ def test_a_query_that_is_behind_skips_before_the_expensive_part_and_goes_on_afte
             feed.put(*rows_of(batch))
         run_to_end(scoring(spark, feed, world, checkpoint, score), checkpoint)
         later = reached(calls)
-        expected = [row["n"] for row in rows[6 * EACH:] if row["ts"] + LIFE * S >= moment(10)]
+        expected = [row["n"] for row in rows[6 * EACH :] if row["ts"] + LIFE * S >= moment(10)]
         assert [n for n in later if n >= 6 * EACH] == expected
         elements = reader.until_stable(moment(12))
         assert [event for event in table(elements) if event.ve < moment(13)] == [
-            event for event in scored(rows) if event.ve < moment(13)]
+            event for event in scored(rows) if event.ve < moment(13)
+        ]
 
 
 def test_windows_that_have_lost_rows_are_not_published(
@@ -155,8 +170,16 @@ def test_windows_that_have_lost_rows_are_not_published(
     timed = feed.timed(spark, "ts").withWatermark("ts", "0 seconds")
     kept = skip_to(timed, "ts + INTERVAL 10 SECONDS", checkpoint=str(checkpoint))
     counts = kept.groupBy(functions.window("ts", "10 seconds"), "name").count()
-    writer = publish(counts, servers=world.target, merge=MERGE, replica="slow", vs="window.start", ve="window.end",
-                     mode="update", payload=Payload(schema=COUNTED))
+    writer = publish(
+        counts,
+        servers=world.target,
+        merge=MERGE,
+        replica="slow",
+        vs="window.start",
+        ve="window.end",
+        mode="update",
+        payload=Payload(schema=COUNTED),
+    )
     with recorded(world.target) as reader:
         with ahead(world, counted(rows), moment(7), COUNTED):
             run_to_end(writer, checkpoint)
@@ -166,8 +189,12 @@ def test_windows_that_have_lost_rows_are_not_published(
         assert newest is not None
         skipping = [batch for batch in range(newest.batch + 1) if spool.skips_to(batch) == moment(7)]
         published = [
-            element for batch in skipping if (manifest := spool.record.manifest(batch)) for part in manifest.parts
-            for piece in spool.read_part(part) for element in piece.elements()
+            element
+            for batch in skipping
+            if (manifest := spool.record.manifest(batch))
+            for part in manifest.parts
+            for piece in spool.read_part(part)
+            for element in piece.elements()
         ]
         assert published
         assert all(max(e.ve, getattr(e, "vold", e.ve)) >= moment(7) for e in published)
@@ -200,13 +227,23 @@ def test_state_of_the_users_own_skips_as_of_its_batch(
         stream = feed.timed(spark, "ts").withWatermark("ts", "0 seconds")
         stream = stream.withColumn("score", functions.udf(record_skip, "long")("n"))
         stream = stream.groupBy("name").transformWithState(
-            SkipRecorder(str(checkpoint), str(calls)), "ts timestamp, name string, n long, score long",
-            "Append", "None",
+            SkipRecorder(str(checkpoint), str(calls)), "ts timestamp, name string, n long, score long", "Append", "None"
         )
         stream = stream.withColumn("until", functions.expr(f"ts + INTERVAL {LIFE} SECONDS"))
-        writer = publish(stream, servers=world.target, merge=MERGE, replica="slow", vs="ts", ve="until",
-                         stable_lag="1 hour", late="drop", payload=Payload(schema=SCORED),
-                         properties=("insert-only",), allow=("udf",), running=Running(skips=True))
+        writer = publish(
+            stream,
+            servers=world.target,
+            merge=MERGE,
+            replica="slow",
+            vs="ts",
+            ve="until",
+            stable_lag="1 hour",
+            late="drop",
+            payload=Payload(schema=SCORED),
+            properties=("insert-only",),
+            allow=("udf",),
+            running=Running(skips=True),
+        )
         with ahead(world, scored(rows), moment(9), SCORED):
             run_to_end(writer, checkpoint)
     finally:
@@ -234,12 +271,29 @@ def test_a_query_that_reads_a_merge_does_not_read_what_is_not_needed(
             source.insert({"name": row["name"], "n": row["n"]}, row["ts"], row["ts"] + LIFE * S)
         source.stable(rows[-1]["ts"] + 2 * LIFE * S)
         source.flush()
-        stream = reading(spark, world.target, **merges, timeType="timestamp", payload="columns", maxRowsPerBatch=40,
-                         skipTo=str(checkpoint))
+        stream = reading(
+            spark,
+            world.target,
+            **merges,
+            timeType="timestamp",
+            payload="columns",
+            maxRowsPerBatch=40,
+            skipTo=str(checkpoint),
+        )
         done = stream.withWatermark("vs", "0 seconds").withColumn("score", score("n"))
-        writer = publish(done, servers=world.target, merge=MERGE, replica="slow", vs="vs", ve="ve", late="drop",
-                         payload=Payload(["name", "n", "score"], SCORED), properties=("insert-only",), allow=("udf",),
-                         running=Running(skips=True))
+        writer = publish(
+            done,
+            servers=world.target,
+            merge=MERGE,
+            replica="slow",
+            vs="vs",
+            ve="ve",
+            late="drop",
+            payload=Payload(["name", "n", "score"], SCORED),
+            properties=("insert-only",),
+            allow=("udf",),
+            running=Running(skips=True),
+        )
         with recorded(world.target) as reader, ahead(world, scored(rows), moment(17), SCORED):
             run_to_end(writer, checkpoint)
             assert Spool(f"{checkpoint}/lmerge").skips_next() == moment(17)
@@ -254,9 +308,7 @@ def test_a_query_that_reads_a_merge_does_not_read_what_is_not_needed(
 # Refused and accepted arguments.
 
 
-def test_a_query_with_another_checkpoint_ends(
-    spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld
-) -> None:
+def test_a_query_with_another_checkpoint_ends(spark: Any, tmp_path: Path, feed: FileFeed, world: ThreadedWorld) -> None:
     for batch in range(2):
         feed.put(*rows_of(batch))
     writer = scoring(spark, feed, world, tmp_path / "elsewhere", costly(tmp_path / "calls"))
@@ -265,8 +317,7 @@ def test_a_query_with_another_checkpoint_ends(
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
-    [({"ve": "name"}, r"ve \(name\) is string"), ({"checkpoint": None}, "give checkpoint")],
+    ("changed", "message"), [({"ve": "name"}, r"ve \(name\) is string"), ({"checkpoint": None}, "give checkpoint")]
 )
 def test_a_wrong_argument_is_named(spark: Any, feed: FileFeed, changed: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
@@ -285,13 +336,24 @@ def test_ends_that_a_revision_may_change_are_refused(spark: Any, tmp_path: Path,
 
     counts = trips(spark, feed, tmp_path).groupBy(functions.window("ts", "10 seconds"), "name").count()
     given: dict[str, Any] = {
-        "servers": unreachable_server(), "merge": MERGE, "replica": "a", "mode": "update", "vs": "window.start",
+        "servers": unreachable_server(),
+        "merge": MERGE,
+        "replica": "a",
+        "mode": "update",
+        "vs": "window.start",
     }
     publish(counts, **given, ve="window.end")
-    publish(counts.withColumn("until", functions.expr("window.end")), **given, ve="until",
-            keys=["name", "window.start", "until"])
-    last = trips(spark, feed, tmp_path).groupBy(functions.window("ts", "10 seconds"), "name").agg(
-        functions.max("ts").alias("last"))
+    publish(
+        counts.withColumn("until", functions.expr("window.end")),
+        **given,
+        ve="until",
+        keys=["name", "window.start", "until"],
+    )
+    last = (
+        trips(spark, feed, tmp_path)
+        .groupBy(functions.window("ts", "10 seconds"), "name")
+        .agg(functions.max("ts").alias("last"))
+    )
     ends: list[dict[str, Any]] = [{"ve": "last"}, {"ve": "window.end", "keys": ["name"]}]
     for refused in ends:
         with pytest.raises(UsageError, match="ends that no revision changes"):

@@ -72,18 +72,30 @@ def environment(tmp_path: Path) -> dict[str, str]:
     empty.mkdir(exist_ok=True)
     other = empty / "python3"
     if not other.exists():
-        other.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S \"$@\"\n")
+        other.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
         other.chmod(0o755)
-    kept = {name: value for name, value in os.environ.items()
-            if not name.startswith(("PYSPARK", "SPARK", "VIRTUAL_ENV", "PYTHON", "LMERGE"))}
-    return kept | {"PATH": f"{empty}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
-                   "SPARK_LOCAL_IP": "127.0.0.1"}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYSPARK", "SPARK", "VIRTUAL_ENV", "PYTHON", "LMERGE"))
+    }
+    return kept | {
+        "PATH": f"{empty}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
 
 
 def program(tmp_path: Path, world: ThreadedWorld, **over: Any) -> list[str]:
     given = {
-        "folder": str(tmp_path / "in"), "servers": world.target, "merge": "departures", "replica": "a-",
-        "checkpoint": str(tmp_path / "checkpoint-"), "trigger": "availableNow=True", "runs": 'run("update")', **over,
+        "folder": str(tmp_path / "in"),
+        "servers": world.target,
+        "merge": "departures",
+        "replica": "a-",
+        "checkpoint": str(tmp_path / "checkpoint-"),
+        "trigger": "availableNow=True",
+        "runs": 'run("update")',
+        **over,
     }
     path = tmp_path / "replica.py"
     path.write_text(PROGRAM.format(**given))
@@ -100,8 +112,15 @@ def feed(tmp_path: Path, name: str, *seconds: int) -> None:
 
 
 def run(command: list[str], tmp_path: Path, **over: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=tmp_path, env=environment(tmp_path) | over, capture_output=True, text=True,
-                          timeout=ANSWER_S, check=False)
+    return subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment(tmp_path) | over,
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_S,
+        check=False,
+    )
 
 
 @pytest.mark.timeout(600)
@@ -142,11 +161,16 @@ def ended(world: ThreadedWorld, tmp_path_factory: pytest.TempPathFactory) -> lis
 
 @pytest.mark.timeout(600)
 def test_a_mistake_is_one_sentence_and_the_line_that_it_is_about(ended: list[str]) -> None:
-    for sentence, place, beginning in zip(ended[0:6:2], ended[1:6:2], (
-        "lmerge: this query would not come out the same on every replica",
-        "lmerge: cannot publish: mode is 'updates'",
-        "lmerge: publishing to lmerge: option checkpoint_location is missing",
-    ), strict=True):
+    for sentence, place, beginning in zip(
+        ended[0:6:2],
+        ended[1:6:2],
+        (
+            "lmerge: this query would not come out the same on every replica",
+            "lmerge: cannot publish: mode is 'updates'",
+            "lmerge: publishing to lmerge: option checkpoint_location is missing",
+        ),
+        strict=True,
+    ):
         assert sentence.startswith(beginning), ended
         assert re.fullmatch(r"  in .*replica\.py, line \d+: .*", place)
 
@@ -167,15 +191,24 @@ def test_a_cutover_ends_the_program_without_an_error(world: ThreadedWorld, tmp_p
     log = tmp_path / "v1.txt"
     with log.open("wb") as file:
         old = subprocess.Popen(
-            program(tmp_path, world, merge=merge, replica="v1-", runs=f"run({mode!r})",
-                    trigger='processingTime="200 milliseconds"'),
-            cwd=tmp_path, env=environment(tmp_path), stdout=file, stderr=subprocess.STDOUT)
+            program(
+                tmp_path,
+                world,
+                merge=merge,
+                replica="v1-",
+                runs=f"run({mode!r})",
+                trigger='processingTime="200 milliseconds"',
+            ),
+            cwd=tmp_path,
+            env=environment(tmp_path),
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
     try:
         with recorded(world.target, merge) as recorder:
             recorder.until(len)
             # As a cutover ends it, with this message.
-            detach_input(world.target, merge, replica, reason=f"{successor} has taken its place at 5",
-                         quarantine=True)
+            detach_input(world.target, merge, replica, reason=f"{successor} has taken its place at 5", quarantine=True)
             for number in range(2, 6):
                 feed(tmp_path, f"{number}.json", 20 + number * 6)
             assert old.wait(ANSWER_S) == 0, log.read_text()[-3000:]
@@ -190,14 +223,16 @@ def test_a_cutover_ends_the_program_without_an_error(world: ThreadedWorld, tmp_p
 
 
 def test_the_message_of_lmerge_is_found_in_an_error_of_spark() -> None:
-    wrapped = ("[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\nTraceback (most recent call "
-               "last):\n  File \"x.py\", line 1\nlmerge.errors.UsageError: the spool is another's\n")
+    wrapped = (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted\nTraceback (most recent call "
+        'last):\n  File "x.py", line 1\nlmerge.errors.UsageError: the spool is another\'s\n'
+    )
     assert own_message(wrapped) == "the spool is another's"
     assert own_message("java.lang.OutOfMemoryError: heap") == ""
 
 
 def test_the_pandas_that_is_installed_is_what_pyspark_recommends() -> None:
-    (extra,) = re.findall(r'^spark = \[(.*)\]$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    (extra,) = re.findall(r"^spark = \[(.*)\]$", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert '"pandas>=2.2,<3"' in extra
     source = Path(pytest.importorskip("pyspark.sql.pandas.utils").__file__).read_text()
     (not_yet,) = re.findall(r'__version__\) >= LooseVersion\("(\d+)', source)

@@ -20,8 +20,7 @@ def left_for_later(text: str) -> list[str]:
 
 def prints(text: str) -> list[str]:
     return [
-        f"line {node.lineno}" for node in ast.walk(parsed(text))
-        if isinstance(node, ast.Name) and node.id == "print"
+        f"line {node.lineno}" for node in ast.walk(parsed(text)) if isinstance(node, ast.Name) and node.id == "print"
     ]
 
 
@@ -29,7 +28,8 @@ def bare_ignores(text: str) -> list[str]:
     """Return the lines on which mypy is silenced without a code and a reason."""
     mark = "type: " + "ignore"
     return [
-        f"line {number}" for number, line in enumerate(text.splitlines(), 1)
+        f"line {number}"
+        for number, line in enumerate(text.splitlines(), 1)
         if f"# {mark}" in line and not re.search(rf"# {mark}\[[a-z, -]+\]  # \w", line)
     ]
 
@@ -40,7 +40,8 @@ def unused(graph: Graph, of_tests: Iterable[str]) -> list[str]:
     used = {needed for name, needs in graph.items() if name not in tests for needed in needs}
     packages = {name.rpartition(".")[0] for name in graph}
     return sorted(
-        name for name in graph
+        name
+        for name in graph
         if name.startswith("lmerge.") and name not in used | packages and not name.endswith(".__main__")
     )
 
@@ -76,8 +77,12 @@ def test_a_silenced_line_without_a_reason_is_found() -> None:
 
 def test_a_module_that_only_tests_import_is_found() -> None:
     graph = {
-        "lmerge": frozenset({"lmerge.used"}), "lmerge.used": frozenset[str](), "lmerge.part": frozenset[str](),
-        "lmerge.part.inner": frozenset({"lmerge.helper"}), "lmerge.helper": frozenset[str](),
-        "lmerge.__main__": frozenset[str](), "tests.test_part": frozenset({"lmerge.part.inner"}),
+        "lmerge": frozenset({"lmerge.used"}),
+        "lmerge.used": frozenset[str](),
+        "lmerge.part": frozenset[str](),
+        "lmerge.part.inner": frozenset({"lmerge.helper"}),
+        "lmerge.helper": frozenset[str](),
+        "lmerge.__main__": frozenset[str](),
+        "tests.test_part": frozenset({"lmerge.part.inner"}),
     }
     assert unused(graph, ["tests.test_part"]) == ["lmerge.part.inner"]

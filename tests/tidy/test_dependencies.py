@@ -34,9 +34,7 @@ def crates(cargo: str) -> set[str]:
     tables = [table, table.get("workspace", {}), *table.get("target", {}).values()]
     kinds = ("dependencies", "dev-dependencies", "build-dependencies")
     needs = [part.get(kind, {}) for part in tables for kind in kinds]
-    return {
-        name for need in needs for name, crate in need.items() if not (isinstance(crate, dict) and "path" in crate)
-    }
+    return {name for need in needs for name, crate in need.items() if not (isinstance(crate, dict) and "path" in crate)}
 
 
 def explained(architecture: str) -> set[str]:

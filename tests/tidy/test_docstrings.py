@@ -14,9 +14,11 @@ def bare_module(text: str) -> list[str]:
 
 def undocumented(text: str) -> list[str]:
     return [
-        node.name for node in parsed(text).body
+        node.name
+        for node in parsed(text).body
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and not node.name.startswith("_") and not ast.get_docstring(node)
+        and not node.name.startswith("_")
+        and not ast.get_docstring(node)
     ]
 
 

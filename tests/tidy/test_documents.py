@@ -83,5 +83,11 @@ def test_a_link_that_leads_nowhere_is_found() -> None:
         "`docs/*.txt`\n"
     )
     assert lost(wrong, "docs", files, []) == [
-        "b.md", "b.md#part", "README.md", "#another-thing", "r33.py", "lmerge/cores", "docs/*.txt"
+        "b.md",
+        "b.md#part",
+        "README.md",
+        "#another-thing",
+        "r33.py",
+        "lmerge/cores",
+        "docs/*.txt",
     ]

@@ -15,8 +15,22 @@ from lmerge.service.server import Server
 from lmerge.service.settings import Settings
 
 METRIC_UNITS = (
-    "elements", "inputs", "subscribers", "turns", "seconds", "events", "losses", "time", "bytes", "bool", "info",
-    "calls", "intervals", "gaps", "parts", "commits",
+    "elements",
+    "inputs",
+    "subscribers",
+    "turns",
+    "seconds",
+    "events",
+    "losses",
+    "time",
+    "bytes",
+    "bool",
+    "info",
+    "calls",
+    "intervals",
+    "gaps",
+    "parts",
+    "commits",
 )
 
 
@@ -41,7 +55,8 @@ def misnamed(families: Iterable[Metric]) -> list[str]:
 def test_every_error_is_drawn_in_the_tree() -> None:
     errors = {
         name: None if kind.__base__ is Exception else str(getattr(kind.__base__, "__name__", ""))
-        for name, kind in vars(lmerge.errors).items() if isinstance(kind, type)
+        for name, kind in vars(lmerge.errors).items()
+        if isinstance(kind, type)
     }
     assert len(errors) > 10
     assert drawn(inspect.getdoc(lmerge.errors) or "") == errors
@@ -65,15 +80,19 @@ def test_an_error_that_is_not_in_its_place_in_the_tree_is_found() -> None:
     assert drawn(tree) == {"Root": None, "One": "Root", "Two": "One", "Three": "Root"}
 
 
-@pytest.mark.parametrize(("family", "is_right"), [
-    (CounterMetricFamily("lmerge_late_elements", ""), True),
-    (CounterMetricFamily("lmerge_late_elements_total", ""), True),
-    (GaugeMetricFamily("lmerge_queue_bytes", ""), True),
-    (GaugeMetricFamily("lmerge_queue_bytes_total", ""), False),
-    (GaugeMetricFamily("lmerge_queue", ""), False),
-    (GaugeMetricFamily("lmerge_queue_size", ""), False),
-    (CounterMetricFamily("late_elements", ""), False),
-    (CounterMetricFamily("lmerge_Late_elements", ""), False),
-], ids=lambda value: getattr(value, "name", str(value)))
+@pytest.mark.parametrize(
+    ("family", "is_right"),
+    [
+        (CounterMetricFamily("lmerge_late_elements", ""), True),
+        (CounterMetricFamily("lmerge_late_elements_total", ""), True),
+        (GaugeMetricFamily("lmerge_queue_bytes", ""), True),
+        (GaugeMetricFamily("lmerge_queue_bytes_total", ""), False),
+        (GaugeMetricFamily("lmerge_queue", ""), False),
+        (GaugeMetricFamily("lmerge_queue_size", ""), False),
+        (CounterMetricFamily("late_elements", ""), False),
+        (CounterMetricFamily("lmerge_Late_elements", ""), False),
+    ],
+    ids=lambda value: getattr(value, "name", str(value)),
+)
 def test_a_metric_without_a_unit_is_found(family: Metric, is_right: bool) -> None:
     assert (misnamed([family]) == []) is is_right

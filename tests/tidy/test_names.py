@@ -10,12 +10,46 @@ from collections.abc import Iterator, Mapping
 import pytest
 from tidy_world import SOURCES, found_in, parsed, text_of
 
-BANNED = frozenset((
-    "say", "says", "said", "saying", "unsaid", "tell", "tells", "told", "telling", "untold",
-    "hear", "hears", "heard", "hearing", "unheard", "speak", "speaks", "spoke", "spoken", "speaking", "unspoken",
-    "know", "knows", "knew", "knowing", "want", "wants", "wanted", "wanting", "unwanted", "word", "words",
-    "somebody", "nobody", "anybody", "everybody",
-))
+BANNED = frozenset(
+    (
+        "say",
+        "says",
+        "said",
+        "saying",
+        "unsaid",
+        "tell",
+        "tells",
+        "told",
+        "telling",
+        "untold",
+        "hear",
+        "hears",
+        "heard",
+        "hearing",
+        "unheard",
+        "speak",
+        "speaks",
+        "spoke",
+        "spoken",
+        "speaking",
+        "unspoken",
+        "know",
+        "knows",
+        "knew",
+        "knowing",
+        "want",
+        "wants",
+        "wanted",
+        "wanting",
+        "unwanted",
+        "word",
+        "words",
+        "somebody",
+        "nobody",
+        "anybody",
+        "everybody",
+    )
+)
 """What people do and code does not: see the last section of docs/glossary.md. A *known* end is a term of the field."""
 
 
@@ -54,7 +88,8 @@ def repeated(classes_of: Mapping[str, list[str]]) -> dict[str, list[str]]:
         for name in names:
             places[name].append(file)
     return {
-        name: files for name, files in places.items()
+        name: files
+        for name, files in places.items()
         if len(files) > 1 and not all(file.startswith("tests/") for file in files)
     }
 
@@ -68,27 +103,33 @@ def test_no_two_classes_have_one_name() -> None:
     assert repeated({name: classes(text_of(name)) for name in SOURCES}) == {}
 
 
-@pytest.mark.parametrize("code", [
-    "def tell_peers(): pass",
-    "class WhoSaid: pass",
-    "async def f(*, heard=None): pass",
-    "is_told = True",
-    "self.wants_more = 1",
-    "for said_so in range(3): pass",
-    "import spoken as x, y as nobody_asked",
-    "def test_what_somebody_publishes(): pass",
-    "HTTPSaid = 1",
-])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def tell_peers(): pass",
+        "class WhoSaid: pass",
+        "async def f(*, heard=None): pass",
+        "is_told = True",
+        "self.wants_more = 1",
+        "for said_so in range(3): pass",
+        "import spoken as x, y as nobody_asked",
+        "def test_what_somebody_publishes(): pass",
+        "HTTPSaid = 1",
+    ],
+)
 def test_a_banned_name_is_found_in_every_form(code: str) -> None:
     assert len(banned_names(code)) == 1
 
 
-@pytest.mark.parametrize("code", [
-    "essay = keyword_of = hearth = retold_ = wanton = known = unknown_merge = 1",
-    "'say'",
-    "thing.said",  # of a library
-    "call(tell=1)",
-])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "essay = keyword_of = hearth = retold_ = wanton = known = unknown_merge = 1",
+        "'say'",
+        "thing.said",  # of a library
+        "call(tell=1)",
+    ],
+)
 def test_what_only_looks_like_one_is_not(code: str) -> None:
     assert banned_names(code) == []
 

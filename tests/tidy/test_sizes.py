@@ -18,8 +18,10 @@ def long_file(text: str) -> list[str]:
 
 def long_functions(text: str) -> list[str]:
     return [
-        f"{node.name}: {node.end_lineno - node.lineno + 1} lines" for node in ast.walk(parsed(text))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None
+        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for node in ast.walk(parsed(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
         and node.end_lineno - node.lineno >= FUNCTION_LINES_MAX
     ]
 
@@ -67,5 +69,6 @@ def test_a_long_function_is_found() -> None:
 def test_a_long_line_of_a_document_is_found() -> None:
     long = "x" * (DOCUMENT_COLUMNS_MAX + 1)
     assert long_lines(f"short\n{long}\n| {long} |\n```text\n{long}\n```\n    {long}\n") == [
-        "line 2: 121 columns", "line 7: 125 columns"
+        "line 2: 121 columns",
+        "line 7: 125 columns",
     ]

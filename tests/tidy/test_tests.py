@@ -18,8 +18,11 @@ def sleeps(text: str) -> list[str]:
     """Return every sleep, called or passed on, except of no time at all, or of a moment in a loop with a condition."""
     tree = parsed(text)
     names = {
-        alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
-        for alias in node.names if alias.name == "sleep"
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name == "sleep"
     }
     looped = {id(node) for loop in ast.walk(tree) if isinstance(loop, ast.While) for node in ast.walk(loop)}
     allowed = set()
@@ -30,7 +33,8 @@ def sleeps(text: str) -> list[str]:
             if isinstance(first, int | float) and first <= (POLL_S_MAX if id(node) in looped else 0):
                 allowed.add(id(node.func))
     found = [
-        node for node in ast.walk(tree)
+        node
+        for node in ast.walk(tree)
         if (isinstance(node, ast.Attribute) and node.attr == "sleep")
         or (isinstance(node, ast.Name) and node.id in names)
     ]
@@ -74,34 +78,40 @@ def test_tests_choose_no_ports() -> None:
     assert found_in(TESTS, fixed_ports) == {}
 
 
-@pytest.mark.parametrize(("code", "count"), [
-    ("import time\ntime.sleep(1)", 1),
-    ("import time as t\nt.sleep(0.1)", 1),
-    ("from time import sleep\nsleep(3)", 1),
-    ("from time import sleep as nap\nnap(3)", 1),
-    ("import asyncio\nasync def f():\n    await asyncio.sleep(delay=0.01)", 1),
-    ("import asyncio, time\nasyncio.to_thread(time.sleep, 1)", 1),
-    ("import time\nwhile True:\n    time.sleep(0.5)", 1),
-    ("import time\nwhile True:\n    time.sleep(pause)", 1),
-    ("import time\nfor _ in range(9):\n    time.sleep(0.005)", 1),
-    ("import asyncio\nasync def f():\n    await asyncio.sleep(0)", 0),
-    ("import time\nwhile not ready():\n    time.sleep(0.005)", 0),
-])
+@pytest.mark.parametrize(
+    ("code", "count"),
+    [
+        ("import time\ntime.sleep(1)", 1),
+        ("import time as t\nt.sleep(0.1)", 1),
+        ("from time import sleep\nsleep(3)", 1),
+        ("from time import sleep as nap\nnap(3)", 1),
+        ("import asyncio\nasync def f():\n    await asyncio.sleep(delay=0.01)", 1),
+        ("import asyncio, time\nasyncio.to_thread(time.sleep, 1)", 1),
+        ("import time\nwhile True:\n    time.sleep(0.5)", 1),
+        ("import time\nwhile True:\n    time.sleep(pause)", 1),
+        ("import time\nfor _ in range(9):\n    time.sleep(0.005)", 1),
+        ("import asyncio\nasync def f():\n    await asyncio.sleep(0)", 0),
+        ("import time\nwhile not ready():\n    time.sleep(0.005)", 0),
+    ],
+)
 def test_a_sleep_is_found_in_every_form(code: str, count: int) -> None:
     assert len(sleeps(code)) == count
 
 
-@pytest.mark.parametrize(("code", "count"), [
-    ("target = '127.0.0.1:' '7171'", 1),
-    ("target = f'localhost:' '7171/{name}'", 1),
-    ("Server(port=7171, http_port=0)", 1),
-    ("socket.bind(('127.0.0.1', 7171))", 1),
-    ("start_server(accept, '127.0.0.1', 7171)", 1),
-    ("run('serve', '--port', '7171', '--http-port', '0')", 1),
-    ("run('127.0.0.1:0', ['--port', '0'], ('127.0.0.1', 0), port=0, http_port=None)", 0),
-    ("target = f'127.0.0.1:{port}'", 0),
-    ("target = '127.0.0.1:' '65535'", 1),
-    ("target = '127.0.0.1:65536'", 0),  # nothing listens there
-])
+@pytest.mark.parametrize(
+    ("code", "count"),
+    [
+        ("target = '127.0.0.1:' '7171'", 1),
+        ("target = f'localhost:' '7171/{name}'", 1),
+        ("Server(port=7171, http_port=0)", 1),
+        ("socket.bind(('127.0.0.1', 7171))", 1),
+        ("start_server(accept, '127.0.0.1', 7171)", 1),
+        ("run('serve', '--port', '7171', '--http-port', '0')", 1),
+        ("run('127.0.0.1:0', ['--port', '0'], ('127.0.0.1', 0), port=0, http_port=None)", 0),
+        ("target = f'127.0.0.1:{port}'", 0),
+        ("target = '127.0.0.1:' '65535'", 1),
+        ("target = '127.0.0.1:65536'", 0),  # nothing listens there
+    ],
+)
 def test_a_fixed_port_is_found_in_every_form(code: str, count: int) -> None:
     assert len(fixed_ports(code)) == count

@@ -55,24 +55,39 @@ def whole(bits: int, signed: bool) -> st.SearchStrategy[int]:
     return st.integers(low, high) | st.sampled_from((low, high, max(low, -33), 31, 127))
 
 
-INTS = {getattr(pa, f"{'' if signed else 'u'}int{bits}")(): whole(bits, signed)
-        for bits in (8, 16, 32, 64) for signed in (True, False)}
-NANS = st.sampled_from([
-    struct.unpack(">d", struct.pack(">Q", bits))[0]
-    for bits in (0x7FF8 << 48, 0xFFF8 << 48, 0x7FF0 << 48 | 1, 0x7FFF << 48 | 7)
-])
-FLOATS = st.floats() | NANS | st.sampled_from((0.0, -0.0, 2.675, 0.125, 0.5, 2.5, 5e-324, 1.7976931348623157e308)) | (
-    st.integers(-(10**17), 10**17).map(lambda n: n / 1_000) | st.integers(-(10**6), 10**6).map(lambda n: n / 1_024)
+INTS = {
+    getattr(pa, f"{'' if signed else 'u'}int{bits}")(): whole(bits, signed)
+    for bits in (8, 16, 32, 64)
+    for signed in (True, False)
+}
+NANS = st.sampled_from(
+    [
+        struct.unpack(">d", struct.pack(">Q", bits))[0]
+        for bits in (0x7FF8 << 48, 0xFFF8 << 48, 0x7FF0 << 48 | 1, 0x7FFF << 48 | 7)
+    ]
+)
+FLOATS = (
+    st.floats()
+    | NANS
+    | st.sampled_from((0.0, -0.0, 2.675, 0.125, 0.5, 2.5, 5e-324, 1.7976931348623157e308))
+    | (st.integers(-(10**17), 10**17).map(lambda n: n / 1_000) | st.integers(-(10**6), 10**6).map(lambda n: n / 1_024))
 )
 
 
 @st.composite
 def floats(draw: st.DrawFn) -> Typed:
     digits = draw(st.none() | st.integers(-15, 15))
-    arrow, values = draw(st.sampled_from([
-        (pa.float64(), FLOATS), (pa.float64(), FLOATS), (pa.float32(), st.floats(width=32)),
-        (pa.float16(), st.floats(width=16)), *INTS.items(),
-    ]))
+    arrow, values = draw(
+        st.sampled_from(
+            [
+                (pa.float64(), FLOATS),
+                (pa.float64(), FLOATS),
+                (pa.float32(), st.floats(width=32)),
+                (pa.float16(), st.floats(width=16)),
+                *INTS.items(),
+            ]
+        )
+    )
     return leaf("float", arrow, values, round_digits=digits)
 
 
@@ -93,8 +108,9 @@ def moments(draw: st.DrawFn) -> Typed:
     unit = draw(st.sampled_from(list(UNITS)))
     finest = min(UNITS[unit], 1_000_000)
     seconds = MOMENTS if unit != "ns" else st.integers(-(2**33), 2**33)
-    values = st.builds(lambda s, part: (s * finest + part) * (UNITS[unit] // finest), seconds,
-                       st.integers(0, finest - 1))
+    values = st.builds(
+        lambda s, part: (s * finest + part) * (UNITS[unit] // finest), seconds, st.integers(0, finest - 1)
+    )
     return leaf("timestamp", pa.timestamp(unit, draw(st.sampled_from(ZONES))), values)
 
 
@@ -104,8 +120,9 @@ SIMPLE = st.one_of(
     st.sampled_from([leaf("int", arrow, values) for arrow, values in INTS.items()]),
     floats(),
     st.sampled_from([leaf("string", arrow, TEXT) for arrow in (pa.string(), pa.large_string(), pa.string_view())]),
-    st.sampled_from([leaf("bytes", arrow, st.binary(max_size=40))
-                     for arrow in (pa.binary(), pa.large_binary(), pa.binary_view())]),
+    st.sampled_from(
+        [leaf("bytes", arrow, st.binary(max_size=40)) for arrow in (pa.binary(), pa.large_binary(), pa.binary_view())]
+    ),
     st.just(leaf("bytes", pa.binary(3), st.binary(min_size=3, max_size=3))),
     moments(),
     st.just(leaf("timestamp", pa.int64(), whole(64, signed=True))),
@@ -125,9 +142,9 @@ def lists(draw: st.DrawFn, inner: st.SearchStrategy[Typed]) -> Typed:
     column = Column("element", child.type, nullable, child.round_digits, child.scale, child.children)
     values = st.none() | element.values if nullable else element.values
     field = pa.field("element", element.arrow)
-    arrow, sizes = draw(st.sampled_from([
-        (pa.list_(field), (0, 4)), (pa.large_list(field), (0, 4)), (pa.list_(field, 2), (2, 2)),
-    ]))
+    arrow, sizes = draw(
+        st.sampled_from([(pa.list_(field), (0, 4)), (pa.large_list(field), (0, 4)), (pa.list_(field, 2), (2, 2))])
+    )
     return leaf("list", arrow, st.lists(values, min_size=sizes[0], max_size=sizes[1]), children=(column,))
 
 
@@ -242,10 +259,22 @@ ODD = st.one_of(
     st.just(leaf("bool", pa.int8(), st.integers(0, 1))),
     st.just(leaf("list", pa.string(), TEXT, children=(Column("element", "string"),))),
     st.just(leaf("string", pa.list_(pa.string()), st.lists(TEXT))),
-    st.just(leaf("struct", pa.struct([("a", pa.int64()), ("z", pa.int64())]),
-                 st.fixed_dictionaries({"a": st.integers(0, 9)}), children=(Column("a", "int"),))),
-    st.just(leaf("struct", pa.struct([("z", pa.int64())]), st.fixed_dictionaries({"z": st.integers(0, 9)}),
-                 children=(Column("z", "int"), Column("a", "int", nullable=True)))),
+    st.just(
+        leaf(
+            "struct",
+            pa.struct([("a", pa.int64()), ("z", pa.int64())]),
+            st.fixed_dictionaries({"a": st.integers(0, 9)}),
+            children=(Column("a", "int"),),
+        )
+    ),
+    st.just(
+        leaf(
+            "struct",
+            pa.struct([("z", pa.int64())]),
+            st.fixed_dictionaries({"z": st.integers(0, 9)}),
+            children=(Column("z", "int"), Column("a", "int", nullable=True)),
+        )
+    ),
     st.just(leaf("int", pa.duration("us"), st.integers(0, 9))),
     st.just(leaf("string", pa.null(), st.none())),
     st.just(leaf("string", pa.dictionary(pa.int8(), pa.binary()), st.binary(max_size=3))),
@@ -284,15 +313,22 @@ def test_damaged_payloads_are_rows_or_errors_alike(made: tuple[Schema, Any], dat
     same_tables(*on_each(decode_table, codec, [payloads[0], bytes(damaged)]))
 
 
-ROWS = pa.table({
-    "carrier": pa.array(["UA", "DL", None]), "delay": pa.array([2.0, -0.0, None]),
-    "from": pa.array([10, 11, 12], pa.timestamp("ms", "UTC")), "to": pa.array([20, 21, 22], pa.uint16()),
-})
+ROWS = pa.table(
+    {
+        "carrier": pa.array(["UA", "DL", None]),
+        "delay": pa.array([2.0, -0.0, None]),
+        "from": pa.array([10, 11, 12], pa.timestamp("ms", "UTC")),
+        "to": pa.array([20, 21, 22], pa.uint16()),
+    }
+)
 CODEC = RowCodec({"carrier": "string?", "delay": "float(1)?"})
 
 
-@pytest.mark.parametrize("rows", [ROWS, ROWS.to_batches()[0], ROWS.slice(1), pa.concat_tables([ROWS, ROWS.slice(2)])],
-                         ids=["table", "batch", "slice", "chunks"])
+@pytest.mark.parametrize(
+    "rows",
+    [ROWS, ROWS.to_batches()[0], ROWS.slice(1), pa.concat_tables([ROWS, ROWS.slice(2)])],
+    ids=["table", "batch", "slice", "chunks"],
+)
 @pytest.mark.parametrize("ve", ["to", None])
 def test_inserts_are_the_same_on_both_engines(rows: Any, ve: str | None) -> None:
     rows = rows if ve else rows.select(["carrier", "delay", "from"])
@@ -304,17 +340,24 @@ def test_inserts_are_the_same_on_both_engines(rows: Any, ve: str | None) -> None
     assert ve is not None or set(native.ve) == {INF}
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda rows: rows.drop_columns(["from"]), "no column 'from'"),
-    (lambda rows: rows.append_column("more", rows["to"]), "column 'more' too many"),
-    (lambda rows: rows.drop_columns(["delay"]), "no column 'delay'"),
-    (lambda rows: rows.set_column(2, "from", pa.array([1, None, 3])), "'from' of times has 1 nulls"),
-    (lambda rows: rows.set_column(2, "from", pa.array(["x", "y", "z"])), "'from' of times is string"),
-    (lambda rows: rows.set_column(2, "from", pa.array([1, 2, 3], pa.timestamp("us"))), "has no time zone"),
-    (lambda rows: rows.set_column(2, "from", pa.array([1, 2, 3], pa.timestamp("ns", "UTC"))), "would lose data"),
-    (lambda rows: rows.set_column(0, "carrier", pa.array([1, 2, 3])), "row 0, column 'carrier' .*: 1 is not a string"),
-    (lambda rows: rows.slice(3).set_column(2, "from", pa.array([], pa.string())), "'from' of times is string"),
-], ids=["no vs", "more", "fewer", "null", "text", "no zone", "nanoseconds", "wrong type", "empty"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows.drop_columns(["from"]), "no column 'from'"),
+        (lambda rows: rows.append_column("more", rows["to"]), "column 'more' too many"),
+        (lambda rows: rows.drop_columns(["delay"]), "no column 'delay'"),
+        (lambda rows: rows.set_column(2, "from", pa.array([1, None, 3])), "'from' of times has 1 nulls"),
+        (lambda rows: rows.set_column(2, "from", pa.array(["x", "y", "z"])), "'from' of times is string"),
+        (lambda rows: rows.set_column(2, "from", pa.array([1, 2, 3], pa.timestamp("us"))), "has no time zone"),
+        (lambda rows: rows.set_column(2, "from", pa.array([1, 2, 3], pa.timestamp("ns", "UTC"))), "would lose data"),
+        (
+            lambda rows: rows.set_column(0, "carrier", pa.array([1, 2, 3])),
+            "row 0, column 'carrier' .*: 1 is not a string",
+        ),
+        (lambda rows: rows.slice(3).set_column(2, "from", pa.array([], pa.string())), "'from' of times is string"),
+    ],
+    ids=["no vs", "more", "fewer", "null", "text", "no zone", "nanoseconds", "wrong type", "empty"],
+)
 def test_invalid_inserts_are_refused_with_the_same_message(change: Any, message: str) -> None:
     rows = change(ROWS)
     messages = []

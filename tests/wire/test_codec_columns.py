@@ -99,18 +99,22 @@ HOSTILE: dict[str, tuple[Callable[[pb.Batch], None], str]] = {
     "no vold beside an adjust": (column("vold", b""), "column vold has 0 bytes"),
     "no payload ends": (column("payload_ends", b""), "column payload_ends has 0 bytes"),
     "ends that go back": (
-        column("payload_ends", struct.pack("<3I", 2, 1, 3)), "column payload_ends, element 1: 1 is less than 2"
+        column("payload_ends", struct.pack("<3I", 2, 1, 3)),
+        "column payload_ends, element 1: 1 is less than 2",
     ),
     "ends beyond the payloads": (column("payload_ends", struct.pack("<3I", 1, 1, 9)), "ends at 9"),
     "payloads beyond the ends": (column("payloads", b"pqqq"), "column payloads has 4 bytes"),
     "a stable with a payload": (
-        column("payload_ends", struct.pack("<3I", 1, 2, 3)), "column payloads, element 1: a stable has no payload"
+        column("payload_ends", struct.pack("<3I", 1, 2, 3)),
+        "column payloads, element 1: a stable has no payload",
     ),
     "a stable with an end": (
-        column("ve", struct.pack("<3q", 5, 7, 6)), "column ve, element 1: a stable has no Ve, but 7 came"
+        column("ve", struct.pack("<3q", 5, 7, 6)),
+        "column ve, element 1: a stable has no Ve, but 7 came",
     ),
     "an insert with a Vold": (
-        column("vold", struct.pack("<3q", 8, 0, 4)), "column vold, element 0: only an adjust has a Vold, but 8 came"
+        column("vold", struct.pack("<3q", 8, 0, 4)),
+        "column vold, element 0: only an adjust has a Vold, but 8 came",
     ),
     "payloads that no element has": (stables_with_payloads, "column payloads has 3 bytes, but column payload_ends"),
 }

@@ -17,16 +17,53 @@ from lmerge.wire.fitting import Fitting
 from lmerge.wire.rows import RowCodec
 from lmerge.wire.schema import parse_schema
 
-SCHEMA = parse_schema({
-    "b": "bool", "i": "int", "f": "float", "s": "string?", "y": "bytes", "t": "timestamp", "d": "date",
-    "m": "decimal(2)", "l": "list<int?>", "o": {"a": "int", "n": "decimal"},
-})
+SCHEMA = parse_schema(
+    {
+        "b": "bool",
+        "i": "int",
+        "f": "float",
+        "s": "string?",
+        "y": "bytes",
+        "t": "timestamp",
+        "d": "date",
+        "m": "decimal(2)",
+        "l": "list<int?>",
+        "o": {"a": "int", "n": "decimal"},
+    }
+)
 ROW: list[Any] = [True, 300, 1.5, "x", b"\xff", 10**15, -1, "-1.50", [1, None], [7, "0"]]
-ODD: st.SearchStrategy[Any] = st.sampled_from([
-    None, True, 0, -1, 2**63, 2**63 - 1, -(2**63), 10**18, 2_932_897, -719_163, 0.5, "", "0.00", "-0.00", "01.00",
-    "1.0", "9" * 36 + ".00",
-    "9" * 37 + ".00", "+1.00", "1e2", "\u0661.00", b"", [], [1], [[1]], [1, "2"], [1, "-0"], {},
-])
+ODD: st.SearchStrategy[Any] = st.sampled_from(
+    [
+        None,
+        True,
+        0,
+        -1,
+        2**63,
+        2**63 - 1,
+        -(2**63),
+        10**18,
+        2_932_897,
+        -719_163,
+        0.5,
+        "",
+        "0.00",
+        "-0.00",
+        "01.00",
+        "1.0",
+        "9" * 36 + ".00",
+        "9" * 37 + ".00",
+        "+1.00",
+        "1e2",
+        "\u0661.00",
+        b"",
+        [],
+        [1],
+        [[1]],
+        [1, "2"],
+        [1, "-0"],
+        {},
+    ]
+)
 
 
 @st.composite

@@ -80,12 +80,14 @@ def test_what_one_engine_writes_the_other_reads(engine: str, sequence: int, batc
 def test_other_messages_are_protobufs_own(engine: str) -> None:
     frames = frames_of(engine)
     for request in (
-        pb.PublishRequest(), pb.PublishRequest(leave=pb.PublishRequest.Leave()),
+        pb.PublishRequest(),
+        pb.PublishRequest(leave=pb.PublishRequest.Leave()),
         pb.PublishRequest(attach=pb.Attach(merge="m", replica="r", join_at=3)),
     ):
         assert frames.read_publish(request.SerializeToString()) == request
     for response in (
-        pb.SubscribeResponse(), pb.SubscribeResponse(snapshot_end=pb.SubscribeResponse.SnapshotEnd()),
+        pb.SubscribeResponse(),
+        pb.SubscribeResponse(snapshot_end=pb.SubscribeResponse.SnapshotEnd()),
         pb.SubscribeResponse(progress=pb.SubscribeResponse.Progress(stable_point=9)),
         pb.SubscribeResponse(snapshot_begin=pb.SubscribeResponse.SnapshotBegin(events=4)),
     ):
@@ -218,11 +220,14 @@ def test_of_torn_and_changed_messages_both_engines_make_the_same(engine: str, ba
 
 
 @per_engine
-@given(st.builds(
-    pb.Batch, kinds=st.lists(st.integers(0, 3), max_size=4).map(bytes),
-    vs=st.integers(0, 5).map(lambda n: bytes(8 * n)),
-    **dict.fromkeys(COLUMNS[2:], st.binary(max_size=33)),
-))
+@given(
+    st.builds(
+        pb.Batch,
+        kinds=st.lists(st.integers(0, 3), max_size=4).map(bytes),
+        vs=st.integers(0, 5).map(lambda n: bytes(8 * n)),
+        **dict.fromkeys(COLUMNS[2:], st.binary(max_size=33)),
+    )
+)
 def test_of_columns_that_disagree_both_engines_report_the_same(engine: str, message: pb.Batch) -> None:
     assert_same_verdict(engine, pb.SubscribeResponse(batch=message).SerializeToString())
 
@@ -265,7 +270,11 @@ def test_a_batch_that_fits_no_message_is_split_alone_and_those_around_it_stay_wh
     large = own(engine, Batch.of([Insert(b"x", at, 99) for at in range(8)]))
     small = own(engine, Batch.of([Stable(5)]))
     assert ends_of(list(groups([small, small, large, small], BatchLimits(elements=3)))) == [
-        (2, 0), (3, 3), (3, 3), (2, 2), (1, 0)
+        (2, 0),
+        (3, 3),
+        (3, 3),
+        (2, 2),
+        (1, 0),
     ]
 
 

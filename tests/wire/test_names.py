@@ -74,8 +74,10 @@ def test_the_rule_is_as_documented(name: str) -> None:
     bad = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
     categories = {unicodedata.category(c) for c in name if c != " "}
     is_right = (
-        bool(name) and not categories & (bad | {"Zs"})
-        and len(name.encode(errors="replace")) <= NAME_BYTES and name == name.strip(" ")
+        bool(name)
+        and not categories & (bad | {"Zs"})
+        and len(name.encode(errors="replace")) <= NAME_BYTES
+        and name == name.strip(" ")
     )
     assert (problem_of(name) is None) is is_right
     assert (spoilt_by(name, {}) is None) is is_right

@@ -76,22 +76,25 @@ def test_the_canonical_bytes_are_these(declared: Any, value: Any, expected: str)
     assert encoded(declared, value).hex() == expected
 
 
-@pytest.mark.parametrize(("declared", "value", "twin"), [
-    ("bool", True, np.bool_(True)),
-    ("int", 7, np.int32(7)),
-    ("int", 7, np.uint64(7)),
-    ("float", 0.5, np.float32(0.5)),
-    ("float", 0.1, np.float64(0.1)),
-    ("float", math.nan, -math.nan),
-    ("float", math.nan, struct.unpack(">d", bytes.fromhex("fff0000000000001"))[0]),
-    ("string", "a", np.str_("a")),
-    ("bytes", b"a", bytearray(b"a")),
-    ("bytes", b"a", memoryview(b"a")),
-    ("list<float>", [1.0, 2.0], np.array([1.0, 2.0])),
-    ("timestamp", datetime(2013, 1, 1, 10, tzinfo=UTC), pd.Timestamp("2013-01-01 05:00", tz="America/New_York")),
-    ("timestamp", datetime(2013, 1, 1, tzinfo=UTC), 1_356_998_400_000_000),
-    ("decimal(3)", Decimal("1.5"), Decimal("1.500")),
-])
+@pytest.mark.parametrize(
+    ("declared", "value", "twin"),
+    [
+        ("bool", True, np.bool_(True)),
+        ("int", 7, np.int32(7)),
+        ("int", 7, np.uint64(7)),
+        ("float", 0.5, np.float32(0.5)),
+        ("float", 0.1, np.float64(0.1)),
+        ("float", math.nan, -math.nan),
+        ("float", math.nan, struct.unpack(">d", bytes.fromhex("fff0000000000001"))[0]),
+        ("string", "a", np.str_("a")),
+        ("bytes", b"a", bytearray(b"a")),
+        ("bytes", b"a", memoryview(b"a")),
+        ("list<float>", [1.0, 2.0], np.array([1.0, 2.0])),
+        ("timestamp", datetime(2013, 1, 1, 10, tzinfo=UTC), pd.Timestamp("2013-01-01 05:00", tz="America/New_York")),
+        ("timestamp", datetime(2013, 1, 1, tzinfo=UTC), 1_356_998_400_000_000),
+        ("decimal(3)", Decimal("1.5"), Decimal("1.500")),
+    ],
+)
 def test_two_ways_to_write_a_value_give_the_same_bytes(declared: str, value: Any, twin: Any) -> None:
     assert encoded(declared, value) == encoded(declared, twin)
 
@@ -176,18 +179,21 @@ def test_columns_that_disagree_are_refused() -> None:
         codec.encode_columns([[1, 2, 3], ["x", 7, None]])
 
 
-@pytest.mark.parametrize(("payload", "message"), [
-    (b"", "is not MessagePack"),
-    (b"\xc1", "is not MessagePack"),
-    (b"\x92\x01", "is not MessagePack"),
-    (b"\x92\x01\xa1a\x00", "is not MessagePack"),
-    (b"\x92\x01\xa1\xff", "is not MessagePack"),
-    (b"\x91" * 5000, "is not MessagePack"),
-    (b"\x07", "the payload is int where the schema has 2 columns"),
-    (b"\x91\x01", "the payload is an array of 1 where the schema has 2 columns"),
-    (b"\x92\xa1a\x01", "column 'a' (int): 'a' is not a whole number"),
-    (b"\x92\xc0\xa1a", "column 'a' (int): None is not a whole number"),
-])
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        (b"", "is not MessagePack"),
+        (b"\xc1", "is not MessagePack"),
+        (b"\x92\x01", "is not MessagePack"),
+        (b"\x92\x01\xa1a\x00", "is not MessagePack"),
+        (b"\x92\x01\xa1\xff", "is not MessagePack"),
+        (b"\x91" * 5000, "is not MessagePack"),
+        (b"\x07", "the payload is int where the schema has 2 columns"),
+        (b"\x91\x01", "the payload is an array of 1 where the schema has 2 columns"),
+        (b"\x92\xa1a\x01", "column 'a' (int): 'a' is not a whole number"),
+        (b"\x92\xc0\xa1a", "column 'a' (int): None is not a whole number"),
+    ],
+)
 def test_a_payload_that_is_no_row_is_refused(payload: bytes, message: str) -> None:
     with pytest.raises(InvalidRow) as caught:
         RowCodec({"a": "int", "b": "string"}).decode(payload, 3)
@@ -195,13 +201,26 @@ def test_a_payload_that_is_no_row_is_refused(payload: bytes, message: str) -> No
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(("declared", "value"), [
-    ("float", 1), ("timestamp", 2**62), ("date", 2**40), ("date", "x"), ("decimal(2)", "1.5"),
-    ("decimal(2)", "01.50"),
-    ("decimal(2)", "1.50 "), ("decimal(2)", "+1.50"), ("decimal(2)", 5), ("decimal(2)", "9" * 40),
-    ("decimal(2)", "1..50"),
-    ({"x": "int"}, [1, 2]), ({"x": "int"}, {"x": 1}), ("list<int>", 5), ("bool", 1),
-])
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ("float", 1),
+        ("timestamp", 2**62),
+        ("date", 2**40),
+        ("date", "x"),
+        ("decimal(2)", "1.5"),
+        ("decimal(2)", "01.50"),
+        ("decimal(2)", "1.50 "),
+        ("decimal(2)", "+1.50"),
+        ("decimal(2)", 5),
+        ("decimal(2)", "9" * 40),
+        ("decimal(2)", "1..50"),
+        ({"x": "int"}, [1, 2]),
+        ({"x": "int"}, {"x": 1}),
+        ("list<int>", 5),
+        ("bool", 1),
+    ],
+)
 def test_a_value_that_no_encoder_writes_is_refused(declared: Any, value: Any) -> None:
     with pytest.raises(InvalidRow, match="row 0, column 'c'"):
         RowCodec({"c": declared}).decode(msgpack.packb([value]))
@@ -215,10 +234,13 @@ LEAVES: dict[str, st.SearchStrategy[Any]] = {
     "float": st.floats(),
     "string": st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
     "bytes": st.binary(max_size=8),
-    "timestamp": st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=-5))]),
-                              min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)),
+    "timestamp": st.datetimes(
+        timezones=st.sampled_from([UTC, timezone(timedelta(hours=-5))]),
+        min_value=datetime(2, 1, 1),
+        max_value=datetime(9998, 1, 1),
+    ),
     "date": st.dates(),
-    "decimal": st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-10**30, max_value=10**30),
+    "decimal": st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**30), max_value=10**30),
 }
 
 

@@ -30,9 +30,23 @@ def test_a_token_of_another_merge_is_refused(merge: str, other: str, stable_poin
             parse_token(format_token(other, stable_point), merge)
 
 
-@pytest.mark.parametrize("token", ["", "@", "flights", "flights@", "@5", "flights@5.0", "flights@1e3", "flights@ 5",
-                                   "flights@9223372036854775808", "flights@--5",
-                                   "flights@\u0665", "flights@" + "9" * 5000])
+@pytest.mark.parametrize(
+    "token",
+    [
+        "",
+        "@",
+        "flights",
+        "flights@",
+        "@5",
+        "flights@5.0",
+        "flights@1e3",
+        "flights@ 5",
+        "flights@9223372036854775808",
+        "flights@--5",
+        "flights@\u0665",
+        "flights@" + "9" * 5000,
+    ],
+)
 def test_a_damaged_token_is_refused_with_what_is_wrong(token: str) -> None:
     with pytest.raises(UsageError, match="cannot resume"):
         parse_token(token, "flights")

@@ -30,8 +30,15 @@ Key = tuple[int, bytes]
 
 # For each case, promises that lead to every more general case when one of them is broken.
 DECLARED = (
-    R0_PROMISES, (*R0_PROMISES, "ordered", "deterministic-ties"), (*R0_PROMISES, "ordered", "key"),
-    (*R0_PROMISES, "key"), R1_PROMISES, (*R1_PROMISES, "key"), R2_PROMISES, COPIES_PROMISES, R3_PROMISES,
+    R0_PROMISES,
+    (*R0_PROMISES, "ordered", "deterministic-ties"),
+    (*R0_PROMISES, "ordered", "key"),
+    (*R0_PROMISES, "key"),
+    R1_PROMISES,
+    (*R1_PROMISES, "key"),
+    R2_PROMISES,
+    COPIES_PROMISES,
+    R3_PROMISES,
     props.PROPERTY_NAMES,
 )
 POLICIES = ("lazy", "lazy", "lazy", "eager", "lazy+lag:3")
@@ -55,7 +62,7 @@ class World:
         self.random = random
         self.policy = random.choice(policies)
         self.events = reference(
-            random, random.randint(1, size), payloads=3, duplicates=random.random() < 0.4, strict=random.random() < 0.3,
+            random, random.randint(1, size), payloads=3, duplicates=random.random() < 0.4, strict=random.random() < 0.3
         )
         self.repeats = len({(event.vs, event.payload) for event in self.events}) < len(self.events)
         self.declared = random.choice(DECLARED)
@@ -77,10 +84,17 @@ class World:
         if self._keeps_promises or random.random() < 0.25:
             return stream_of(random, events, Lies(len(events), shuffles=random.random() < 0.3))
         chances = (0.0, 0.0, 0.2, 0.5)
-        return stream_of(random, events, Lies(
-            random.randint(0, len(events)), random.choice(chances), random.choice(chances), random.choice((0.0, 0.2)),
-            shuffles=random.random() < 0.5,
-        ))
+        return stream_of(
+            random,
+            events,
+            Lies(
+                random.randint(0, len(events)),
+                random.choice(chances),
+                random.choice(chances),
+                random.choice((0.0, 0.2)),
+                shuffles=random.random() < 0.5,
+            ),
+        )
 
     def late(self, join_at: int) -> list[Element]:
         """Return the stream of an input that joins at ``join_at``."""

@@ -35,8 +35,14 @@ class Authority:
         Path(self.path).write_bytes(_pem(own.sign(self._key, hashes.SHA256())))
 
     def issue(
-        self, file: str, *, common_name: str = "", hosts: Iterable[str] = (), uris: Iterable[str] = (),
-        age: datetime.timedelta = DAY, lifetime: datetime.timedelta = 2 * DAY,
+        self,
+        file: str,
+        *,
+        common_name: str = "",
+        hosts: Iterable[str] = (),
+        uris: Iterable[str] = (),
+        age: datetime.timedelta = DAY,
+        lifetime: datetime.timedelta = 2 * DAY,
     ) -> Pair:
         """Make a certificate in ``file``.pem and its key in ``file``.key."""
         key = ec.generate_private_key(ec.SECP256R1())
@@ -51,9 +57,11 @@ class Authority:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         pair = Pair(str(self._folder / f"{file}.pem"), str(self._folder / f"{file}.key"))
         Path(pair.cert).write_bytes(_pem(builder.sign(self._key, hashes.SHA256())))
-        Path(pair.key).write_bytes(key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ))
+        Path(pair.key).write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
         return pair
 
     def issue_server(self, file: str = "server") -> Pair:
@@ -62,13 +70,21 @@ class Authority:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, age: datetime.timedelta = DAY,
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    age: datetime.timedelta = DAY,
     lifetime: datetime.timedelta = 2 * DAY,
 ) -> x509.CertificateBuilder:
     begin = datetime.datetime.now(datetime.timezone.utc) - age
     return (
-        x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
-        .serial_number(x509.random_serial_number()).not_valid_before(begin).not_valid_after(begin + lifetime)
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + lifetime)
     )
 
 

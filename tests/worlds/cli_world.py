@@ -23,7 +23,12 @@ STREAM = [
 
 def run(*arguments: str, text: str = "", columns: int = 200) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*LMERGE, *arguments], input=text, capture_output=True, text=True, check=False, timeout=120,
+        [*LMERGE, *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
         env=os.environ | {"COLUMNS": str(columns)},
     )
 
@@ -35,7 +40,8 @@ class Served:
         ready = folder / "ready.json"
         self.process = subprocess.Popen(
             [*LMERGE, "serve", "--port", "0", "--http-port", "0", "--ready-file", str(ready), *options],
-            stderr=subprocess.PIPE, text=True,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         deadline = time.monotonic() + READY_S_MAX
         while not ready.exists():

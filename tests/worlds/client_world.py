@@ -133,8 +133,9 @@ class CuttableLink:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.port_to)
             opened.append(far_writer)
             self._writers.update(opened)
-            await asyncio.gather(self._pump(reader, far_writer, is_client=True),
-                                 self._pump(far_reader, writer, is_client=False))
+            await asyncio.gather(
+                self._pump(reader, far_writer, is_client=True), self._pump(far_reader, writer, is_client=False)
+            )
         except OSError:
             pass  # the far side is not there
         finally:
@@ -185,8 +186,12 @@ class Reading:
             await asyncio.sleep(0.001)
 
     async def until_events(self, *events: tuple[str, int, int]) -> None:
-        await self.until(lambda tdb: [(e.payload.decode(), e.vs, e.ve) for e in tdb.events()] == sorted(
-            events, key=lambda e: (e[1], e[0], e[2])))
+        await self.until(
+            lambda tdb: (
+                [(e.payload.decode(), e.vs, e.ve) for e in tdb.events()]
+                == sorted(events, key=lambda e: (e[1], e[0], e[2]))
+            )
+        )
 
     async def begun(self) -> Reading:
         """Return once the snapshot has come: all that happens from here on will be delivered."""

@@ -22,15 +22,29 @@ MASTER = "local-cluster[2,1,1024]"
 
 def main(scratch: Path, servers: str, master: str = MASTER) -> None:
     spark = spark_world.session(
-        scratch, spark_master=master, spark_executor_memory="512m", spark_executor_cores="1", spark_cores_max="2",
+        scratch,
+        spark_master=master,
+        spark_executor_memory="512m",
+        spark_executor_cores="1",
+        spark_cores_max="2",
         spark_executor_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     )
     hook(spark)
     feed = spark_world.FileFeed(scratch / "feed", SCHEMA)
     writer = spark_world.publish_counts(spark, feed, servers).option("path", str(scratch / "hooks"))
     started(writer, scratch).awaitTermination()
-    note(scratch, "executors", [row.asDict() for row in spark.range(4).repartition(2).mapInArrow(
-        whereabouts, "engine string, source string").distinct().collect()])
+    note(
+        scratch,
+        "executors",
+        [
+            row.asDict()
+            for row in spark.range(4)
+            .repartition(2)
+            .mapInArrow(whereabouts, "engine string, source string")
+            .distinct()
+            .collect()
+        ],
+    )
     note(scratch, "read", read(spark, scratch, servers))
     note(scratch, "unshared", unshared(spark, scratch, servers, feed))
     spark.stop()
@@ -49,8 +63,13 @@ def whereabouts(batches: Iterator[Any]) -> Iterator[Any]:
 
 def read(spark: Any, scratch: Path, servers: str) -> list[dict[str, Any]]:
     """Return the final events of the merge from a sink. Each task reads its own range of time from a server."""
-    rows = spark.readStream.format("lmerge").options(
-        servers=servers, merge=spark_world.MERGE, timeType="long", startingOffsets=str(HOUR - 1), partitions="2").load()
+    rows = (
+        spark.readStream.format("lmerge")
+        .options(
+            servers=servers, merge=spark_world.MERGE, timeType="long", startingOffsets=str(HOUR - 1), partitions="2"
+        )
+        .load()
+    )
     stopping = rows.mapInArrow(Stop(str(scratch / "hooks")), rows.schema)
     writer = stopping.writeStream.format("json").option("checkpointLocation", str(scratch / "reading"))
     writer.trigger(once=True).start(str(scratch / "read")).awaitTermination()

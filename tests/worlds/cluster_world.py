@@ -48,8 +48,12 @@ def spark_home(scratch: Path) -> Path:
 
 def environment_of(home: Path) -> dict[str, str]:
     """Return the environment of a driver or a daemon. It finds lmerge as installed for its Python."""
-    return {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(HERE)}
+    return {
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(HERE),
+    }
 
 
 def executor_of(worker: int) -> psutil.Process:
@@ -77,8 +81,10 @@ def _daemon(scratch: Path, home: Path, name: str, *arguments: str) -> Iterator[P
     listening = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *listening, *arguments], stdout=file,
-            stderr=subprocess.STDOUT, env={**os.environ, **environment_of(home)},
+            [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *listening, *arguments],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment_of(home)},
         )
     try:
         yield log

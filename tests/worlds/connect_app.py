@@ -24,7 +24,10 @@ def main(scratch: Path, servers: str) -> None:
     from lmerge.spark import explain, skip_to
 
     by_hand: dict[str, Any] = {
-        "properties": ["key"], "stable_lag": "10 seconds", "keys": ["window.start", "name"], "allow": ["unread"],
+        "properties": ["key"],
+        "stable_lag": "10 seconds",
+        "keys": ["window.start", "name"],
+        "allow": ["unread"],
     }
     results = {
         "session": type(spark).__module__,

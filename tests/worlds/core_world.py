@@ -18,11 +18,28 @@ R4_PROMISES = ()
 PROMISES = {"r0": R0_PROMISES, "r1": R1_PROMISES, "r2": R2_PROMISES, "r3": R3_PROMISES, "r4": R4_PROMISES}
 
 INDEX_POLICIES = (
-    "lazy", "eager", "half-frozen-only", "final-only", "quorum:2", "leading-input-only", "lazy+lag:5", "eager+lag:2",
-    "final-only+lag:3", "lazy+lead:4", "eager+lag:2+lead:3", "leading-input-only+lead:5", "quorum:2+lead:4",
-    "final-only+lead:6", "quorum:60%+lead:3", "leading-input-only:highest-insert+lead:4",
-    "leading-input-only:most-unfrozen+adjusts+lead:5", "half-frozen-only+adjusts", "quorum:60%", "quorum:2+adjusts",
-    "leading-input-only+adjusts", "leading-input-only:highest-insert+lag:4",
+    "lazy",
+    "eager",
+    "half-frozen-only",
+    "final-only",
+    "quorum:2",
+    "leading-input-only",
+    "lazy+lag:5",
+    "eager+lag:2",
+    "final-only+lag:3",
+    "lazy+lead:4",
+    "eager+lag:2+lead:3",
+    "leading-input-only+lead:5",
+    "quorum:2+lead:4",
+    "final-only+lead:6",
+    "quorum:60%+lead:3",
+    "leading-input-only:highest-insert+lead:4",
+    "leading-input-only:most-unfrozen+adjusts+lead:5",
+    "half-frozen-only+adjusts",
+    "quorum:60%",
+    "quorum:2+adjusts",
+    "leading-input-only+adjusts",
+    "leading-input-only:highest-insert+lag:4",
     "leading-input-only:most-unfrozen+adjusts",
 )
 
@@ -42,8 +59,14 @@ def f(vc: int) -> Stable:
     return Stable(vc)
 
 
-def merge_of(inputs: int = 2, algorithm: str = "auto", policy: str = "lazy", *, promises: Sequence[str] = R3_PROMISES,
-             closing: str = "all") -> Follow:
+def merge_of(
+    inputs: int = 2,
+    algorithm: str = "auto",
+    policy: str = "lazy",
+    *,
+    promises: Sequence[str] = R3_PROMISES,
+    closing: str = "all",
+) -> Follow:
     """Return a followed merge with inputs "1", "2", ... that promise ``promises``."""
     follow = Follow(Merge(MergeConfig(algorithm, policy, closing)))
     for at in range(inputs):

@@ -107,5 +107,3 @@ def play(
 
 def intervals_of(events: Sequence[Event], interval: int = INTERVAL) -> set[int]:
     return {interval_of(event.ve, interval) for event in events}
-
-

@@ -39,7 +39,8 @@ def append_reference(rows: Rows) -> list[Event]:
     codec = RowCodec(parse_schema({"name": "string?", "n": "int?"}))
     return sorted(
         Event(row["ts"], codec.encode({"name": row["name"], "n": row["n"]}), row["ts"] + 60 * S)
-        for batch in rows for row in batch
+        for batch in rows
+        for row in batch
     )
 
 
@@ -65,7 +66,10 @@ class Driver:
     """Runs a driver in a process of its own: ``driver_app.py SCRATCH ARGUMENTS``, or another command."""
 
     def __init__(
-        self, scratch: Path, *arguments: str, command: Sequence[str] = (sys.executable, str(HERE / "driver_app.py")),
+        self,
+        scratch: Path,
+        *arguments: str,
+        command: Sequence[str] = (sys.executable, str(HERE / "driver_app.py")),
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.hooks = scratch / "hooks"
@@ -73,8 +77,12 @@ class Driver:
         self._log = (scratch / "driver.log").open("ab")
         self.log = scratch / "driver.log"
         self.process = subprocess.Popen(
-            [*command, str(scratch), *arguments], stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True,
-            cwd=scratch, env={**os.environ, "PYTHONPATH": test_folders(), **(environment or {})},
+            [*command, str(scratch), *arguments],
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd=scratch,
+            env={**os.environ, "PYTHONPATH": test_folders(), **(environment or {})},
         )
 
     def __enter__(self) -> Driver:

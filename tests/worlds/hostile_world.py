@@ -19,16 +19,41 @@ from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 GOOD_MERGE = "good"
-NASTY = ["", " ", " a", "a ", "\x1b]0;owned\x07", "a\nb", "\x00", "\u202eevil", "\ufeffa", "a" * 201, "ä" * 101,
-         "[red]x[/]", "{merge}", "../../x", "a" * 5000, "\x9b31m", "\u200b", "*", "lmerge reset", "inf"]
+NASTY = [
+    "",
+    " ",
+    " a",
+    "a ",
+    "\x1b]0;owned\x07",
+    "a\nb",
+    "\x00",
+    "\u202eevil",
+    "\ufeffa",
+    "a" * 201,
+    "ä" * 101,
+    "[red]x[/]",
+    "{merge}",
+    "../../x",
+    "a" * 5000,
+    "\x9b31m",
+    "\u200b",
+    "*",
+    "lmerge reset",
+    "inf",
+]
 OWN_MERGES = ["h0", "h1", "h2"]
 NUMBERS = [0, 1, 2, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**64 - 1]
 TIMES = [0, 1, -1, 10**12, 2**63 - 1, -(2**63), 2**62]
 TYPES = ["int", "string", "float", "decimal", "list", "struct", "", "no type", "list<int>", "int\x1b[0m", "x" * 3000]
 HEALTH = "/grpc.health.v1.Health/"
 METHODS = [
-    *(f"/{SERVICE}/{name}" for name in sorted(Server(Settings())._handlers())), HEALTH + "Check", HEALTH + "Watch",
-    HEALTH + "List", "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", f"/{SERVICE}/Nothing", "/x/y",
+    *(f"/{SERVICE}/{name}" for name in sorted(Server(Settings())._handlers())),
+    HEALTH + "Check",
+    HEALTH + "Watch",
+    HEALTH + "List",
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+    f"/{SERVICE}/Nothing",
+    "/x/y",
 ]
 # How a call must never end: by a fault of the server.
 NEVER = {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL}
@@ -117,8 +142,10 @@ class HostileCalls:
         role: Any = random.choice([0, 1, 2, 2, 9])
         merge = random.choice([GOOD_MERGE, GOOD_MERGE, *OWN_MERGES, random.choice(NASTY)])
         attach = pb.Attach(
-            merge=merge, replica=random.choice([f"evil {random.randrange(9)}", random.choice(NASTY)]),
-            incarnation=random.choice(NUMBERS), role=role,
+            merge=merge,
+            replica=random.choice([f"evil {random.randrange(9)}", random.choice(NASTY)]),
+            incarnation=random.choice(NUMBERS),
+            role=role,
             properties=random.sample(["key", "ordered", "insert-only", "no promise", "\x1b[2J"], random.randint(0, 2)),
         )
         if random.random() < 0.5:
@@ -146,8 +173,13 @@ class HostileCalls:
         if kind == 0 and merge != GOOD_MERGE:
             batch = batch_message([ins("x", 1, 5), stable(random.choice(TIMES))])
         else:
-            batch = pb.Batch(kinds=random.randbytes(3), vs=random.randbytes(random.choice([0, 8, 24])),
-                             ve=random.randbytes(24), payload_ends=random.randbytes(12), payloads=random.randbytes(9))
+            batch = pb.Batch(
+                kinds=random.randbytes(3),
+                vs=random.randbytes(random.choice([0, 8, 24])),
+                ve=random.randbytes(24),
+                payload_ends=random.randbytes(12),
+                payloads=random.randbytes(9),
+            )
             batch.kinds = bytes([3 + random.randrange(9)]) + batch.kinds  # an unknown kind: the whole batch is refused
         if kind < 3:
             numbered = pb.PublishRequest.SequencedBatch(sequence=random.choice([1, 1, 2, 0]), batch=batch)

@@ -114,9 +114,7 @@ class Law:
             return False
         for other in self.attached - {life}:
             its = [delivery.element for delivery in slot if delivery.life == other]
-            if element in its and any(
-                y in mine and union[y] == 1 and its.index(y) > its.index(element) for y in its
-            ):
+            if element in its and any(y in mine and union[y] == 1 and its.index(y) > its.index(element) for y in its):
                 return True
         return False
 

@@ -92,8 +92,19 @@ class Postgres:
     def __enter__(self) -> Postgres:
         if not self._may_run():  # a virtual environment that only root may read
             self.programs = copied(self.programs, self.folder / "programs")
-        made = self._run("initdb", "-D", str(self.folder / "data"), "-U", "tester", "-A", "trust", "-E", "UTF8",
-                         "--no-sync", "--locale=C")
+        made = self._run(
+            "initdb",
+            "-D",
+            str(self.folder / "data"),
+            "-U",
+            "tester",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-sync",
+            "--locale=C",
+        )
         assert made.returncode == 0, made.stderr
         self.start()
         return self
@@ -106,9 +117,23 @@ class Postgres:
         """Start, and wait until it takes connections."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self.programs / "postgres", "-D", self.folder / "data", "-k", self.folder, "-c", "listen_addresses=",
-                 "-c", "fsync=off", "-c", "max_connections=30"],
-                stdout=log, stderr=log, cwd=self.folder, **self._user,
+                [
+                    self.programs / "postgres",
+                    "-D",
+                    self.folder / "data",
+                    "-k",
+                    self.folder,
+                    "-c",
+                    "listen_addresses=",
+                    "-c",
+                    "fsync=off",
+                    "-c",
+                    "max_connections=30",
+                ],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                **self._user,
             )
         while True:
             try:
@@ -143,6 +168,11 @@ class Postgres:
 
     def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self.programs / program, *arguments], capture_output=True, text=True, check=False, cwd=self.folder,
-            timeout=120, **self._user,
+            [self.programs / program, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.folder,
+            timeout=120,
+            **self._user,
         )

@@ -140,15 +140,24 @@ def reading(spark: SparkSession, target: str, **options: Any) -> DataFrame:
     from lmerge.spark.session import register
 
     register(spark)
-    given = {"servers": target, "merge": MERGE, "timeType": "long", "payload": "binary",
-             "startingOffsets": f"{MERGE}@-inf"}
+    given = {
+        "servers": target,
+        "merge": MERGE,
+        "timeType": "long",
+        "payload": "binary",
+        "startingOffsets": f"{MERGE}@-inf",
+    }
     return spark.readStream.format("lmerge").options(**(given | options)).load()
 
 
 def run_available(rows: DataFrame, checkpoint: Path, sink: Collected) -> Any:
     """Run the query over all present rows. Raises what ended it."""
-    query = rows.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint)).trigger(
-        availableNow=True).start()
+    query = (
+        rows.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
     query.awaitTermination()
     return query
 
@@ -157,8 +166,13 @@ def run_available(rows: DataFrame, checkpoint: Path, sink: Collected) -> Any:
 
 
 def options(target: str, **given: Any) -> dict[str, str]:
-    return {"servers": target, "merge": MERGE, "timeType": "long", "payload": "binary",
-            **{name: str(value) for name, value in given.items()}}
+    return {
+        "servers": target,
+        "merge": MERGE,
+        "timeType": "long",
+        "payload": "binary",
+        **{name: str(value) for name, value in given.items()},
+    }
 
 
 def latest(reader: LmergeStreamReader, start: dict[str, Any], rows_max: int | None = None) -> dict[str, Any]:
@@ -174,9 +188,7 @@ def latest(reader: LmergeStreamReader, start: dict[str, Any], rows_max: int | No
 
 def rows_of_batch(reader: LmergeStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of a batch, as executors read them."""
-    return [
-        row for task in reader.partitions(start, end) for batch in reader.read(task) for row in batch.to_pylist()
-    ]
+    return [row for task in reader.partitions(start, end) for batch in reader.read(task) for row in batch.to_pylist()]
 
 
 def events_of(rows: list[dict[str, Any]]) -> list[Event]:

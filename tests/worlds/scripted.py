@@ -35,8 +35,13 @@ class Scripted:
     """Plays ``elements`` in batches cut by ``random``. ``before_batch`` is awaited before each."""
 
     def __init__(
-        self, elements: Sequence[Element], *, schema: Schema | None = None, gaps: Sequence[SubscriptionGap] = (),
-        random: Random | None = None, before_batch: Callable[[int], object] | None = None,
+        self,
+        elements: Sequence[Element],
+        *,
+        schema: Schema | None = None,
+        gaps: Sequence[SubscriptionGap] = (),
+        random: Random | None = None,
+        before_batch: Callable[[int], object] | None = None,
     ) -> None:
         self.schema = schema
         self.gaps = list(gaps)
@@ -96,7 +101,13 @@ def subscribing(
 
 
 def kill_often(
-    kind: str, target: str, seed: int, kills: int, *, lines: tuple[int, int], within_s: float,
+    kind: str,
+    target: str,
+    seed: int,
+    kills: int,
+    *,
+    lines: tuple[int, int],
+    within_s: float,
     is_done: Callable[[], bool] = lambda: False,
 ) -> int:
     """Run the sink in processes that are killed, then one to its end. Return how many were killed before.

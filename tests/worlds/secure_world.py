@@ -67,7 +67,11 @@ class SecureWorld(World):
         return pb_grpc.LmergeStub(self.new_channel(token, pair))
 
     def token(
-        self, name: str, roles: list[str], merges: list[str] | None = None, replicas: list[str] | None = None,
+        self,
+        name: str,
+        roles: list[str],
+        merges: list[str] | None = None,
+        replicas: list[str] | None = None,
         expires_us: int | None = None,
     ) -> str:
         return tokens.make(self.access_path, name, roles, merges or [MERGE], replicas, expires_us)

@@ -72,10 +72,13 @@ class ModelServer:
         del self.segments[: -self.segments_max]
 
     def attach(self, replica: str, join_at: int) -> None:
-        self.emit(self.merge.attach(
-            replica, join_at=None if join_at == NEG_INF else join_at,
-            incarnation=self.random.getrandbits(20) + self.incarnation(),
-        ).batch)
+        self.emit(
+            self.merge.attach(
+                replica,
+                join_at=None if join_at == NEG_INF else join_at,
+                incarnation=self.random.getrandbits(20) + self.incarnation(),
+            ).batch
+        )
         self.unstick()
 
     def incarnation(self) -> int:
@@ -199,7 +202,7 @@ class Model:
     """The whole model. ``check`` compares after every step what the reader received with the reference."""
 
     def __init__(
-        self, random: Random, events: list[Event], *, servers: int, replicas: int = 2, gaps: bool = False,
+        self, random: Random, events: list[Event], *, servers: int, replicas: int = 2, gaps: bool = False
     ) -> None:
         self.random = random
         self.reference = events
@@ -360,5 +363,3 @@ class Model:
         else:
             self.read()
         return not (self.follower.is_complete and not self.follower.reader.waiting)
-
-

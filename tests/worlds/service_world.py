@@ -115,6 +115,7 @@ def retried_without_status(call: Callable[..., Awaitable[Any]]) -> Callable[...,
     raises that the call has finished or makes up a status of its own; the server's is gone. A refused call has changed
     nothing, so another one shows how the server answers.
     """
+
     @functools.wraps(call)
     async def again(*args: Any, **kwargs: Any) -> Any:
         while True:

@@ -29,6 +29,7 @@ ROOT = HERE.parents[1]
 MERGE = "flights"
 S = 1_000_000  # a second, in microseconds
 
+
 def settings(scratch: Path) -> dict[str, str]:
     """Return the settings of a session for tests."""
     from lmerge_replicas.spark.session import log_option
@@ -164,8 +165,11 @@ def publish_flights(spark: SparkSession, feed: FileFeed, servers: str, **options
     """Publish rows (ts, name, n) as events of a minute, with ten seconds of lateness."""
     from lmerge.spark import publish
 
-    rows = feed.timed(spark, "ts").withWatermark("ts", "10 seconds").selectExpr(
-        "ts", "ts + INTERVAL 1 MINUTE AS until", "name", "n")
+    rows = (
+        feed.timed(spark, "ts")
+        .withWatermark("ts", "10 seconds")
+        .selectExpr("ts", "ts + INTERVAL 1 MINUTE AS until", "name", "n")
+    )
     given = {"merge": MERGE, "replica": "a", "vs": "ts", "ve": "until", "late": "drop"}
     return publish(rows, servers=servers, **(given | options))
 
@@ -176,8 +180,12 @@ def publish_counts(spark: SparkSession, feed: FileFeed, servers: str, mode: str 
 
     from lmerge.spark import publish
 
-    counts = feed.timed(spark, "ts").withWatermark("ts", "10 seconds").groupBy(
-        functions.window("ts", "10 seconds"), "name").count()
+    counts = (
+        feed.timed(spark, "ts")
+        .withWatermark("ts", "10 seconds")
+        .groupBy(functions.window("ts", "10 seconds"), "name")
+        .count()
+    )
     given = {"merge": MERGE, "replica": "a", "vs": "window.start", "ve": "window.end", "mode": mode}
     return publish(counts, servers=servers, **(given | options))
 

@@ -49,8 +49,13 @@ def payload_of(key: str, value: int | None) -> bytes:
 
 
 def run(
-    spool: Spool, batch: int, partitions: Sequence[Sequence[KeyedRow]], stable: int | None = None, *,
-    plan: RowPlan = UPDATES, attempt: int = 0,
+    spool: Spool,
+    batch: int,
+    partitions: Sequence[Sequence[KeyedRow]],
+    stable: int | None = None,
+    *,
+    plan: RowPlan = UPDATES,
+    attempt: int = 0,
 ) -> Manifest:
     """Run a whole batch: write its partitions and commit it."""
     written = [attempt_at(spool, batch, partition, rows, plan, attempt) for partition, rows in enumerate(partitions)]
@@ -86,14 +91,17 @@ def state_of(spool: Spool, partitions: int = 2) -> dict[str, Any]:
     stable = spool.last_stable(last + 1)
     batches = (last, last + 1) if newest else (last + 1,)
     return {
-        "newest": last, "stable": stable,
+        "newest": last,
+        "stable": stable,
         "live": {batch: events_of(spool.live_before(batch), spool.last_stable(batch)) for batch in batches},
         "keyed": {
             (batch, partition): {
-                key: value for key, value in PublishedState.load(spool, partition, batch - 1).entries.items()
+                key: value
+                for key, value in PublishedState.load(spool, partition, batch - 1).entries.items()
                 if isinstance(value[0], int) and value[1] >= spool.last_stable(batch)
             }
-            for batch in batches for partition in range(partitions)
+            for batch in batches
+            for partition in range(partitions)
         },
     }
 

@@ -19,7 +19,13 @@ QUERY = "counts"
 
 
 def opened(
-    batch: int, partition: int, attempt: int = 0, *, batches: int = 1, query: str = QUERY, replica: str = "a",
+    batch: int,
+    partition: int,
+    attempt: int = 0,
+    *,
+    batches: int = 1,
+    query: str = QUERY,
+    replica: str = "a",
     merge: str = MERGE,
 ) -> bytes:
     where = pb.StageRequest.Open(
@@ -67,9 +73,7 @@ async def staged(
     return response
 
 
-async def commit(
-    publisher: RawPublisher, batch: int, *parts: tuple[int, int], query: str = QUERY, **more: Any
-) -> None:
+async def commit(publisher: RawPublisher, batch: int, *parts: tuple[int, int], query: str = QUERY, **more: Any) -> None:
     publisher.sequence += 1
     listed = [pb.PublishRequest.Commit.Part(partition=partition, attempt=attempt) for partition, attempt in parts]
     fields: dict[str, Any] = {"sequence": publisher.sequence, "query": query, "batch": batch, "parts": listed}

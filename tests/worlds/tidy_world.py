@@ -38,14 +38,18 @@ def _kept() -> list[str]:
     """Return every file that git keeps or would keep."""
     listed = subprocess.run(
         ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     return sorted({name for name in listed.split("\0") if name and (ROOT / name).is_file()})
 
 
 KEPT = _kept()
 DOCUMENTS = [
-    name for name in KEPT
+    name
+    for name in KEPT
     if name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "tests/README.md") or fnmatch(name, "docs/*.md")
 ]
 SOURCES = [

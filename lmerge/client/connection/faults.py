@@ -30,8 +30,15 @@ from lmerge.wire.token import ERROR_KEY, MERGE_RESET
 E = TypeVar("E", bound=LmergeError)
 
 # The connection is broken or the server is not there: another attempt can help.
-_RETRYABLE: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL, grpc.StatusCode.CANCELLED,
-                               grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN})
+_RETRYABLE: Final = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.UNKNOWN,
+    }
+)
 _FINAL: Final[dict[grpc.StatusCode, type[LmergeError]]] = {
     grpc.StatusCode.NOT_FOUND: UnknownMerge,
     grpc.StatusCode.ALREADY_EXISTS: InputTaken,
@@ -96,5 +103,7 @@ def payload_of(payload: Any) -> bytes:
     if isinstance(payload, bytearray | memoryview):
         return bytes(payload)
     kind = type(payload).__name__
-    raise UsageError(f"a payload is bytes or text, or a row if the publisher has a schema; not {kind}: "
-                     f"{show_payload(repr(payload).encode())}")
+    raise UsageError(
+        f"a payload is bytes or text, or a row if the publisher has a schema; not {kind}: "
+        f"{show_payload(repr(payload).encode())}"
+    )

@@ -35,7 +35,9 @@ _CONNECT_MS: Final = 5_000
 _CHANNELS_MAX: Final = 2
 # Where systems keep the authorities that they trust. Without one of these gRPC uses a list of its own.
 _SYSTEM_CA: Final = (
-    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
 

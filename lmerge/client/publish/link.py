@@ -114,12 +114,16 @@ class LinkOwner(Protocol):
     def is_closing(self) -> bool: ...
     def moved(self) -> None:
         """Note that something was sent, acked, accepted or lost."""
+
     def limits_changed(self) -> None:
         """Note that a server has declared its limits, such as the size of a payload."""
+
     def interest_changed(self) -> None:
         """Note that a server has sent a fast-forward, or has gone."""
+
     def role_is(self, role: InputRole) -> None:
         """Note that a server has given the input another role."""
+
     def gives_up(self) -> bool:
         """Return whether no server has been reachable for too long."""
 
@@ -128,8 +132,16 @@ class PublisherLink:
     """The connection to ``target``. ``run`` ends when it has left, and raises a LmergeError that is final."""
 
     def __init__(
-        self, target: str, identity: PublisherIdentity, outbox: Outbox, frames: Frames, connector: Connector,
-        owner: LinkOwner, *, role: InputRole, incarnation: int,
+        self,
+        target: str,
+        identity: PublisherIdentity,
+        outbox: Outbox,
+        frames: Frames,
+        connector: Connector,
+        owner: LinkOwner,
+        *,
+        role: InputRole,
+        incarnation: int,
     ) -> None:
         self.target = target
         self.role = role
@@ -227,8 +239,12 @@ class PublisherLink:
         identity, lane = self._identity, self.lane
         join_at = max(lane.join_at(), NEG_INF if identity.join_at is None else identity.join_at)
         attach = pb.Attach(
-            merge=identity.merge, replica=identity.replica, incarnation=self.incarnation,
-            properties=sorted(identity.properties), role=_ROLES[self.role], schema=identity.encoder.message,
+            merge=identity.merge,
+            replica=identity.replica,
+            incarnation=self.incarnation,
+            properties=sorted(identity.properties),
+            role=_ROLES[self.role],
+            schema=identity.encoder.message,
         )
         if join_at > NEG_INF:
             attach.join_at = join_at
@@ -333,8 +349,12 @@ class PublisherLink:
             return self._frames.encode_publish(self._sequence, step)
         staged = step.staged
         commit = pb.PublishRequest.Commit(
-            sequence=self._sequence, query=staged.query, batch=staged.batch, elements=step.elements,
-            payload_bytes=step.payload_bytes, stable=None if step.stable is None else step.stable.vs[0],
+            sequence=self._sequence,
+            query=staged.query,
+            batch=staged.batch,
+            elements=step.elements,
+            payload_bytes=step.payload_bytes,
+            stable=None if step.stable is None else step.stable.vs[0],
             parts=[pb.PublishRequest.Commit.Part(partition=part, attempt=attempt) for part, attempt in staged.parts],
         )
         self._committed = self._sequence

@@ -92,10 +92,7 @@ class LiveEvents:
 
     def prelude(self) -> Batch:
         """Return what a new connection publishes first: live events by order of insertion, then the own stable."""
-        events = [
-            (number, vs, ve, payload)
-            for (vs, payload), node in self._nodes.items() for ve, number in node[3]
-        ]
+        events = [(number, vs, ve, payload) for (vs, payload), node in self._nodes.items() for ve, number in node[3]]
         builder = BatchBuilder()
         for _, vs, ve, payload in sorted(events):
             builder.insert(payload, vs, ve)

@@ -212,7 +212,11 @@ class Outbox:
     """The live events, and a lane for each server. ``published`` counts elements over the publisher's whole life."""
 
     def __init__(
-        self, name: str, *, bytes_max: int = OUTBOX_BYTES_MAX, payload_bytes_max: int = PAYLOAD_BYTES,
+        self,
+        name: str,
+        *,
+        bytes_max: int = OUTBOX_BYTES_MAX,
+        payload_bytes_max: int = PAYLOAD_BYTES,
         behind_events_max: int = BEHIND_EVENTS_MAX,
     ) -> None:
         self.lock = threading.Lock()
@@ -295,9 +299,7 @@ class Outbox:
         """Put a batch. Raises what ``put_row`` raises; the elements before the offender have then been published."""
         self.put_batches((batch,))
 
-    def put_batches(
-        self, batches: Sequence[AnyBatch], stable: int | None = None, staged: Staged | None = None
-    ) -> None:
+    def put_batches(self, batches: Sequence[AnyBatch], stable: int | None = None, staged: Staged | None = None) -> None:
         """Put batches and then a stable, as one. ``staged``: where the batches are; the stable is not among them.
 
         Raises what ``put_row`` raises: InvalidBatch and LimitExceeded before any element has been published;

@@ -20,7 +20,12 @@ INFER: Final = "infer"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # The schema's names of Python's types. bool before int and datetime before date, because it is a subclass.
 _TYPE_NAMES: Final = (
-    (bool, "bool"), (int, "int"), (float, "float"), (str, "string"), (bytes, "bytes"), (datetime, "timestamp"),
+    (bool, "bool"),
+    (int, "int"),
+    (float, "float"),
+    (str, "string"),
+    (bytes, "bytes"),
+    (datetime, "timestamp"),
     (date, "date"),
 )
 

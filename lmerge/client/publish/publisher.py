@@ -49,10 +49,19 @@ class AsyncPublisher:
     """
 
     def __init__(
-        self, targets: str | Iterable[str], merge: str, replica: str, *, properties: Iterable[str] = (),
-        schema: Any = None, role: str = InputRole.ACTIVE, origin: Origin = _BEGINNING,
-        on_fast_forward: Callable[[int], None] | None = None, heartbeat: Heartbeat | None = None,
-        limits: PublisherLimits = _LIMITS, security: Connector | None = None,
+        self,
+        targets: str | Iterable[str],
+        merge: str,
+        replica: str,
+        *,
+        properties: Iterable[str] = (),
+        schema: Any = None,
+        role: str = InputRole.ACTIVE,
+        origin: Origin = _BEGINNING,
+        on_fast_forward: Callable[[int], None] | None = None,
+        heartbeat: Heartbeat | None = None,
+        limits: PublisherLimits = _LIMITS,
+        security: Connector | None = None,
     ) -> None:
         self.targets = parse_targets(targets)
         self.target = ",".join(self.targets)
@@ -105,7 +114,13 @@ class AsyncPublisher:
         frames = frames_of(self.outbox.live.engine)
         self.links = [
             PublisherLink(
-                target, identity, self.outbox, frames, self._connector, self, role=self.role,
+                target,
+                identity,
+                self.outbox,
+                frames,
+                self._connector,
+                self,
+                role=self.role,
                 incarnation=self._first_incarnation,
             )
             for target in self.targets

@@ -92,8 +92,13 @@ class Stager:
 
     async def _stage(self, key: StageKey, messages: Sequence[bytes], timeout_s: float) -> list[str]:
         opened = pb.StageRequest.Open(
-            merge=self.merge, replica=self.replica, query=key.query, batch=key.batch, partition=key.partition,
-            attempt=key.attempt, batches=len(messages),
+            merge=self.merge,
+            replica=self.replica,
+            query=key.query,
+            batch=key.batch,
+            partition=key.partition,
+            attempt=key.attempt,
+            batches=len(messages),
         )
         opening = pb.StageRequest(open=opened).SerializeToString()
         calls = [self._stage_at(target, opening, messages, timeout_s) for target in self.targets]

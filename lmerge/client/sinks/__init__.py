@@ -25,6 +25,7 @@ class SinkSubscriber(AnySubscriber, Protocol):
     @property
     def epoch(self) -> int | None:
         """The epoch of the merge, once something has come."""
+
     def close(self) -> None: ...
 
 

@@ -57,8 +57,14 @@ class ParquetSink:
     """
 
     def __init__(
-        self, folder: str | Path, merge: str, *, file_events_max: int = FILE_EVENTS_MAX,
-        file_bytes_max: int = FILE_BYTES_MAX, roll_interval: int | None = None, roll_s: float | None = None,
+        self,
+        folder: str | Path,
+        merge: str,
+        *,
+        file_events_max: int = FILE_EVENTS_MAX,
+        file_bytes_max: int = FILE_BYTES_MAX,
+        roll_interval: int | None = None,
+        roll_s: float | None = None,
         on_progress: Callable[[SinkProgress], None] = ignore_progress,
     ) -> None:
         import_pyarrow()
@@ -134,7 +140,9 @@ class ParquetSink:
     def _is_full(self, file: _File, now: float) -> bool:
         interval = self._roll_interval
         return (
-            file.events >= self._events_max or file.payload_bytes >= self._bytes_max or file.end == INF
+            file.events >= self._events_max
+            or file.payload_bytes >= self._bytes_max
+            or file.end == INF
             or (interval is not None and file.first_end // interval < file.end // interval)
             or (self._roll_s is not None and now - file.opened_s >= self._roll_s)
         )
@@ -177,8 +185,10 @@ class ParquetSink:
         newest = found[-1]
         token = token_in(newest.path)
         if token is None or parse_token(token, self.merge) != newest.end:
-            raise UsageError(f"{str(newest.path)!r} was not written by a sink of merge {self.merge!r}: it holds "
-                             f"{'no token' if token is None else repr(token)}")
+            raise UsageError(
+                f"{str(newest.path)!r} was not written by a sink of merge {self.merge!r}: it holds "
+                f"{'no token' if token is None else repr(token)}"
+            )
         self._epoch = read_token(token, self.merge).epoch or 0
         return newest.end
 
@@ -223,11 +233,15 @@ class _File:
     def complete(self, epoch: int) -> None:
         """Make the file whole, durable and visible, in this order. ``epoch``: of the merge, for the token."""
         self.flush()
-        self._writer.add_key_value_metadata({
-            "lmerge.merge": self._merge, "lmerge.token": format_token(self._merge, self.end, epoch),
-            "lmerge.start": show_time(self.start), "lmerge.end": show_time(self.end),
-            "lmerge.gaps": ",".join(f"{show_time(gap.start)}..{show_time(gap.end)}" for gap in self.gaps),
-        })
+        self._writer.add_key_value_metadata(
+            {
+                "lmerge.merge": self._merge,
+                "lmerge.token": format_token(self._merge, self.end, epoch),
+                "lmerge.start": show_time(self.start),
+                "lmerge.end": show_time(self.end),
+                "lmerge.gaps": ",".join(f"{show_time(gap.start)}..{show_time(gap.end)}" for gap in self.gaps),
+            }
+        )
         self._writer.close()
         sync_path(self._temporary)
         name = f"{quote(self._merge, safe='')}_{show_time(self.start)}_{show_time(self.end)}.parquet"

@@ -35,7 +35,10 @@ STATEMENT_BYTES_MAX: Final = 16 * 2**20
 _FOR_GOOD: Final = ("authentication failed", "no password supplied", '" does not exist', "no pg_hba.conf entry")
 # A database whose machine is gone is noticed after half a minute; options in the DSN take precedence.
 _CONNECTION: Final = {
-    "connect_timeout": CONNECT_S, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4,
+    "connect_timeout": CONNECT_S,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
 
@@ -91,11 +94,15 @@ class PgTable:
         self.name, self.merge = name, merge
         self._dsn = dsn
         parts = name.split(".")
-        if len(parts) > 2 or not all(parts) or any(
-            len(part.encode()) > IDENTIFIER_BYTES_MAX or not part.isprintable() or "%" in part for part in parts
+        if (
+            len(parts) > 2
+            or not all(parts)
+            or any(len(part.encode()) > IDENTIFIER_BYTES_MAX or not part.isprintable() or "%" in part for part in parts)
         ):
-            raise UsageError(f"{name!r:.200} names no table: give TABLE or SCHEMA.TABLE, printable, without a per cent "
-                             f"sign, and each of at most {IDENTIFIER_BYTES_MAX} bytes")
+            raise UsageError(
+                f"{name!r:.200} names no table: give TABLE or SCHEMA.TABLE, printable, without a per cent "
+                f"sign, and each of at most {IDENTIFIER_BYTES_MAX} bytes"
+            )
         sql = import_psycopg().sql
         progress = sql.Identifier(*parts[:-1], PROGRESS_TABLE)
         self._names = {"table": sql.Identifier(*parts), "progress": progress}
@@ -116,8 +123,9 @@ class PgTable:
             cursor = await self._execute(_TAKE_OVER, [self._sink, self.merge, start])
             merge, token, epoch = await cursor.fetchone()
             if merge != self.merge:
-                raise UsageError(f"table {self.name} follows merge {merge!r}, according to {PROGRESS_TABLE}, and not "
-                                 f"{self.merge!r}")
+                raise UsageError(
+                    f"table {self.name} follows merge {merge!r}, according to {PROGRESS_TABLE}, and not {self.merge!r}"
+                )
             rows: list[tuple[Key, int]] = []
             found = await self._existing_columns()
             if found:
@@ -128,8 +136,13 @@ class PgTable:
         return token, rows
 
     async def write(
-        self, token: str, schema: Schema | None, upserts: Sequence[tuple[Key, Upsert]], deleted: Sequence[Key],
-        ended: Sequence[Ended], gaps: int,
+        self,
+        token: str,
+        schema: Schema | None,
+        upserts: Sequence[tuple[Key, Upsert]],
+        deleted: Sequence[Key],
+        ended: Sequence[Ended],
+        gaps: int,
     ) -> None:
         """Write one transaction. Raises StaleIncarnation if another sink has taken the table over."""
         connection = await self._connected()
@@ -158,7 +171,8 @@ class PgTable:
         if self._connection is None:
             psycopg = import_psycopg()
             options = {
-                **_CONNECTION, "application_name": f"lmerge sink {self.merge}",
+                **_CONNECTION,
+                "application_name": f"lmerge sink {self.merge}",
                 **psycopg.conninfo.conninfo_to_dict(self._dsn),
             }
             self._connection = await psycopg.AsyncConnection.connect(autocommit=True, **options)
@@ -190,21 +204,29 @@ class PgTable:
         missing = [column for column in columns if (column.name, column.type) not in found]
         if missing:
             has = ", ".join(f"{name} {kind}" for name, kind in found)
-            raise UsageError(f"table {self.name} has no column {missing[0].name} {missing[0].type}, which events of "
-                             f"merge {self.merge!r} need; it has {has}")
+            raise UsageError(
+                f"table {self.name} has no column {missing[0].name} {missing[0].type}, which events of "
+                f"merge {self.merge!r} need; it has {has}"
+            )
 
     async def _create(self, columns: list[SqlColumn]) -> None:
         sql = import_psycopg().sql
         described = [
-            sql.SQL("{} {}").format(sql.Identifier(column.name), sql.SQL(
-                column.type + " NOT NULL" * (column.source is None or not column.source.nullable)))
+            sql.SQL("{} {}").format(
+                sql.Identifier(column.name),
+                sql.SQL(column.type + " NOT NULL" * (column.source is None or not column.source.nullable)),
+            )
             for column in columns
         ]
         table = self._names["table"]
-        await self._connection.execute(sql.SQL(
-            "CREATE TABLE {} ({}, PRIMARY KEY (vs, event_key, ordinal))").format(table, sql.SQL(", ").join(described)))
-        await self._connection.execute(sql.SQL(
-            "CREATE INDEX {} ON {} (vs) WHERE NOT is_final").format(self._index, table))
+        await self._connection.execute(
+            sql.SQL("CREATE TABLE {} ({}, PRIMARY KEY (vs, event_key, ordinal))").format(
+                table, sql.SQL(", ").join(described)
+            )
+        )
+        await self._connection.execute(
+            sql.SQL("CREATE INDEX {} ON {} (vs) WHERE NOT is_final").format(self._index, table)
+        )
 
     def _upsert_statement(self) -> str:
         assert self._columns is not None

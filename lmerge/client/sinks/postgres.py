@@ -56,7 +56,11 @@ class Pending:
         """Remove and return everything up to the newest stable point."""
         taken = Pending()
         taken.changes, taken.gaps, taken.token, taken.stable_point = (
-            self.changes, self.gaps, self.token, self.stable_point)
+            self.changes,
+            self.gaps,
+            self.token,
+            self.stable_point,
+        )
         self.changes, self.gaps, self.token = {}, [], None
         return taken
 
@@ -73,7 +77,12 @@ class PostgresSink:
     """
 
     def __init__(
-        self, dsn: str, table: str, merge: str, *, give_up_after_s: float | None = None,
+        self,
+        dsn: str,
+        table: str,
+        merge: str,
+        *,
+        give_up_after_s: float | None = None,
         on_progress: Callable[[SinkProgress], None] = ignore_progress,
     ) -> None:
         import_psycopg()

@@ -30,8 +30,16 @@ END_COLUMNS: Final = (("ve", "bigint"), ("is_final", "boolean"))
 PAYLOAD_COLUMN: Final = ("payload", "bytea")
 _OWN: Final = frozenset(name for name, _ in (*KEY_COLUMNS, *END_COLUMNS))
 _TYPES: Final = {
-    "bool": "boolean", "int": "bigint", "float": "double precision", "string": "text", "bytes": "bytea",
-    "timestamp": "timestamp with time zone", "date": "date", "decimal": "numeric", "list": "jsonb", "struct": "jsonb",
+    "bool": "boolean",
+    "int": "bigint",
+    "float": "double precision",
+    "string": "text",
+    "bytes": "bytea",
+    "timestamp": "timestamp with time zone",
+    "date": "date",
+    "decimal": "numeric",
+    "list": "jsonb",
+    "struct": "jsonb",
 }
 
 
@@ -51,8 +59,10 @@ def payload_columns(schema: Schema | None) -> list[SqlColumn]:
     for column in schema.columns:
         name = f"payload_{column.name}" if column.name in _OWN else column.name
         if not name.isprintable() or len(name.encode()) > IDENTIFIER_BYTES_MAX:
-            raise UsageError(f"column {name!r} cannot be one of a table: names are printable, of at most "
-                             f"{IDENTIFIER_BYTES_MAX} bytes")
+            raise UsageError(
+                f"column {name!r} cannot be one of a table: names are printable, of at most "
+                f"{IDENTIFIER_BYTES_MAX} bytes"
+            )
         columns.append(SqlColumn(name, _TYPES[column.type], column))
     if len({column.name for column in columns}) < len(columns):
         raise UsageError(f"the schema ({schema}) has two columns that would have one name in a table")
@@ -73,8 +83,11 @@ def sql_values(upserts: Sequence[tuple[Key, Upsert]], codec: RowCodec | None) ->
     """Return the columns' values, in the order of ``table_columns``. Raises InvalidRow."""
     keys = [key for key, _ in upserts]
     own: list[list[Any]] = [
-        [key[0] for key in keys], [key[1] for key in keys], [key[2] for key in keys],
-        [upsert.ve for _, upsert in upserts], [upsert.is_final for _, upsert in upserts],
+        [key[0] for key in keys],
+        [key[1] for key in keys],
+        [key[2] for key in keys],
+        [upsert.ve for _, upsert in upserts],
+        [upsert.is_final for _, upsert in upserts],
     ]
     payloads = [upsert.key.payload for _, upsert in upserts]
     if codec is None:
@@ -89,8 +102,9 @@ def _sql_value(column: Column, value: Any, upsert: Upsert) -> Any:
     if column.type in ("list", "struct") and value is not None:
         value = json.dumps(value, default=_in_json, ensure_ascii=False)
     if isinstance(value, str) and ("\0" in value or ("\\u0000" in value and column.type != "string")):
-        raise InvalidRow(f"the event at vs={upsert.key.vs} has a NUL in column {column.name!r}: PostgreSQL's text "
-                         "cannot hold one")
+        raise InvalidRow(
+            f"the event at vs={upsert.key.vs} has a NUL in column {column.name!r}: PostgreSQL's text cannot hold one"
+        )
     return value
 
 

@@ -63,4 +63,3 @@ def parse_resume(resume: str | bytes, merge: str) -> tuple[ResumePoint, int | No
 
 def _digest(body: bytes) -> bytes:
     return blake2b(body, digest_size=_DIGEST_BYTES).digest()
-

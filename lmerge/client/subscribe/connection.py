@@ -34,16 +34,21 @@ class SourceLinkOwner(Protocol):
     def is_open(self) -> bool: ...
     def request(self, begin: int | None) -> pb.SubscribeRequest:
         """Return the request for a subscription that begins at ``begin``."""
+
     def epoch_problem(self, epoch: int, target: str) -> MergeReset | None:
         """Return why a server in this epoch of the merge cannot serve; None: it is the reader's epoch, or the first."""
+
     def has_begun(self, schema: pb.Schema | None) -> None:
         """Note that a snapshot has begun."""
+
     @property
     def lacks_schema(self) -> bool: ...
     def notify(self) -> None:
         """Note that there may be something for the reader, or that a source must be asked again."""
+
     async def wait_for_room(self) -> None:
         """Wait until the reader has taken enough."""
+
     def connection_ended(self, source: SourceLink, problem: grpc.aio.AioRpcError | None) -> None:
         """Note that a connection has ended. Raises what ends the subscriber."""
 

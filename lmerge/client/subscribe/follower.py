@@ -67,8 +67,17 @@ class SubscriptionGap(NamedTuple):
 class FollowedSource:
     """One server, as the follower sees it."""
 
-    __slots__ = ("asked_from", "complete_from", "in_snapshot", "kept", "kept_bytes", "name", "problem", "stable_point",
-                 "state")
+    __slots__ = (
+        "asked_from",
+        "complete_from",
+        "in_snapshot",
+        "kept",
+        "kept_bytes",
+        "name",
+        "problem",
+        "stable_point",
+        "state",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -101,8 +110,13 @@ class Follower:
     """
 
     def __init__(
-        self, sources: Iterable[str], *, policy: str | None = None, engine: str = selection.AUTO,
-        resume_point: ResumePoint | None = None, on_gap: Callable[[SubscriptionGap], None] | None = None,
+        self,
+        sources: Iterable[str],
+        *,
+        policy: str | None = None,
+        engine: str = selection.AUTO,
+        resume_point: ResumePoint | None = None,
+        on_gap: Callable[[SubscriptionGap], None] | None = None,
     ) -> None:
         self.engine: Final = selection.resolve(engine)
         self.sources = {name: FollowedSource(name) for name in sources}
@@ -223,8 +237,10 @@ class Follower:
         final_to = self.final_to
         stuck = not self._has_joined_source()
         return [
-            source.name for source in self.sources.values()
-            if source.state == JOINING and final_to is not None
+            source.name
+            for source in self.sources.values()
+            if source.state == JOINING
+            and final_to is not None
             and (source.kept_bytes > WAITING_BYTES_MAX or (stuck and not _was_asked(source, final_to)))
         ]
 
@@ -312,7 +328,10 @@ class Follower:
         for batch in (before.build(), *batches):
             replay.add(batch)
         return resumed(
-            replay.live_events(), replay.stable_point, "r4", MergeConfig("r4", self.policy, "any", engine=self.engine),
+            replay.live_events(),
+            replay.stable_point,
+            "r4",
+            MergeConfig("r4", self.policy, "any", engine=self.engine),
             right_from=self.since,
         )
 

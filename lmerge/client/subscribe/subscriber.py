@@ -98,10 +98,19 @@ class AsyncSubscriber(AsyncEnvelopes):
     """
 
     def __init__(
-        self, targets: str | Iterable[str], merge: str, *, name: str = "", resume: str | bytes | None = None,
-        if_too_old: str = ERROR, wait_for_merge: bool = True, resync: bool = True,
-        on_gap: Callable[[SubscriptionGap], None] | None = None, policy: str | None = None,
-        limits: SubscriberLimits = _LIMITS, security: Connector | None = None,
+        self,
+        targets: str | Iterable[str],
+        merge: str,
+        *,
+        name: str = "",
+        resume: str | bytes | None = None,
+        if_too_old: str = ERROR,
+        wait_for_merge: bool = True,
+        resync: bool = True,
+        on_gap: Callable[[SubscriptionGap], None] | None = None,
+        policy: str | None = None,
+        limits: SubscriberLimits = _LIMITS,
+        security: Connector | None = None,
     ) -> None:
         self.targets = parse_targets(targets)
         self.target = ",".join(self.targets)
@@ -173,9 +182,15 @@ class AsyncSubscriber(AsyncEnvelopes):
         """The servers and their present states."""
         final_to = self.follower.final_to
         return [
-            SourceStatus(s.name, s.state, s.complete_from, s.stable_point,
-                         None if final_to is None or NEG_INF in (final_to, s.stable_point)
-                         else max(0, final_to - s.stable_point))
+            SourceStatus(
+                s.name,
+                s.state,
+                s.complete_from,
+                s.stable_point,
+                None
+                if final_to is None or NEG_INF in (final_to, s.stable_point)
+                else max(0, final_to - s.stable_point),
+            )
             for s in self.follower.sources.values()
         ]
 
@@ -265,7 +280,9 @@ class AsyncSubscriber(AsyncEnvelopes):
     def request(self, begin: int | None) -> pb.SubscribeRequest:
         # A merge that was there before the connection broke is waited for: its server may have been restarted.
         return pb.SubscribeRequest(
-            merge=self.merge, subscriber=self.name, wait_for_merge=self.wait_for_merge or self._was_connected,
+            merge=self.merge,
+            subscriber=self.name,
+            wait_for_merge=self.wait_for_merge or self._was_connected,
             resume_token="" if begin is None else format_token(self.merge, begin, self.epoch or 0),
             snapshot_if_too_old=not self._refuses_gaps,
         )
@@ -382,4 +399,3 @@ class AsyncSubscriber(AsyncEnvelopes):
         if self._codec is None and self.schema is not None:
             self._codec = RowCodec(self.schema)
         return {"payload": payload} if self._codec is None else self._codec.decode(payload)
-

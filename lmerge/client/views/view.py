@@ -39,9 +39,7 @@ def import_duckdb() -> Any:
 class AsyncView:
     """``async with AsyncView(subscriber) as view``; see ``View`` for the rest. Queries compute, they do not wait."""
 
-    def __init__(
-        self, subscriber: AsyncSubscriber, *, keep: int = 0, keep_events_max: int = KEEP_EVENTS_MAX
-    ) -> None:
+    def __init__(self, subscriber: AsyncSubscriber, *, keep: int = 0, keep_events_max: int = KEEP_EVENTS_MAX) -> None:
         if keep < 0 or keep_events_max < 0:
             raise UsageError("what a view keeps of the past cannot be negative")
         self.subscriber = subscriber
@@ -99,8 +97,9 @@ class AsyncView:
         try:
             await asyncio.wait_for(reached(), timeout_s)
         except asyncio.TimeoutError:
-            raise Unavailable(f"the view of {self.merge!r} is at {show_time(self.at)}, not at {show_time(t)}, after "
-                              f"{timeout_s:g} s") from None
+            raise Unavailable(
+                f"the view of {self.merge!r} is at {show_time(self.at)}, not at {show_time(t)}, after {timeout_s:g} s"
+            ) from None
         if self._problem is not None:
             raise self._problem
         if self.at < t:
@@ -151,7 +150,12 @@ class View:
     """
 
     def __init__(
-        self, merge: str, target: str = DEFAULT_SERVER, *, keep: int = 0, keep_events_max: int = KEEP_EVENTS_MAX,
+        self,
+        merge: str,
+        target: str = DEFAULT_SERVER,
+        *,
+        keep: int = 0,
+        keep_events_max: int = KEEP_EVENTS_MAX,
         **options: Any,
     ) -> None:
         self._loop = background_loop()

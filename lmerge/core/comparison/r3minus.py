@@ -131,5 +131,3 @@ def _plain(index: SortedDict) -> list[list[int | str]]:
 
 def _unplain(rows: list[list[int | str]]) -> SortedDict:
     return SortedDict({(int(vs), b64decode(str(payload))): int(ve) for vs, payload, ve in rows})
-
-

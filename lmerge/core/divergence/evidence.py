@@ -187,7 +187,8 @@ def _differing_starts(found: Mapping[str, Counter[Event]]) -> list[Difference]:
                 ends[key] = min(event.ve, ends.get(key, event.ve))
     return [
         _difference(Event(key[0], key[1], ends.get(key, key[0])), times)
-        for key, times in sorted(by_key.items()) if len(set(times.values())) > 1
+        for key, times in sorted(by_key.items())
+        if len(set(times.values())) > 1
     ]
 
 

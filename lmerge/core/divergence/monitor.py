@@ -77,7 +77,13 @@ class DivergenceMonitor:
     """
 
     def __init__(
-        self, engine: str, interval: int, *, starts: bool = False, evidence_bytes: int = 0, open_max: int = 65_536,
+        self,
+        engine: str,
+        interval: int,
+        *,
+        starts: bool = False,
+        evidence_bytes: int = 0,
+        open_max: int = 65_536,
         intervals_kept: int = INTERVALS_KEPT,
     ) -> None:
         self.interval = interval
@@ -153,7 +159,8 @@ class DivergenceMonitor:
     def is_due(self) -> bool:
         """Whether an input has completed an interval since the last ``settle``. O(inputs)."""
         return bool(self._touched) or any(
-            record.digests is not None and record.digests.stable_point > NEG_INF
+            record.digests is not None
+            and record.digests.stable_point > NEG_INF
             and completed_at(record.digests.stable_point, self.interval) > record.completed
             for record in self._inputs.values()
         )
@@ -200,8 +207,7 @@ class DivergenceMonitor:
         if rule.all_of_them:
             return most == len(able)
         return 2 * most > len(able) or (
-            rule.excused is not None
-            and all(record.covers(index) or record.name in rule.excused for record in able)
+            rule.excused is not None and all(record.covers(index) or record.name in rule.excused for record in able)
         )
 
     def differing(self, index: int, counting: Iterable[str]) -> bool:
@@ -317,8 +323,12 @@ class DivergenceMonitor:
         """Return the active inputs that count and are, or will be, right for the interval."""
         inputs = (self._inputs.get(name) for name in counting)
         return [
-            record for record in inputs
-            if record is not None and record.attached and record.role is InputRole.ACTIVE and record.is_comparable
+            record
+            for record in inputs
+            if record is not None
+            and record.attached
+            and record.role is InputRole.ACTIVE
+            and record.is_comparable
             and (record.first <= index or record.covers(index))
         ]
 
@@ -356,7 +366,8 @@ class DivergenceMonitor:
         delivered = [record.digest(index) for record in able if record.covers(index)]
         majority = next((digest for digest in delivered if 2 * delivered.count(digest) > len(able)), None)
         outvoted = tuple(
-            record.name for record in able
+            record.name
+            for record in able
             if majority is not None and record.covers(index) and record.digest(index) != majority
         )
         start, end = bounds(index, self.interval)

@@ -25,7 +25,11 @@ from lmerge.core.policy import Closing, Policy
 from lmerge.errors import InputViolation, InvalidBatch
 
 _DEMAND_BITS: Final = {
-    props.INSERT_ONLY: 1, props.ORDERED: 2, props.STRICTLY_ORDERED: 4, props.DETERMINISTIC_TIES: 8, props.KEY: 16,
+    props.INSERT_ONLY: 1,
+    props.ORDERED: 2,
+    props.STRICTLY_ORDERED: 4,
+    props.DETERMINISTIC_TIES: 8,
+    props.KEY: 16,
 }
 _COUNTERS: Final = ("joined", "stable", "last_vs", "tie_count", "late")
 
@@ -36,8 +40,15 @@ class NativeEngine:
     name: Final = "native"
 
     def __init__(
-        self, algorithm: str, inputs: Mapping[str, Input], policy: Policy, closing: Closing, *, track_live: bool,
-        keeps_delivered: bool = False, shards: int = 1,
+        self,
+        algorithm: str,
+        inputs: Mapping[str, Input],
+        policy: Policy,
+        closing: Closing,
+        *,
+        track_live: bool,
+        keeps_delivered: bool = False,
+        shards: int = 1,
     ) -> None:
         self.inputs = inputs
         self._policy = policy
@@ -181,9 +192,17 @@ class NativeEngine:
     def _fresh(self, algorithm: str) -> Core:
         policy = self._policy
         core = Core(
-            algorithm, policy.show.value, policy.reflects_adjusts, policy.quorum, policy.quorum_percent,
-            policy.leader.value, policy.lag,
-            self._closing.needed or 0, self._track_live, self._shards, policy.lead_max,
+            algorithm,
+            policy.show.value,
+            policy.reflects_adjusts,
+            policy.quorum,
+            policy.quorum_percent,
+            policy.leader.value,
+            policy.lag,
+            self._closing.needed or 0,
+            self._track_live,
+            self._shards,
+            policy.lead_max,
         )
         if self._keeps_delivered:
             core.keep_delivered()

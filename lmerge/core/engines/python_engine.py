@@ -164,7 +164,13 @@ class PythonEngine:
     name: Final = "python"
 
     def __init__(
-        self, algorithm: str, inputs: Mapping[str, Input], policy: Policy, closing: Closing, *, track_live: bool,
+        self,
+        algorithm: str,
+        inputs: Mapping[str, Input],
+        policy: Policy,
+        closing: Closing,
+        *,
+        track_live: bool,
         keeps_delivered: bool = False,
     ) -> None:
         self.inputs = inputs

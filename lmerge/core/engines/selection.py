@@ -67,8 +67,15 @@ def resolve(engine: str) -> str:
 
 
 def make_engine(
-    engine: str, algorithm: str, inputs: Mapping[str, Input], policy: Policy, closing: Closing, *, track_live: bool,
-    keeps_delivered: bool = False, shards: int = 1,
+    engine: str,
+    algorithm: str,
+    inputs: Mapping[str, Input],
+    policy: Policy,
+    closing: Closing,
+    *,
+    track_live: bool,
+    keeps_delivered: bool = False,
+    shards: int = 1,
 ) -> Engine:
     """Return the engine that ``resolve`` returned, running ``algorithm``.
 
@@ -77,9 +84,7 @@ def make_engine(
     """
     if engine == PYTHON:
         assert shards == 1
-        return PythonEngine(
-            algorithm, inputs, policy, closing, track_live=track_live, keeps_delivered=keeps_delivered
-        )
+        return PythonEngine(algorithm, inputs, policy, closing, track_live=track_live, keeps_delivered=keeps_delivered)
     from lmerge.core.engines.native_engine import NativeEngine
 
     return NativeEngine(

@@ -59,9 +59,7 @@ async def cut_over(hub: Hub, request: pb.CutoverRequest, context: CallContext, s
     cutover = Cutover(hub, leaves, request.to, request.intervals or settings.cutover_intervals, timeout_s)
 
     async def report(step: CutoverStep) -> None:
-        await context.write(pb.CutoverProgress(
-            stage=step.stage, words=step.text, equal_intervals=step.equal_intervals
-        ))
+        await context.write(pb.CutoverProgress(stage=step.stage, words=step.text, equal_intervals=step.equal_intervals))
 
     await cutover.run(report)
 
@@ -94,7 +92,10 @@ def _certified(hub: Hub) -> pb.CertifyMergeResponse:
     response.interval = monitor.interval
     for report in monitor.reports():
         response.inputs.add(
-            replica=report.name, compared=report.compared, equal=report.equal, equal_in_row=report.in_row,
+            replica=report.name,
+            compared=report.compared,
+            equal=report.equal,
+            equal_in_row=report.in_row,
             words=describe_report(report),
         )
     response.divergent.extend(_interval(d, monitor) for d in monitor.divergent()[:DIVERGENT_REPORTED])
@@ -107,7 +108,10 @@ def _interval(divergence: Divergence, monitor: DivergenceMonitor) -> pb.Interval
         report.digests.add(replica=name, events=max(0, digest.events), digest=digest.text(monitor.hash_name))
     for found in divergence.findings.differences:
         report.differences.add(
-            payload=found.event.payload[:_PAYLOAD_BYTES_REPORTED], vs=found.event.vs, ve=found.event.ve,
-            present=counted(found.present), absent=found.absent,
+            payload=found.event.payload[:_PAYLOAD_BYTES_REPORTED],
+            vs=found.event.vs,
+            ve=found.event.ve,
+            present=counted(found.present),
+            absent=found.absent,
         )
     return report

@@ -27,7 +27,8 @@ _KEEPALIVE_S: Final = 75.0
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _STATUSES: Final = {
-    grpc.StatusCode.UNAUTHENTICATED: 401, grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
     grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
 }
 
@@ -52,11 +53,13 @@ class HttpServer:
     async def start(self) -> None:
         """Listen. ``port`` is the bound one from then on. Raises AddressInUse, UsageError."""
         app = web.Application(middlewares=[self._behind_the_guard()])
-        app.add_routes([
-            web.get("/metrics", self._show_metrics),
-            web.get("/healthz", self._healthz),
-            web.get("/readyz", self._readyz),
-        ])
+        app.add_routes(
+            [
+                web.get("/metrics", self._show_metrics),
+                web.get("/healthz", self._healthz),
+                web.get("/readyz", self._readyz),
+            ]
+        )
         runner = web.AppRunner(app, access_log=None, handle_signals=False, keepalive_timeout=_KEEPALIVE_S)
         await runner.setup()
         self._runner = runner
@@ -120,7 +123,9 @@ class HttpServer:
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
         try:
             self._guard.let_in_http(
-                request.path, request.headers.getall("Authorization", []), Certificate.of_socket(peer),
+                request.path,
+                request.headers.getall("Authorization", []),
+                Certificate.of_socket(peer),
                 request.remote or "",
             )
         except LmergeError as error:
@@ -140,4 +145,3 @@ class HttpServer:
         if problem is None:
             return web.Response(text="ready\n")
         return web.Response(status=503, text=f"{problem}\n")
-

@@ -27,7 +27,9 @@ def lmerge_version() -> str:
 def describe_server(settings: Settings, started_at: float) -> pb.DescribeServerResponse:
     """Describe the server. ``started_at``: a time of the monotonic clock."""
     return pb.DescribeServerResponse(
-        version=lmerge_version(), engine=settings.resolved_engine, limits=settings.limits_message(),
+        version=lmerge_version(),
+        engine=settings.resolved_engine,
+        limits=settings.limits_message(),
         uptime_seconds=time.monotonic() - started_at,
     )
 
@@ -85,7 +87,10 @@ def _summary(hub: Hub) -> pb.MergeSummary:
     state = hub.state
     observed = state.observed
     return pb.MergeSummary(
-        merge=hub.name, algorithm=observed.algorithm, stable_point=observed.stable_point, inputs=len(observed.inputs),
+        merge=hub.name,
+        algorithm=observed.algorithm,
+        stable_point=observed.stable_point,
+        inputs=len(observed.inputs),
         subscribers=len(state.subscribers),
     )
 

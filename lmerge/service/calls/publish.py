@@ -35,7 +35,9 @@ from lmerge.wire.schema import Schema
 M = TypeVar("M")
 
 _ROLES: Final = {
-    pb.ROLE_UNSPECIFIED: InputRole.ACTIVE, pb.ROLE_ACTIVE: InputRole.ACTIVE, pb.ROLE_OBSERVE: InputRole.OBSERVE
+    pb.ROLE_UNSPECIFIED: InputRole.ACTIVE,
+    pb.ROLE_ACTIVE: InputRole.ACTIVE,
+    pb.ROLE_OBSERVE: InputRole.OBSERVE,
 }
 _ROLE_NUMBERS: Final = {InputRole.ACTIVE: pb.ROLE_ACTIVE, InputRole.OBSERVE: pb.ROLE_OBSERVE}
 

@@ -30,7 +30,10 @@ async def serve_subscriber(
     hub = await registry.wait_for(request.merge) if request.wait_for_merge else registry.get(request.merge)
     token = read_token(request.resume_token, request.merge) if request.resume_token else None
     subscriber = SubscriberQueue(
-        name, context.peer(), settings.subscriber_queue_bytes, takes_marks=request.marks,
+        name,
+        context.peer(),
+        settings.subscriber_queue_bytes,
+        takes_marks=request.marks,
         epoch=None if token is None else token.epoch,
     )
     resume_at = None if token is None else token.time
@@ -69,7 +72,9 @@ async def _send(
 
 def _begin(beginning: Beginning) -> pb.SubscribeResponse.SnapshotBegin:
     begin = pb.SubscribeResponse.SnapshotBegin(
-        stable_point=beginning.stable_point, events=beginning.events, complete_from=beginning.complete_from,
+        stable_point=beginning.stable_point,
+        events=beginning.events,
+        complete_from=beginning.complete_from,
         epoch=beginning.epoch,
     )
     if beginning.schema is not None:

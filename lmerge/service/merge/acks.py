@@ -21,7 +21,9 @@ class Acks:
     """Sends acks and feedback. ``inputs``: the hub's own table. ``lives``: see ``MergeState.lives``."""
 
     def __init__(
-        self, inputs: Mapping[str, Attached], lives: Callable[[], list[tuple[InputStatus, InputLifecycle]]],
+        self,
+        inputs: Mapping[str, Attached],
+        lives: Callable[[], list[tuple[InputStatus, InputLifecycle]]],
         settings: Settings,
     ) -> None:
         self._inputs = inputs

@@ -41,12 +41,27 @@ class Attached:
     """The hub's record of one attached input. ``attached_at``: a time of the loop's clock."""
 
     __slots__ = (
-        "acked", "acked_stable", "attached_at", "has_schema", "incarnation", "joined", "life", "merged", "name", "role",
-        "session", "unacked",
+        "acked",
+        "acked_stable",
+        "attached_at",
+        "has_schema",
+        "incarnation",
+        "joined",
+        "life",
+        "merged",
+        "name",
+        "role",
+        "session",
+        "unacked",
     )
 
     def __init__(
-        self, name: str, incarnation: int, session: PublisherSession, request: AttachRequest, joined: bool,
+        self,
+        name: str,
+        incarnation: int,
+        session: PublisherSession,
+        request: AttachRequest,
+        joined: bool,
         stable_point: int,
     ) -> None:
         self.name = name

@@ -85,8 +85,13 @@ class Certifier:
     """
 
     def __init__(
-        self, name: str, merge: Merge, settings: Settings, kept: Mapping[str, str] | None = None,
-        save: Callable[[str, str], None] | None = None, again: Callable[[Callable[[], None]], None] | None = None,
+        self,
+        name: str,
+        merge: Merge,
+        settings: Settings,
+        kept: Mapping[str, str] | None = None,
+        save: Callable[[str, str], None] | None = None,
+        again: Callable[[Callable[[], None]], None] | None = None,
         schema: Callable[[], pb.Schema | None] = lambda: None,
     ) -> None:
         kept = kept or {}
@@ -116,7 +121,10 @@ class Certifier:
         self.monitor: DivergenceMonitor | None = None
         if self.policy is not DivergencePolicy.NONE:
             self.monitor = DivergenceMonitor(
-                merge.engine, settings.certify_interval, starts=gated, evidence_bytes=settings.evidence_bytes,
+                merge.engine,
+                settings.certify_interval,
+                starts=gated,
+                evidence_bytes=settings.evidence_bytes,
                 open_max=settings.certify_open_max,
             )
         self.gate: StableGate | None = None
@@ -350,9 +358,13 @@ class Certifier:
 
     def _log_divergence(self, divergence: Divergence) -> None:
         log.event(
-            logging.WARNING, "inputs differ", merge=self._name, interval=_interval(divergence),
+            logging.WARNING,
+            "inputs differ",
+            merge=self._name,
+            interval=_interval(divergence),
             digests={name: digest.events for name, digest in divergence.digests.items()},
-            outvoted=list(divergence.outvoted), differences=describe_divergence(divergence, self._schema()),
+            outvoted=list(divergence.outvoted),
+            differences=describe_divergence(divergence, self._schema()),
         )
 
 
@@ -401,7 +413,8 @@ def _interval(divergence: Divergence) -> str:
 def _counting(lives: Iterable[tuple[InputStatus, InputLifecycle]]) -> list[str]:
     """Return the active inputs that count: each can stand in for the others."""
     return [
-        status.name for status, life in lives
+        status.name
+        for status, life in lives
         if status.role is InputRole.ACTIVE and life.state(status) in (LifeState.JOINED, LifeState.HELD)
     ]
 

@@ -69,8 +69,13 @@ class Hub:
     """
 
     def __init__(
-        self, name: str, settings: Settings, recorder: Recorder | None = None, pool: ThreadPoolExecutor | None = None,
-        durable: DurableOutput | None = None, recovered: RecoveredMerge | None = None,
+        self,
+        name: str,
+        settings: Settings,
+        recorder: Recorder | None = None,
+        pool: ThreadPoolExecutor | None = None,
+        durable: DurableOutput | None = None,
+        recovered: RecoveredMerge | None = None,
     ) -> None:
         """Make the hub. ``durable``: the store of the output; ``recovered``: the merge that was read from it."""
         self.name: Final = name
@@ -96,7 +101,13 @@ class Hub:
     # 1. A batch comes.
 
     async def put(
-        self, session: PublisherSession, sequence: int, batch: AnyBatch, wire_bytes: int, *, base: int = 0,
+        self,
+        session: PublisherSession,
+        sequence: int,
+        batch: AnyBatch,
+        wire_bytes: int,
+        *,
+        base: int = 0,
         is_last: bool = True,
     ) -> None:
         """Queue a batch; wait while there is no room. Raises Draining if the server takes nothing new.

@@ -33,7 +33,11 @@ class LeadAlarm:
         for name in now.keys() - self.held.keys():
             self.alarms += 1
             log.event(
-                logging.ERROR, "stable held", merge=self._merge, input=name, stable_point=show_time(now[name]),
+                logging.ERROR,
+                "stable held",
+                merge=self._merge,
+                input=name,
+                stable_point=show_time(now[name]),
                 reason="it is further ahead of the other inputs than lead_max allows",
             )
         for name in self.held.keys() - now.keys():

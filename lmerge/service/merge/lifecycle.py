@@ -74,6 +74,8 @@ def to_fast_forward(lives: Iterable[tuple[InputStatus, InputLifecycle]], stable_
     return [
         status.name
         for status, life in lives
-        if status.role is not InputRole.OBSERVE and not life.leaving and status.stable_point < stable_point - lag
+        if status.role is not InputRole.OBSERVE
+        and not life.leaving
+        and status.stable_point < stable_point - lag
         and (life.fast_forwarded_to is None or life.fast_forwarded_to < stable_point)
     ]

@@ -95,8 +95,15 @@ class Membership:
         joined = status.state is JoinState.JOINED
         state.inputs[name] = Attached(name, status.incarnation, session, request, joined, merge.stable_point)
         log.event(
-            logging.INFO, "input attached", merge=state.name, input=name, incarnation=status.incarnation,
-            properties=sorted(request.properties), join_at=request.join_at, joined=joined, algorithm=merge.algorithm,
+            logging.INFO,
+            "input attached",
+            merge=state.name,
+            input=name,
+            incarnation=status.incarnation,
+            properties=sorted(request.properties),
+            join_at=request.join_at,
+            joined=joined,
+            algorithm=merge.algorithm,
         )
         return Accepted(status.incarnation, merge.stable_point, joined, merge.algorithm, merge.algorithm_reason)
 

@@ -41,9 +41,15 @@ class MergeState:
     """
 
     def __init__(
-        self, name: str, settings: Settings, inbox: Inbox, step: Callable[[Step], None],
-        recorder: Recorder | None = None, pool: ThreadPoolExecutor | None = None,
-        durable: DurableOutput | None = None, recovered: RecoveredMerge | None = None,
+        self,
+        name: str,
+        settings: Settings,
+        inbox: Inbox,
+        step: Callable[[Step], None],
+        recorder: Recorder | None = None,
+        pool: ThreadPoolExecutor | None = None,
+        durable: DurableOutput | None = None,
+        recovered: RecoveredMerge | None = None,
     ) -> None:
         """Make the state. ``step`` queues a step of the hub. The other parameters are those of ``Hub``."""
         self.name: Final = name

@@ -42,9 +42,7 @@ class NewBeginnings:
         put_into_output = partial(state.output.reset, merge, epoch, subscriber_error)
         self._begin(DetachCause.RESET, merge, publisher_error, put_into_output)
 
-    def _begin(
-        self, cause: DetachCause, merge: Merge, error: Unavailable, put_into_output: Callable[[], None]
-    ) -> None:
+    def _begin(self, cause: DetachCause, merge: Merge, error: Unavailable, put_into_output: Callable[[], None]) -> None:
         """Replace the present merge by ``merge``. All inputs end with ``error``.
 
         ``put_into_output`` sets ``merge`` in the output. ``cause``: of the ends of the inputs.

@@ -37,7 +37,11 @@ class Outcomes:
         for change in outcome.switched:
             state.switches.append(f"{change.before} -> {change.after}: {change.reason}")
             log.event(
-                logging.WARNING, "algorithm switched", merge=state.name, before=change.before, after=change.after,
+                logging.WARNING,
+                "algorithm switched",
+                merge=state.name,
+                before=change.before,
+                after=change.after,
                 reason=change.reason,
             )
         for gone in outcome.detached:
@@ -51,8 +55,12 @@ class Outcomes:
         state.payload_limit.gone((gone.input, gone.incarnation), state.merge.live_bytes)
         state.note_detached(gone)
         log.event(
-            logging.INFO if gone.violation is None else logging.WARNING, "input detached",
-            merge=state.name, input=gone.input, incarnation=gone.incarnation, reason=gone.reason,
+            logging.INFO if gone.violation is None else logging.WARNING,
+            "input detached",
+            merge=state.name,
+            input=gone.input,
+            incarnation=gone.incarnation,
+            reason=gone.reason,
         )
         inp = state.inputs.get(gone.input)
         if inp is None or inp.incarnation != gone.incarnation:

@@ -166,8 +166,14 @@ class Registry:
         hub.start(self._on_crash)
         self.hubs[name] = hub
         if recovered is not None:
-            log.event(logging.INFO, "merge recovered", merge=name, stable_point=hub.state.merge.stable_point,
-                      live_events=hub.state.merge.live_count, retained_from=hub.state.retained_from)
+            log.event(
+                logging.INFO,
+                "merge recovered",
+                merge=name,
+                stable_point=hub.state.merge.stable_point,
+                live_events=hub.state.merge.live_count,
+                retained_from=hub.state.retained_from,
+            )
         return hub
 
     def _recorder(self, name: str) -> Recorder | None:

@@ -47,11 +47,20 @@ def _reset(hub: Hub, epoch: int, reason: str, caller: str) -> int:
         )
     what = f"merge {hub.name!r} was reset ({reason}): epoch {epoch} of it has begun, empty"
     log.event(
-        logging.WARNING, "merge reset", merge=hub.name, epoch=epoch, before=before, caller=caller, reason=reason,
-        stable_point=state.merge.stable_point, inputs=len(state.observed.inputs), subscribers=len(state.subscribers),
+        logging.WARNING,
+        "merge reset",
+        merge=hub.name,
+        epoch=epoch,
+        before=before,
+        caller=caller,
+        reason=reason,
+        stable_point=state.merge.stable_point,
+        inputs=len(state.observed.inputs),
+        subscribers=len(state.subscribers),
     )
     hub.beginnings.reset(
-        epoch, MergeReset(f"{what}; what was read before does not go on, so subscribe without a token"),
+        epoch,
+        MergeReset(f"{what}; what was read before does not go on, so subscribe without a token"),
         Unavailable(f"{what}; attach again"),
     )
     return epoch

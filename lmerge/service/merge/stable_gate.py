@@ -93,9 +93,11 @@ class StableGate:
     def _detach(self, name: str, batch: AnyBatch, index: int, stable_point: int) -> Outcome:
         violation = _violation(name, batch, index, stable_point)
         outcome = self._merge.detach(name, str(violation), DetachCause.BROKEN_PROMISE)
-        return outcome._replace(detached=tuple(
-            gone._replace(violation=violation) if gone.input == name else gone for gone in outcome.detached
-        ))
+        return outcome._replace(
+            detached=tuple(
+                gone._replace(violation=violation) if gone.input == name else gone for gone in outcome.detached
+            )
+        )
 
 
 def is_gated(role: InputRole) -> bool:

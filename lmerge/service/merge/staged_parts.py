@@ -160,7 +160,12 @@ class Staging:
     # What publishers do.
 
     def take(
-        self, owner: PartOwner, query: str, batch: int, parts: Sequence[tuple[int, int]], declared: PartSizes,
+        self,
+        owner: PartOwner,
+        query: str,
+        batch: int,
+        parts: Sequence[tuple[int, int]],
+        declared: PartSizes,
         now_s: float,
     ) -> list[StagedPart]:
         """Take the parts of a commit, by partition and attempt, in this order. They count until they are given back.

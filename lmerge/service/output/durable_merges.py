@@ -244,8 +244,7 @@ def _recovered(store: Store, settings: Settings) -> RecoveredMerge | None:
     spoilt = spoilt_by(name, found.facts)
     if spoilt is not None:
         raise MergeSpoiled(
-            f"merge {name!r} of the store {store.path} is spoiled and was not opened: {spoilt}; "
-            "lmerge reset empties it"
+            f"merge {name!r} of the store {store.path} is spoiled and was not opened: {spoilt}; lmerge reset empties it"
         )
     if parse_policy(settings.policy).show is Show.FINAL and parse_policy(policy).show is not Show.FINAL:
         raise UsageError(

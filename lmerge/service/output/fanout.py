@@ -78,10 +78,12 @@ class SubscriberQueue:
 
     def _overflow(self) -> None:
         if not self.cut.done():
-            self.cut.set_result(SubscriberTooSlow(
-                f"subscriber {self.name!r} was cut off: {self.queued_bytes} bytes waited for it to read, and the limit "
-                f"is {self._queue_bytes_max}; subscribe again for a fresh snapshot"
-            ))
+            self.cut.set_result(
+                SubscriberTooSlow(
+                    f"subscriber {self.name!r} was cut off: {self.queued_bytes} bytes waited for it to read, and the "
+                    f"limit is {self._queue_bytes_max}; subscribe again for a fresh snapshot"
+                )
+            )
         self._messages.clear()
         self.queued_bytes = 0
 

@@ -111,16 +111,22 @@ class Journal:
             self.skip()
             return
         segment = Segment(
-            self._next_segment, self._next, stable_point, max(stable_point, complete_from), size,
+            self._next_segment,
+            self._next,
+            stable_point,
+            max(stable_point, complete_from),
+            size,
             live.counts(live.count)[0],
         )
         self._next_segment += 1
         if self._changes is None:
             segment.snapshot, segment.messages = live, []
         else:
-            self._changes.segments.append(NewSegment(
-                segment.number, segment.first, stable_point, segment.complete_from, size, segment.events, live
-            ))
+            self._changes.segments.append(
+                NewSegment(
+                    segment.number, segment.first, stable_point, segment.complete_from, size, segment.events, live
+                )
+            )
         self._segments.append(segment)
         self._bytes += size
 

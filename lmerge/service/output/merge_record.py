@@ -50,8 +50,14 @@ class MergeRecord:
         """At the end of a turn: add the facts that have changed to ``changes``."""
         merge = hub.merge
         now: dict[str, object] = {
-            "name": hub.name, "algorithm": merge.algorithm, "policy": merge.policy, "complete_from": hub.complete_from,
-            "gaps": hub.gaps, "schema": hub.schema, "kept": self._kept, "epoch": hub.epoch,
+            "name": hub.name,
+            "algorithm": merge.algorithm,
+            "policy": merge.policy,
+            "complete_from": hub.complete_from,
+            "gaps": hub.gaps,
+            "schema": hub.schema,
+            "kept": self._kept,
+            "epoch": hub.epoch,
             "bare_events": hub.has_bare_events or None,
         }
         for name, value in now.items():

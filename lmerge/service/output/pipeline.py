@@ -58,7 +58,12 @@ class MergeOutput:
     """
 
     def __init__(
-        self, name: str, merge: Merge, settings: Settings, released: Effect, offload: Offload,
+        self,
+        name: str,
+        merge: Merge,
+        settings: Settings,
+        released: Effect,
+        offload: Offload,
         durable: DurableOutput | None = None,
     ) -> None:
         self.name = name
@@ -72,7 +77,9 @@ class MergeOutput:
         self.fanout = Fanout(name, settings.progress_interval_s, merge.stable_point)
         self.release = ReleaseQueue(self.fanout, released, durable, settings.store_waiting_bytes)
         self.journal = Journal(
-            settings.retain_bytes, settings.retain_time, settings.segment_bytes,
+            settings.retain_bytes,
+            settings.retain_time,
+            settings.segment_bytes,
             None if durable is None else self.release.changes,
         )
         self.durable = durable
@@ -115,7 +122,7 @@ class MergeOutput:
             self.journal.append(message)
             self.release.emit(message.data, message.elements)
             if supporters and message.inserts:
-                counts, supporters = supporters[:message.inserts], supporters[message.inserts:]
+                counts, supporters = supporters[: message.inserts], supporters[message.inserts :]
                 self.then(partial(self.fanout.mark, marks(counts)))
 
     async def keep_journal(self) -> None:

@@ -105,7 +105,7 @@ class Recorder:
         whole = self._whole_bytes + len(rest)
         try:
             while rest:
-                rest = rest[self._file.write(rest):]
+                rest = rest[self._file.write(rest) :]
             self._whole_bytes = whole
         except OSError as problem:
             with suppress(OSError):  # a pipe cannot be truncated

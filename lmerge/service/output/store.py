@@ -113,7 +113,8 @@ class Store:
         with self._lock, self._translated_errors():
             rows = self._open().execute(
                 f"SELECT {where}, segment, elements, inserts, data, crc FROM {table} "
-                f"WHERE {choice}{where} >= ? AND {where} < ? ORDER BY {where}", (start, end)
+                f"WHERE {choice}{where} >= ? AND {where} < ? ORDER BY {where}",
+                (start, end),
             )
             for number, of, elements, inserts, data, crc in rows:
                 self._check_row(f"{table} {number}", crc, data, number, of, elements, inserts)

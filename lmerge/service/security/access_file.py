@@ -171,8 +171,9 @@ def entry_of(item: Any) -> AccessEntry:
     is_token = "sha256" in item
     if is_token == ("certificate" in item) or is_token != ("id" in item):
         raise UsageError(f'{name!r} needs either "id" and "sha256", or "certificate"')
-    if is_token and not (re.fullmatch("[0-9a-f]{8}", _text(item, "id"))
-                         and re.fullmatch("[0-9a-f]{64}", _text(item, "sha256"))):
+    if is_token and not (
+        re.fullmatch("[0-9a-f]{8}", _text(item, "id")) and re.fullmatch("[0-9a-f]{64}", _text(item, "sha256"))
+    ):
         raise UsageError(f'{name!r}: "id" must be 8 hexadecimal digits and "sha256" 64')
     certificate = "" if is_token else _text(item, "certificate")
     if certificate and not re.match("(uri|dns|cn):.", certificate):
@@ -181,8 +182,13 @@ def entry_of(item: Any) -> AccessEntry:
     if not isinstance(enabled, bool):
         raise UsageError(f'{name!r}: "enabled" must be true or false')
     return AccessEntry(
-        name, _rights(item, name), item.get("id", ""), item.get("sha256", ""), certificate,
-        None if item.get("expires") is None else parse_expiry(_text(item, "expires")), enabled,
+        name,
+        _rights(item, name),
+        item.get("id", ""),
+        item.get("sha256", ""),
+        certificate,
+        None if item.get("expires") is None else parse_expiry(_text(item, "expires")),
+        enabled,
     )
 
 

@@ -82,7 +82,10 @@ OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 _WATCHERS: Final = (STATUS, ADMIN)
 # The reasons for which a call is refused, as the metrics name them.
 REFUSALS: Final[dict[str, type[LmergeError]]] = {
-    "unauthenticated": Unauthenticated, "denied": PermissionDenied, "limit": LimitExceeded, "rate": TooOften,
+    "unauthenticated": Unauthenticated,
+    "denied": PermissionDenied,
+    "limit": LimitExceeded,
+    "rate": TooOften,
     "undecodable": Undecodable,
 }
 
@@ -311,7 +314,12 @@ class Guard(grpc.aio.ServerInterceptor):
 
     @asynccontextmanager
     async def _entered(
-        self, rule: AccessRule | None, method: str, read: Callable[[Any], Any], raw: Any, context: CallContext,
+        self,
+        rule: AccessRule | None,
+        method: str,
+        read: Callable[[Any], Any],
+        raw: Any,
+        context: CallContext,
         is_stream: bool,
     ) -> AsyncIterator[Any]:
         """Let a call in; give its request, decoded by ``read``. The call holds its places inside the context."""
@@ -336,7 +344,12 @@ class Guard(grpc.aio.ServerInterceptor):
             await context.abort(code_of(problem), status_text(str(problem)), trailing_metadata(problem))
 
     def _let_in(
-        self, rule: AccessRule | None, method: str, read: Callable[[Any], Any], raw: Any, context: CallContext,
+        self,
+        rule: AccessRule | None,
+        method: str,
+        read: Callable[[Any], Any],
+        raw: Any,
+        context: CallContext,
         places: ExitStack,
     ) -> tuple[CallAccess, Any]:
         """Check a call; return its access and its request.
@@ -424,5 +437,3 @@ def _authorization(metadata: Iterable[tuple[str, str | bytes]] | None) -> list[s
 def _cut(name: str) -> str:
     """Quote and shorten a name that a peer has sent, for a message."""
     return repr(name) if len(name) <= 100 else f"{name[:100]!r}..."
-
-

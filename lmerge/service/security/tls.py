@@ -109,9 +109,7 @@ class TlsFiles:
             context.verify_mode = ssl.CERT_OPTIONAL
         self._context = context
         self._pending_s = time.monotonic()
-        self._pending = grpc.ssl_server_certificate_configuration(
-            [(pems["key"], pems["certificate"])], client_ca
-        )
+        self._pending = grpc.ssl_server_certificate_configuration([(pems["key"], pems["certificate"])], client_ca)
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
         return [stamp_of(path) for path in self._paths.values()]

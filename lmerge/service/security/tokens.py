@@ -20,8 +20,13 @@ from lmerge.service.security.access_file import digest_of, entry_of, read_entrie
 
 
 def make(
-    path: Path, name: str, roles: Sequence[str], merges: Sequence[str], replicas: Sequence[str] | None = None,
-    expires_us: int | None = None, certificate: str | None = None,
+    path: Path,
+    name: str,
+    roles: Sequence[str],
+    merges: Sequence[str],
+    replicas: Sequence[str] | None = None,
+    expires_us: int | None = None,
+    certificate: str | None = None,
 ) -> str:
     """Add an entry to the file, which is made if needed; return the new token.
 

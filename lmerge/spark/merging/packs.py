@@ -32,14 +32,25 @@ DETACH: Final = 4  # the input leaves
 MALFORMED: Final = 5  # no element; the payload is the reason
 
 KIND_NAMES: Final = ("insert", "adjust", "stable", "attach", "detach")  # in the order of their numbers
-TABLE: Final = pa.schema([
-    ("order", pa.int64()), ("kind", pa.uint8()), ("vs", pa.int64()), ("ve", pa.int64()), ("vold", pa.int64()),
-    ("payload", pa.binary()),
-])
-PACKS: Final = pa.schema([
-    ("lane", pa.int32()), ("shard", pa.int32()), ("input", pa.int32()), ("concerns_all", pa.bool_()),
-    ("elements", pa.binary()),
-])
+TABLE: Final = pa.schema(
+    [
+        ("order", pa.int64()),
+        ("kind", pa.uint8()),
+        ("vs", pa.int64()),
+        ("ve", pa.int64()),
+        ("vold", pa.int64()),
+        ("payload", pa.binary()),
+    ]
+)
+PACKS: Final = pa.schema(
+    [
+        ("lane", pa.int32()),
+        ("shard", pa.int32()),
+        ("input", pa.int32()),
+        ("concerns_all", pa.bool_()),
+        ("elements", pa.binary()),
+    ]
+)
 _NO_PAYLOAD: Final = pa.scalar(b"", pa.binary())
 _ZERO: Final = pa.scalar(0, pa.int64())
 
@@ -76,7 +87,7 @@ class Packer:
             if piece.num_rows or at == 0:
                 packs.append((lane, at, number, concerns_all, to_bytes(piece)))
         return pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(zip(*packs), PACKS)], schema=PACKS,
+            [pa.array(column, field.type) for column, field in zip(zip(*packs), PACKS)], schema=PACKS
         )
 
 
@@ -98,15 +109,18 @@ def elements_table(rows: Any, has_order: bool) -> Any:
     else:
         problems.append((pc.greater(index, STABLE), "{kind} in an input without a column of order"))
     ends, olds = pc.fill_null(ve, INF), pc.fill_null(vold, INF)
-    table = pa.table([
-        pc.fill_null(order, 0) if has_order else pa.repeat(_ZERO, len(kind)),
-        kind,
-        # The kind separates a null from a time: only an attach may lack ``vs``, and its ``ve`` records that.
-        pc.fill_null(vs, 0),
-        pc.if_else(pc.equal(kind, ATTACH), pc.is_valid(vs).cast(pa.int64()), pc.if_else(is_event, ends, _ZERO)),
-        pc.if_else(pc.equal(kind, ADJUST), olds, _ZERO),
-        pc.if_else(is_event, payload, _NO_PAYLOAD),
-    ], schema=TABLE)
+    table = pa.table(
+        [
+            pc.fill_null(order, 0) if has_order else pa.repeat(_ZERO, len(kind)),
+            kind,
+            # The kind separates a null from a time: only an attach may lack ``vs``, and its ``ve`` records that.
+            pc.fill_null(vs, 0),
+            pc.if_else(pc.equal(kind, ATTACH), pc.is_valid(vs).cast(pa.int64()), pc.if_else(is_event, ends, _ZERO)),
+            pc.if_else(pc.equal(kind, ADJUST), olds, _ZERO),
+            pc.if_else(is_event, payload, _NO_PAYLOAD),
+        ],
+        schema=TABLE,
+    )
     for mask, template in problems:
         if pc.any(mask).as_py():
             table = _blamed(table, pc.fill_null(mask, False), kind_names, template)
@@ -148,8 +162,11 @@ def table_of(batch: AnyBatch, first: int) -> Any:
     """Return a batch of the core as a table without its stables; ``order`` counts from ``first``."""
     if isinstance(batch, Batch):
         arrays = [
-            pa.array(batch.kinds, pa.uint8()), pa.array(batch.vs, pa.int64()), pa.array(batch.ve, pa.int64()),
-            pa.array(batch.vold, pa.int64()), pa.array(batch.payloads, pa.binary()),
+            pa.array(batch.kinds, pa.uint8()),
+            pa.array(batch.vs, pa.int64()),
+            pa.array(batch.ve, pa.int64()),
+            pa.array(batch.vold, pa.int64()),
+            pa.array(batch.payloads, pa.binary()),
         ]
     else:
         # The native core's columns are those of the wire: no object per element is made here.

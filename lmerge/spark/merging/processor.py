@@ -47,11 +47,27 @@ class ShardProcessor(StatefulProcessor):
         for table in output.tables:
             for at in range(0, table.num_rows, _OUT_ROWS):
                 piece = table.slice(at, _OUT_ROWS)
-                yield Row(place=number, shard=number, batch=batch, first=piece.column("order")[0].as_py(), before=None,
-                          stable=None, ended=None, elements=packs.to_bytes(piece))
+                yield Row(
+                    place=number,
+                    shard=number,
+                    batch=batch,
+                    first=piece.column("order")[0].as_py(),
+                    before=None,
+                    stable=None,
+                    ended=None,
+                    elements=packs.to_bytes(piece),
+                )
         if reports or output.ended:
-            yield Row(place=self._plan.shards - 1, shard=number, batch=batch, first=0, before=output.before,
-                      stable=output.stable if reports else None, ended=json.dumps(output.ended), elements=None)
+            yield Row(
+                place=self._plan.shards - 1,
+                shard=number,
+                batch=batch,
+                first=0,
+                before=output.before,
+                stable=output.stable if reports else None,
+                ended=json.dumps(output.ended),
+                elements=None,
+            )
 
     def close(self) -> None:
         pass

@@ -85,7 +85,12 @@ Inputs: TypeAlias = "Sequence[DataFrame | MergeInput] | Mapping[str, DataFrame |
 
 
 def merge(
-    inputs: Inputs, algorithm: str = "r4", shards: int = 2, *, policy: str = "lazy", closing: str = "all",
+    inputs: Inputs,
+    algorithm: str = "r4",
+    shards: int = 2,
+    *,
+    policy: str = "lazy",
+    closing: str = "all",
     order: str | None = "order",
 ) -> DataFrame:
     """Return the merged stream of ``inputs`` as rows of elements (see above). Write it in output mode ``append``.
@@ -102,8 +107,12 @@ def merge(
     _check_settings(algorithm, shards, policy, closing)
     _check_session(next(iter(named.values())).df)
     plan = MergePlan(
-        tuple(InputPlan(name, tuple(one.properties), one.join_at) for name, one in named.items()), algorithm, shards,
-        policy, closing, order is not None,
+        tuple(InputPlan(name, tuple(one.properties), one.join_at) for name, one in named.items()),
+        algorithm,
+        shards,
+        policy,
+        closing,
+        order is not None,
     )
     plan.fresh()  # raises the core's errors about the settings
     rows: DataFrame | None = None

@@ -12,10 +12,18 @@ import pyarrow.compute as pc
 from lmerge.core.elements import ADJUST, NEG_INF
 from lmerge.spark.merging import packs
 
-ROWS: Final = pa.schema([
-    ("kind", pa.string()), ("payload", pa.binary()), ("vs", pa.int64()), ("ve", pa.int64()), ("vold", pa.int64()),
-    ("shard", pa.int32()), ("order", pa.int64()), ("ended", pa.string()),
-])
+ROWS: Final = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("payload", pa.binary()),
+        ("vs", pa.int64()),
+        ("ve", pa.int64()),
+        ("vold", pa.int64()),
+        ("shard", pa.int32()),
+        ("order", pa.int64()),
+        ("ended", pa.string()),
+    ]
+)
 # Bits for the elements that one batch can cause in one shard. The rest of 63 bits counts batches.
 ORDER_BITS: Final = 40
 # Rows of one Arrow batch, the same as Spark's.
@@ -54,7 +62,8 @@ class Unpacker:
             order = (batch + 1 << ORDER_BITS) - 1
             row = ["stable", None, stable, None, None, None, order, "; ".join(sorted(ended)) or None]
             yield pa.RecordBatch.from_arrays(
-                [pa.array([value], field.type) for value, field in zip(row, ROWS)], schema=ROWS)
+                [pa.array([value], field.type) for value, field in zip(row, ROWS)], schema=ROWS
+            )
 
 
 def element_rows(shard: int, table: Any) -> Any:
@@ -63,7 +72,16 @@ def element_rows(shard: int, table: Any) -> Any:
     vold = pc.if_else(pc.equal(kind, ADJUST), table.column("vold"), pa.scalar(None, pa.int64()))
     kind_names = pa.array(packs.KIND_NAMES).take(kind.combine_chunks().cast(pa.int32()))
     count = table.num_rows
-    return pa.table([
-        kind_names, table.column("payload"), table.column("vs"), table.column("ve"), vold,
-        pa.repeat(pa.scalar(shard, pa.int32()), count), table.column("order"), pa.nulls(count, pa.string()),
-    ], schema=ROWS)
+    return pa.table(
+        [
+            kind_names,
+            table.column("payload"),
+            table.column("vs"),
+            table.column("ve"),
+            vold,
+            pa.repeat(pa.scalar(shard, pa.int32()), count),
+            table.column("order"),
+            pa.nulls(count, pa.string()),
+        ],
+        schema=ROWS,
+    )

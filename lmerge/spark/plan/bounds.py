@@ -199,10 +199,18 @@ def _greatest(e: Expr, flow: OperatorBounds) -> BoundOrUnknown:
 
 
 # The same value, or its conversion between a timestamp and its microseconds.
-_SAME: Final = frozenset({
-    "Alias", "PreciseTimestampConversion", "KnownNullable", "KnownNotNull", "KnownNonNullable", "UnixMicros",
-    "MicrosToTimestamp", "DatetimeSub",
-})
+_SAME: Final = frozenset(
+    {
+        "Alias",
+        "PreciseTimestampConversion",
+        "KnownNullable",
+        "KnownNotNull",
+        "KnownNonNullable",
+        "UnixMicros",
+        "MicrosToTimestamp",
+        "DatetimeSub",
+    }
+)
 _FUNCTIONS: Final[dict[str, Callable[[Expr, OperatorBounds], BoundOrUnknown]]] = {
     "GetStructField": _field,
     "TimeAdd": _shift,

@@ -35,16 +35,38 @@ class Key(NamedTuple):
 
 
 # Operators that only drop or move rows, so that no row is doubled.
-_KEEPING: Final = frozenset({
-    "Filter", "SubqueryAlias", "View", "ResolvedHint", "Repartition", "RepartitionByExpression", "RebalancePartitions",
-    "Sort", "LocalLimit", "GlobalLimit", "Limit", "Offset", "Sample", "CollectMetrics", "EventTimeWatermark",
-    "UpdateEventTimeWatermarkColumn",
-})
+_KEEPING: Final = frozenset(
+    {
+        "Filter",
+        "SubqueryAlias",
+        "View",
+        "ResolvedHint",
+        "Repartition",
+        "RepartitionByExpression",
+        "RebalancePartitions",
+        "Sort",
+        "LocalLimit",
+        "GlobalLimit",
+        "Limit",
+        "Offset",
+        "Sample",
+        "CollectMetrics",
+        "EventTimeWatermark",
+        "UpdateEventTimeWatermarkColumn",
+    }
+)
 # Operators that keep each row in its partition.
-_STAYING: Final = frozenset({
-    "Project", "Filter", "SubqueryAlias", "View", "CollectMetrics", "EventTimeWatermark",
-    "UpdateEventTimeWatermarkColumn",
-})
+_STAYING: Final = frozenset(
+    {
+        "Project",
+        "Filter",
+        "SubqueryAlias",
+        "View",
+        "CollectMetrics",
+        "EventTimeWatermark",
+        "UpdateEventTimeWatermarkColumn",
+    }
+)
 # Operators for which Spark brings the rows of a key to the partition with the key's state.
 _GATHERING: Final = frozenset({"Aggregate", "Deduplicate", "DeduplicateWithinWatermark"})
 

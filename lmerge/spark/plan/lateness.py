@@ -48,14 +48,34 @@ from lmerge.spark.plan.bounds import (
 from lmerge.spark.plan.tree import Expr, Node, PlanColumn
 
 # Operators that output their rows unchanged, or fewer of them, in any order.
-PASSING: Final = frozenset({
-    "Filter", "SubqueryAlias", "View", "ResolvedHint", "Repartition", "RepartitionByExpression", "RebalancePartitions",
-    "Sort", "LocalLimit", "GlobalLimit", "Limit", "Offset", "Sample", "CollectMetrics", "Generate",
-})
-STATEFUL_PROGRAMS: Final = frozenset({
-    "TransformWithState", "TransformWithStateInPandas", "TransformWithStateInPySpark", "FlatMapGroupsWithState",
-    "FlatMapGroupsInPandasWithState",
-})
+PASSING: Final = frozenset(
+    {
+        "Filter",
+        "SubqueryAlias",
+        "View",
+        "ResolvedHint",
+        "Repartition",
+        "RepartitionByExpression",
+        "RebalancePartitions",
+        "Sort",
+        "LocalLimit",
+        "GlobalLimit",
+        "Limit",
+        "Offset",
+        "Sample",
+        "CollectMetrics",
+        "Generate",
+    }
+)
+STATEFUL_PROGRAMS: Final = frozenset(
+    {
+        "TransformWithState",
+        "TransformWithStateInPandas",
+        "TransformWithStateInPySpark",
+        "FlatMapGroupsWithState",
+        "FlatMapGroupsInPandasWithState",
+    }
+)
 STATEFUL: Final = STATEFUL_PROGRAMS | {"Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct"}
 
 
@@ -209,7 +229,8 @@ def _join(node: Node, below: list[OperatorBounds]) -> OperatorBounds:
         "it comes after a join of two streams over a range of time, and behind that Spark keeps a watermark of its own"
     )
     return OperatorBounds(
-        bounds, watermark_us if conditions.equal else beyond,
+        bounds,
+        watermark_us if conditions.equal else beyond,
         (newer,) if conditions.compares and pair <= set(bounds) else (),
     )
 

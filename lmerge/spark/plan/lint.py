@@ -70,7 +70,11 @@ _NONE: Final[_Taints] = frozenset()
 
 
 def lint(
-    df: Any, mode: str = "append", *, round_digits: Collection[str] = (), allow: Collection[str] = (),
+    df: Any,
+    mode: str = "append",
+    *,
+    round_digits: Collection[str] = (),
+    allow: Collection[str] = (),
     keys: Collection[str] = (),
 ) -> list[Finding]:
     """Return what in the plan of ``df`` cannot be replicated, errors first. ``allow``: codes that are not reported.
@@ -83,7 +87,7 @@ def lint(
 
 
 def lint_plan(
-    root: Node, mode: str = "append", *, round_digits: Collection[str] = (), keys: Collection[str] = (),
+    root: Node, mode: str = "append", *, round_digits: Collection[str] = (), keys: Collection[str] = ()
 ) -> list[Finding]:
     """Return the same for a plan that was read."""
     walk = _Walk()
@@ -193,11 +197,28 @@ def _place(node: Node, e: Expr) -> str:
 
 # operators ------------------------------------------------------------------------------------------------------------
 
-_READABLE_KINDS: Final = PASSING | STATEFUL_PROGRAMS | {
-    "Project", "Expand", "Aggregate", "Union", "Join", "Deduplicate", "DeduplicateWithinWatermark", "Distinct",
-    "EventTimeWatermark", "UpdateEventTimeWatermarkColumn", "WithCTE", "CTERelationDef", "CTERelationRef",
-    "AppendColumns", "DeserializeToObject", "SerializeFromObject",
-}
+_READABLE_KINDS: Final = (
+    PASSING
+    | STATEFUL_PROGRAMS
+    | {
+        "Project",
+        "Expand",
+        "Aggregate",
+        "Union",
+        "Join",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "Distinct",
+        "EventTimeWatermark",
+        "UpdateEventTimeWatermarkColumn",
+        "WithCTE",
+        "CTERelationDef",
+        "CTERelationRef",
+        "AppendColumns",
+        "DeserializeToObject",
+        "SerializeFromObject",
+    }
+)
 
 
 def _operators(root: Node) -> Iterator[Finding]:
@@ -270,8 +291,11 @@ def _source(node: Node) -> Iterator[Finding]:
     name = node.details.get("source", "").lower()
     where = f"{node.kind} {name}".strip()
     if name in ("rate", "socket", "text-socket"):
-        problem = "generates other rows for every replica" if name == "rate" else (
-            "gives a row to one reader only, and can give it only once")
+        problem = (
+            "generates other rows for every replica"
+            if name == "rate"
+            else ("gives a row to one reader only, and can give it only once")
+        )
         yield Finding(ERROR, "source", problem, name, where, "a source that can be read again, such as Kafka or files")
     texts = node.details.get("format", "").lower()
     zone = node.details.get("machine zone")

@@ -42,13 +42,14 @@ CODES: Final[Mapping[str, Code]] = {
     "udf-nondeterministic": Code(_ERROR, "code that is declared non-deterministic"),
     "partition": Code(_ERROR, "where a row lies: `monotonically_increasing_id`, `spark_partition_id`"),
     "input-file": Code(
-        _ERROR, "`input_file_name`, and what `_metadata` has of a row's file: name, size, time of change"),
-    "unordered": Code(
-        _ERROR, "`collect_list`, `collect_set`, `listagg` without `array_sort`: values as rows arrived"),
+        _ERROR, "`input_file_name`, and what `_metadata` has of a row's file: name, size, time of change"
+    ),
+    "unordered": Code(_ERROR, "`collect_list`, `collect_set`, `listagg` without `array_sort`: values as rows arrived"),
     "first-last": Code(_ERROR, "`first`, `last`, `any_value`: the row that happens to come first or last"),
     "float-aggregate": Code(
         (ERROR, WARNING),
-        "sums and averages of floats, also cast to whole numbers or to text; a warning for averages of `bigint`"),
+        "sums and averages of floats, also cast to whole numbers or to text; a warning for averages of `bigint`",
+    ),
     "limit": Code(_ERROR, "`limit`: as many rows as come first"),
     "sample": Code(_ERROR, "a sample of the rows"),
     "source": Code(_ERROR, "`rate` and `socket` sources, which give every replica other rows"),
@@ -59,15 +60,19 @@ CODES: Final[Mapping[str, Code]] = {
     "update-join": Code(_ERROR, "mode `update`: a join above the aggregation"),
     "stable": Code(_ERROR, "no stable point can be derived: declare `stable_lag`"),
     "rounded-float": Code(
-        _WARNING, "a sum of floats, rounded or cast to a decimal: near a tie replicas round to different numbers"),
+        _WARNING, "a sum of floats, rounded or cast to a decimal: near a tie replicas round to different numbers"
+    ),
     "ties": Code(
-        _WARNING, "`max_by` and `mode` among equals, `array_sort` and `listagg` by an order in which different values "
-        "are equal"),
+        _WARNING,
+        "`max_by` and `mode` among equals, `array_sort` and `listagg` by an order in which different values are equal",
+    ),
     "approximate": Code(_WARNING, "`percentile_approx`, sketches: they depend on the order of rows"),
     "session-zone": Code(
-        _WARNING, "what depends on `spark.sql.session.timeZone`: `hour`, `date_format`, a timestamp as text or date, "
+        _WARNING,
+        "what depends on `spark.sql.session.timeZone`: `hour`, `date_format`, a timestamp as text or date, "
         "days added to one; files of JSON, CSV or XML with timestamps, where the zone is the machine's. Not found: a "
-        "literal without an offset (`timestamp'2024-05-01 00:00:00'`), which Spark's parser turns into a constant"),
+        "literal without an offset (`timestamp'2024-05-01 00:00:00'`), which Spark's parser turns into a constant",
+    ),
     "udf": Code(_WARNING, "code that cannot be analysed"),
     "environment": Code(_WARNING, "`current_user`, `version`: who runs the query, and where"),
     "source-start": Code(_WARNING, "Kafka from `latest`: every replica begins somewhere else"),
@@ -97,101 +102,141 @@ class Rule:
 
 
 _CLOCK = Rule(
-    "clock", ERROR, "is the time at which this replica runs the batch, and every replica runs it at another",
+    "clock",
+    ERROR,
+    "is the time at which this replica runs the batch, and every replica runs it at another",
     "take the event time from the row; for 'how old is it' compare with the watermark, or with another column",
 )
 _RANDOM = Rule(
-    "random", ERROR, "is another value on every replica, and in every attempt",
+    "random",
+    ERROR,
+    "is another value on every replica, and in every attempt",
     "derive it from the row, for example xxhash64 of its key",
 )
 _PARTITION = Rule(
-    "partition", ERROR, "depends on how the rows are spread over partitions, which differs between replicas",
+    "partition",
+    ERROR,
+    "depends on how the rows are spread over partitions, which differs between replicas",
     "use an identifier that the row brings along, or a hash of its columns",
 )
 FILE: Final = Rule(
-    "input-file", ERROR, "describes the file of a row, and replicas can read the same rows from other files",
+    "input-file",
+    ERROR,
+    "describes the file of a row, and replicas can read the same rows from other files",
     "put the needed part of the name into the data, or do not publish it",
 )
 _COUNTED = frozenset({"Count", "IsNull", "IsNotNull"})
 _SORT_TIES = Rule(
-    "ties", WARNING, "sorts by an order of its own, and values that are equal in it stay as they arrived",
+    "ties",
+    WARNING,
+    "sorts by an order of its own, and values that are equal in it stay as they arrived",
     "array_sort without a function of its own, or one that compares the whole values with < and with >; put the sort "
-    "key first: struct(key, value)", _COUNTED,
+    "key first: struct(key, value)",
+    _COUNTED,
 )
 _UNORDERED = Rule(
-    "unordered", ERROR, "holds its values in the order in which rows arrived, which no two runs share",
+    "unordered",
+    ERROR,
+    "holds its values in the order in which rows arrived, which no two runs share",
     "sort it: array_sort(...) or sort_array(...) around it",
     _COUNTED | {"SortArray", "Size", "ArraySize", "ArrayMin", "ArrayMax", "ArrayContains"},
-    softened_by=frozenset({"ArraySort"}), soft=_SORT_TIES,
+    softened_by=frozenset({"ArraySort"}),
+    soft=_SORT_TIES,
 )
 _LISTED = Rule(
-    "unordered", ERROR, "joins its values in the order in which rows arrived, which no two runs share",
-    "array_join(array_sort(collect_list(...)), ...)", _COUNTED | {"Length"},
+    "unordered",
+    ERROR,
+    "joins its values in the order in which rows arrived, which no two runs share",
+    "array_join(array_sort(collect_list(...)), ...)",
+    _COUNTED | {"Length"},
 )
 _FIRST = Rule(
-    "first-last", ERROR, "is the value of whichever row arrived first or last, which no two runs share",
-    "min, max, or max_by/min_by with a unique second argument", _COUNTED,
+    "first-last",
+    ERROR,
+    "is the value of whichever row arrived first or last, which no two runs share",
+    "min, max, or max_by/min_by with a unique second argument",
+    _COUNTED,
 )
 _TIES = Rule(
-    "ties", WARNING, "can come from any of several rows if their compared values are equal",
+    "ties",
+    WARNING,
+    "can come from any of several rows if their compared values are equal",
     "make the compared value unique, for example a struct of it and an identifier; or allow it if it is",
     _COUNTED,
 )
 _LIST_TIES = Rule(
-    "ties", WARNING, "orders its values by something else, and values that are equal in it come as rows arrived",
-    "WITHIN GROUP (ORDER BY) the value itself, or something unique", _COUNTED,
+    "ties",
+    WARNING,
+    "orders its values by something else, and values that are equal in it come as rows arrived",
+    "WITHIN GROUP (ORDER BY) the value itself, or something unique",
+    _COUNTED,
 )
 _EXACT = "lmerge.spark.exact_sum or exact_avg, or add decimals: sum(cast(... as decimal(38, 6)))"
 ROUNDED_FLOAT: Final = Rule(
-    "rounded-float", WARNING,
+    "rounded-float",
+    WARNING,
     "rounds a sum of floating-point numbers, whose last digits depend on their order: two sums that differ there can "
     "lie on two sides of a tie, such as 24.565 and 24.564999999999998, and are then rounded to different numbers",
-    f"{_EXACT}, and round that", _COUNTED,
+    f"{_EXACT}, and round that",
+    _COUNTED,
 )
 # Cutting digits off does not help: 2.9999999999999996 and 3.0 differ in all that is left.
 _FLOAT = Rule(
-    "float-aggregate", ERROR,
+    "float-aggregate",
+    ERROR,
     "adds floating-point numbers, and the last digits of the sum depend on the order, which no two runs share",
-    _EXACT, _COUNTED, softened_by=frozenset({"Round", "BRound", "FormatNumber", "Cast decimal"}), soft=ROUNDED_FLOAT,
+    _EXACT,
+    _COUNTED,
+    softened_by=frozenset({"Round", "BRound", "FormatNumber", "Cast decimal"}),
+    soft=ROUNDED_FLOAT,
 )
 _VECTOR = replace(_FLOAT, instead="exact_sum of each element")
 _BIG_AVERAGE = Rule(
-    "float-aggregate", WARNING,
+    "float-aggregate",
+    WARNING,
     "adds as floating-point numbers, which is exact only while the sum stays below 2**53",
-    "average a decimal: avg(cast(... as decimal(38, 0)))", _COUNTED,
+    "average a decimal: avg(cast(... as decimal(38, 0)))",
+    _COUNTED,
 )
 _APPROXIMATE = Rule(
-    "approximate", WARNING, "is approximate, and the approximation depends on the order in which rows are merged",
-    "the exact function, such as percentile or count(distinct ...); approx_count_distinct is fine", _COUNTED,
+    "approximate",
+    WARNING,
+    "is approximate, and the approximation depends on the order in which rows are merged",
+    "the exact function, such as percentile or count(distinct ...); approx_count_distinct is fine",
+    _COUNTED,
 )
-_ENVIRONMENT = Rule(
-    "environment", WARNING, "depends on who runs the query, and where",
-    "a literal",
-)
+_ENVIRONMENT = Rule("environment", WARNING, "depends on who runs the query, and where", "a literal")
 _ZONE = Rule(
-    "session-zone", WARNING, "depends on the time zone of the session, which is the machine's if it was not set",
+    "session-zone",
+    WARNING,
+    "depends on the time zone of the session, which is the machine's if it was not set",
     'the same spark.sql.session.timeZone for every replica, and then allow=("session-zone",); or without a zone: '
-    "window, unix_micros, intervals of less than a day", _COUNTED,
+    "window, unix_micros, intervals of less than a day",
+    _COUNTED,
 )
 ZONED_SOURCE: Final = Rule(
-    "session-zone", WARNING,
+    "session-zone",
+    WARNING,
     "reads timestamps from text; those without an offset are read in the zone of this machine",
     '.option("timeZone", "UTC") on the source, or the same spark.sql.session.timeZone for every replica',
 )
 NONDETERMINISTIC: Final = Rule(
-    "nondeterministic", ERROR, "is nondeterministic according to Spark", "an expression of the row's columns alone",
+    "nondeterministic", ERROR, "is nondeterministic according to Spark", "an expression of the row's columns alone"
 )
 UDF: Final = Rule(
-    "udf", WARNING, "is code that cannot be analysed: it must return the same for the same rows, at any time",
+    "udf",
+    WARNING,
+    "is code that cannot be analysed: it must return the same for the same rows, at any time",
     'an expression of Spark; or allow=("udf",) if it is a pure function of its arguments',
 )
 UDF_NONDETERMINISTIC: Final = Rule(
-    "udf-nondeterministic", ERROR, "is declared non-deterministic", "a function of its arguments alone",
+    "udf-nondeterministic", ERROR, "is declared non-deterministic", "a function of its arguments alone"
 )
 
 _BY_KIND: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(
-        ("CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp", "CurrentTime", "CurrentBatchTimestamp"), _CLOCK),
+        ("CurrentTimestamp", "Now", "CurrentDate", "LocalTimestamp", "CurrentTime", "CurrentBatchTimestamp"), _CLOCK
+    ),
     **dict.fromkeys(("Rand", "Randn", "Uuid", "Shuffle", "RandStr", "Uniform"), _RANDOM),
     **dict.fromkeys(("MonotonicallyIncreasingID", "SparkPartitionID"), _PARTITION),
     **dict.fromkeys(("InputFileName", "InputFileBlockStart", "InputFileBlockLength"), FILE),
@@ -199,23 +244,66 @@ _BY_KIND: Final[Mapping[str, Rule]] = {
     **dict.fromkeys(("VectorSum", "VectorAvg"), _VECTOR),
     **dict.fromkeys(("First", "Last", "AnyValue"), _FIRST),
     **dict.fromkeys(("MaxBy", "MinBy", "Mode", "PandasMode"), _TIES),
-    **dict.fromkeys((
-        "ApproximatePercentile", "ApproxTopK", "ApproxTopKAccumulate", "ApproxTopKCombine", "HistogramNumeric",
-        "HllSketchAgg", "HllUnionAgg", "ThetaSketchAgg", "ThetaUnionAgg", "KllSketchAggBigint", "KllSketchAggFloat",
-        "KllSketchAggDouble", "KllMergeAggBigint", "KllMergeAggFloat", "KllMergeAggDouble", "ThetaIntersectionAgg",
-        "TupleSketchAggDouble", "TupleSketchAggInteger", "TupleUnionAggDouble", "TupleUnionAggInteger",
-        "TupleIntersectionAggDouble", "TupleIntersectionAggInteger", "ApproxQuantile",
-    ), _APPROXIMATE),
+    **dict.fromkeys(
+        (
+            "ApproximatePercentile",
+            "ApproxTopK",
+            "ApproxTopKAccumulate",
+            "ApproxTopKCombine",
+            "HistogramNumeric",
+            "HllSketchAgg",
+            "HllUnionAgg",
+            "ThetaSketchAgg",
+            "ThetaUnionAgg",
+            "KllSketchAggBigint",
+            "KllSketchAggFloat",
+            "KllSketchAggDouble",
+            "KllMergeAggBigint",
+            "KllMergeAggFloat",
+            "KllMergeAggDouble",
+            "ThetaIntersectionAgg",
+            "TupleSketchAggDouble",
+            "TupleSketchAggInteger",
+            "TupleUnionAggDouble",
+            "TupleUnionAggInteger",
+            "TupleIntersectionAggDouble",
+            "TupleIntersectionAggInteger",
+            "ApproxQuantile",
+        ),
+        _APPROXIMATE,
+    ),
     **dict.fromkeys(
         ("CurrentUser", "SessionUser", "CurrentDatabase", "CurrentCatalog", "SparkVersion", "CurrentTimeZone"),
-        _ENVIRONMENT),
+        _ENVIRONMENT,
+    ),
 }
 # Aggregates that add everything as doubles, in parts that are merged.
-_MOMENTS: Final = frozenset({
-    "StddevSamp", "StddevPop", "VarianceSamp", "VariancePop", "Skewness", "Kurtosis", "Corr", "PearsonCorrelation",
-    "CovSample", "CovPopulation", "RegrReplacement", "RegrR2", "RegrSXX", "RegrSYY", "RegrSXY", "RegrSlope",
-    "RegrIntercept", "PandasStddev", "PandasVariance", "PandasSkewness", "PandasKurtosis", "PandasCovar",
-})
+_MOMENTS: Final = frozenset(
+    {
+        "StddevSamp",
+        "StddevPop",
+        "VarianceSamp",
+        "VariancePop",
+        "Skewness",
+        "Kurtosis",
+        "Corr",
+        "PearsonCorrelation",
+        "CovSample",
+        "CovPopulation",
+        "RegrReplacement",
+        "RegrR2",
+        "RegrSXX",
+        "RegrSYY",
+        "RegrSXY",
+        "RegrSlope",
+        "RegrIntercept",
+        "PandasStddev",
+        "PandasVariance",
+        "PandasSkewness",
+        "PandasKurtosis",
+        "PandasCovar",
+    }
+)
 _FLOATS: Final = frozenset({"float", "double"})
 
 
@@ -284,7 +372,9 @@ def _orders_fully(comparator: Expr) -> bool:
     kinds = {e.kind for e in comparator.children[0].walk()}
     of_whole = all(
         child.kind == "NamedLambdaVariable" or not any(part.kind == "NamedLambdaVariable" for part in child.walk())
-        for e in comparator.children[0].walk() if e.kind not in _BRANCHES for child in e.children
+        for e in comparator.children[0].walk()
+        if e.kind not in _BRANCHES
+        for child in e.children
     )
     return of_whole and kinds >= {"LessThan", "GreaterThan"}
 

@@ -97,8 +97,15 @@ class PlanFacts:
 
 
 def explain_plan(
-    df: Any, vs: Any, ve: Any = None, mode: str = APPEND, *, keys: Sequence[str] | None = None,
-    payload: Payload = _ALL_COLUMNS, stable_lag_us: int | None = None, properties: Iterable[str] | None = None,
+    df: Any,
+    vs: Any,
+    ve: Any = None,
+    mode: str = APPEND,
+    *,
+    keys: Sequence[str] | None = None,
+    payload: Payload = _ALL_COLUMNS,
+    stable_lag_us: int | None = None,
+    properties: Iterable[str] | None = None,
 ) -> PlanFacts:
     """Return what ``df`` may promise, published in ``mode`` with these ``vs`` and ``ve`` (columns, or expressions).
 
@@ -145,7 +152,7 @@ def explain(df: Any, vs: Any, ve: Any = None, mode: str = APPEND, **declared: An
 
 
 def check(
-    df: Any, vs: Any, ve: Any = None, mode: str = APPEND, *, allow: Collection[str] = (), **declared: Any,
+    df: Any, vs: Any, ve: Any = None, mode: str = APPEND, *, allow: Collection[str] = (), **declared: Any
 ) -> PlanFacts:
     """Check a query that is about to start, and return ``explain_plan`` of it.
 
@@ -174,9 +181,7 @@ def check(
     return facts
 
 
-def _declared(
-    mode: str, promised: Properties | None, rule: StableRule | None, keys: Sequence[str] | None
-) -> PlanFacts:
+def _declared(mode: str, promised: Properties | None, rule: StableRule | None, keys: Sequence[str] | None) -> PlanFacts:
     """Return what the user declared, where the plan cannot be read. Raises UsageError naming what is missing."""
     given = {"properties": promised, "stable_lag": rule, **({} if mode == APPEND else {"keys": keys})}
     missing = [name for name, value in given.items() if value is None]
@@ -185,8 +190,9 @@ def _declared(
     instead = f'lmerge.spark.explain() of the same query in a session that is not remote, or allow=("{UNREAD}",)'
     unread = Finding(WARNING, UNREAD, "stays at the server and was not checked", where="the plan", instead=instead)
     by_hand = None if keys is None else tuple(keys)
-    return PlanFacts(mode, promised, ("as declared by properties=",), rule, "", by_hand, stateful=False,
-                     findings=(unread,))
+    return PlanFacts(
+        mode, promised, ("as declared by properties=",), rule, "", by_hand, stateful=False, findings=(unread,)
+    )
 
 
 def _with_times(df: Any, vs: Any, ve: Any) -> tuple[Any, str, str | None]:
@@ -229,7 +235,7 @@ def _identifying_columns(root: Node, key: Key, names: Sequence[str | None]) -> t
 
 
 def _promises(
-    root: Node, key: Key, mode: str, vs: str, payload: Sequence[str], keys: Sequence[str] | None,
+    root: Node, key: Key, mode: str, vs: str, payload: Sequence[str], keys: Sequence[str] | None
 ) -> tuple[Properties, list[str]]:
     promised, reasons = set(), []
     if mode == APPEND:
@@ -272,8 +278,10 @@ def _stable_rule(root: Node, vs: str, ve: str | None, mode: str) -> StableRule |
         return bound
     if bound is NEVER:
         return Unknown(f"{vs} is always null")
-    reason = bound.reason if bound.exact else (
-        f"{bound.reason}; nothing in the plan drops late rows, so one below the stable point can still come"
+    reason = (
+        bound.reason
+        if bound.exact
+        else (f"{bound.reason}; nothing in the plan drops late rows, so one below the stable point can still come")
     )
     if both:
         reason += "; an event that is taken back after its start is below the stable point comes too late for that"

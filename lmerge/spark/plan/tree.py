@@ -36,7 +36,7 @@ _UNTYPED: Final = frozenset({"WindowSpecDefinition", "SpecifiedWindowFrame", "Un
 _BY_HAND: Final = {
     "properties": "what the stream promises, such as ('insert-only', 'key'), or () for nothing",
     "stable_lag": "how far below the watermark a row can still come out, such as '1 minute' for windows of a minute "
-                  "that begin at vs",
+    "that begin at vs",
     "keys": "the columns that identify the rows of one event",
 }
 
@@ -193,8 +193,14 @@ class _Reader:
         shared = self._shared[str(plan.cteId())]
         output = self._output(plan)
         renamed = tuple(
-            Expr("Alias", new.name, old.name, old.type,
-                 (Expr("AttributeReference", old.name, old.name, old.type, expr_id=old.expr_id),), new.expr_id)
+            Expr(
+                "Alias",
+                new.name,
+                old.name,
+                old.type,
+                (Expr("AttributeReference", old.name, old.name, old.type, expr_id=old.expr_id),),
+                new.expr_id,
+            )
             if old.expr_id != new.expr_id
             else Expr("AttributeReference", old.name, old.name, old.type, expr_id=old.expr_id)
             for old, new in zip(shared.output, output)
@@ -244,8 +250,11 @@ class _Reader:
         if kind == "StreamingRelationV2":
             return self._source(plan) | _java_map(plan.extraOptions())
         if kind == "StreamingRelation":
-            return self._source(plan) | {"format": str(plan.dataSource().className())} | _scala_map(
-                plan.dataSource().options())
+            return (
+                self._source(plan)
+                | {"format": str(plan.dataSource().className())}
+                | _scala_map(plan.dataSource().options())
+            )
         return {}
 
     def _source(self, plan: Any) -> dict[str, str]:

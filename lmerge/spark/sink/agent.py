@@ -151,7 +151,10 @@ def _start(path: Path, owner: int) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
         [sys.executable, "-m", "lmerge.spark.sink.agent", str(path), str(owner)],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        env=environment,
     )
     assert process.stdout is not None
     with process.stdout:

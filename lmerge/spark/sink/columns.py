@@ -131,8 +131,12 @@ def batch_of(kinds: bytes, vs: Any, ve: Any, vold: Any | None, payloads: Any) ->
         return Batch(kinds, ints(vs), ints(ve), old, payloads.to_pylist())
     ends, data = _payload_columns(payloads)
     columns = pb.Batch(
-        kinds=kinds, vs=_bytes_of(vs, 8), ve=_bytes_of(ve, 8), vold=b"" if vold is None else _bytes_of(vold, 8),
-        payload_ends=ends, payloads=data,
+        kinds=kinds,
+        vs=_bytes_of(vs, 8),
+        ve=_bytes_of(ve, 8),
+        vold=b"" if vold is None else _bytes_of(vold, 8),
+        payload_ends=ends,
+        payloads=data,
     )
     # The native core's columns are those of the wire. This makes them without an object for each element.
     message = pb.PublishRequest(batch=pb.PublishRequest.SequencedBatch(sequence=1, batch=columns))

@@ -165,10 +165,16 @@ class BatchCommitter:
         """
         seed, rest = seed_of(live, complete_from)
         publisher = AsyncPublisher(
-            options.servers, options.merge, options.replica, properties=options.properties,
-            schema=schema_of_text(options.schema), role=options.role,
-            origin=Origin(options.join_at, incarnation, seed), on_fast_forward=self._note_feedback,
-            limits=PublisherLimits(give_up_after_s=options.give_up_after_s), security=options.security,
+            options.servers,
+            options.merge,
+            options.replica,
+            properties=options.properties,
+            schema=schema_of_text(options.schema),
+            role=options.role,
+            origin=Origin(options.join_at, incarnation, seed),
+            on_fast_forward=self._note_feedback,
+            limits=PublisherLimits(give_up_after_s=options.give_up_after_s),
+            security=options.security,
         )
         if rest is not None:
             publisher.outbox.put_batch(rest)
@@ -300,8 +306,14 @@ def stable_of(commit: Commit) -> int:
 def origin_of(commit: Commit) -> dict[str, str]:
     """Return what identifies the stream of a manifest."""
     options = commit.options
-    return {"query": commit.query, "merge": options.merge, "replica": options.replica, "mode": options.mode,
-            "schema": options.schema or "", "keys": ",".join(options.keys)}
+    return {
+        "query": commit.query,
+        "merge": options.merge,
+        "replica": options.replica,
+        "mode": options.mode,
+        "schema": options.schema or "",
+        "keys": ",".join(options.keys),
+    }
 
 
 def is_connected(publisher: AsyncPublisher) -> bool:

@@ -162,7 +162,10 @@ class _Converter:
         stable = show_time(self._published_stable)
         others = f", and {count - 1} of the next rows as well" if count > 1 else ""
         return InputViolation(
-            "late-row", self.plan.name, self._shown(row), f"nothing below its own stable({stable})",
+            "late-row",
+            self.plan.name,
+            self._shown(row),
+            f"nothing below its own stable({stable})",
             f"this row came after it{others}; a larger stable_lag lets it in, and late='drop' leaves it out",
         )
 

@@ -22,7 +22,12 @@ class RowsWritten:
 
 
 def write_rows(
-    spool: Spool, plan: RowPlan, batch: int, partition: int, attempt: int, rows: Iterable[Any],
+    spool: Spool,
+    plan: RowPlan,
+    batch: int,
+    partition: int,
+    attempt: int,
+    rows: Iterable[Any],
     on_message: Callable[[bytes], None] | None = None,
 ) -> RowsWritten:
     """Convert record batches into elements and write them as they come, then write the keyed state.

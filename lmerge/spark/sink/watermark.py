@@ -30,8 +30,9 @@ def batch_watermark_us(checkpoint: str, batch: int) -> int | None:
     metadata = _metadata(_read(checkpoint, f"offsets/{batch}"), checkpoint, batch)
     watermark_ms = metadata.get("batchWatermarkMs")
     if type(watermark_ms) is not int:
-        raise UsageError(f"cannot read the watermark of batch {batch} from {checkpoint}/offsets/{batch}: it has no "
-                         "batchWatermarkMs")
+        raise UsageError(
+            f"cannot read the watermark of batch {batch} from {checkpoint}/offsets/{batch}: it has no batchWatermarkMs"
+        )
     # Spark begins at 0, which also stands for none. A stream of the year 1969 gets its stables later, never sooner.
     return watermark_ms * 1000 if watermark_ms > 0 else None
 
@@ -52,8 +53,10 @@ def _metadata(text: str, checkpoint: str, batch: int) -> dict[str, Any]:
     except (IndexError, ValueError):
         metadata = None
     if not lines[0].startswith("v") or not isinstance(metadata, dict):
-        raise UsageError(f"cannot read the watermark of batch {batch}: {checkpoint}/offsets/{batch} is not what Spark "
-                         f"writes: {text!r:.80}")
+        raise UsageError(
+            f"cannot read the watermark of batch {batch}: {checkpoint}/offsets/{batch} is not what Spark "
+            f"writes: {text!r:.80}"
+        )
     return metadata
 
 

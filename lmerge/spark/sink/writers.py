@@ -30,14 +30,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from lmerge.client.connection.faults import error_of_kind
 from lmerge.client.publish.stage import StageKey, Stager
-from lmerge.errors import (
-    InvalidBatch,
-    LimitExceeded,
-    LmergeError,
-    PermissionDenied,
-    Unauthenticated,
-    UsageError,
-)
+from lmerge.errors import InvalidBatch, LimitExceeded, LmergeError, PermissionDenied, Unauthenticated, UsageError
 from lmerge.spark.options import BATCH, ELEMENTS, QUERY, RAW, RUN, SinkOptions, schema_of_text, sink_options
 from lmerge.spark.sink import agent
 from lmerge.spark.sink.committer import Commit
@@ -136,13 +129,21 @@ class LmergeStreamWriter(DataSourceStreamArrowWriter):
         query = written[0].query if written else query_id(self.options.checkpoint)
         stables = [one.stable for one in written if one.stable is not None]
         staged = [set(one.holders) for one in written if one.part.elements]
-        agent.commit(query, os.getppid(), Commit(
-            options=self.options, query=query, run=written[0].run if written else None, batch=batchId,
-            parts=tuple(one.part for one in written), stable=max(stables, default=None),
-            holders=frozenset(set.intersection(*staged) if staged else ()),
-            late=sum(one.late for one in written),
-            first_late=next((one.first_late for one in written if one.late), ""),
-        ))
+        agent.commit(
+            query,
+            os.getppid(),
+            Commit(
+                options=self.options,
+                query=query,
+                run=written[0].run if written else None,
+                batch=batchId,
+                parts=tuple(one.part for one in written),
+                stable=max(stables, default=None),
+                holders=frozenset(set.intersection(*staged) if staged else ()),
+                late=sum(one.late for one in written),
+                first_late=next((one.first_late for one in written if one.late), ""),
+            ),
+        )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
         """Remove what was written. The next attempt replaces what was staged, or the server drops it."""
@@ -187,13 +188,22 @@ def row_plan(options: SinkOptions, schema: StructType) -> RowPlan:
     missing = [name for name in needed if name not in names]
     if missing:
         hint = " (lmerge.spark.publish makes them from other rows)" if options.mode == ELEMENTS else ""
-        raise UsageError(f"publishing to lmerge: elements have the columns {', '.join(needed)}{hint}; there is no "
-                         f"{missing[0]!r} in {', '.join(names)}")
+        raise UsageError(
+            f"publishing to lmerge: elements have the columns {', '.join(needed)}{hint}; there is no "
+            f"{missing[0]!r} in {', '.join(names)}"
+        )
     others = (options.vs, options.ve, options.kind)
     raw = next((name for name in names if name not in others), None) if options.schema == RAW else None
     return RowPlan(
-        options.mode, schema_of_text(options.schema), options.vs, options.ve, options.keys, options.kind, options.late,
-        options.replica, raw,
+        options.mode,
+        schema_of_text(options.schema),
+        options.vs,
+        options.ve,
+        options.keys,
+        options.kind,
+        options.late,
+        options.replica,
+        raw,
     )
 
 

@@ -60,8 +60,10 @@ class Layout:
         names = [field.name.lower() for field in fields]  # as Spark compares them
         twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
         if twice is not None:
-            raise UsageError(f"reading lmerge: there would be two columns {twice!r}, as the merge's schema is "
-                             f"({self.schema}); read the payload as binary")
+            raise UsageError(
+                f"reading lmerge: there would be two columns {twice!r}, as the merge's schema is "
+                f"({self.schema}); read the payload as binary"
+            )
         return pa.schema(fields)
 
     def struct_type(self) -> StructType:
@@ -76,13 +78,16 @@ class Layout:
         for field in target:
             at = there.get_field_index(field.name)
             if at < 0:
-                raise UsageError(f"reading lmerge: there is no column {field.name!r}; the columns are "
-                                 f"{', '.join(there.names)}")
+                raise UsageError(
+                    f"reading lmerge: there is no column {field.name!r}; the columns are {', '.join(there.names)}"
+                )
             try:
                 pa.nulls(0, there.field(at).type).cast(field.type)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                raise UsageError(f"reading lmerge: the query reads column {field.name!r} as {field.type}; it is "
-                                 f"{there.field(at).type}") from None
+                raise UsageError(
+                    f"reading lmerge: the query reads column {field.name!r} as {field.type}; it is "
+                    f"{there.field(at).type}"
+                ) from None
 
     def batches(self, rows: Any, target: Any) -> Iterator[Any]:
         """Return ``rows`` of the envelope as record batches with the schema ``target``.
@@ -98,8 +103,9 @@ class Layout:
             try:
                 arrays.append(column if column.type.equals(field.type) else column.cast(field.type))
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
-                raise UsageError(f"reading lmerge: a value of column {field.name!r} is no {field.type}: {problem}"
-                                 ) from None
+                raise UsageError(
+                    f"reading lmerge: a value of column {field.name!r} is no {field.type}: {problem}"
+                ) from None
         table = pa.Table.from_arrays(arrays, schema=target).combine_chunks()
         yield from table.to_batches(max_chunksize=BATCH_ROWS)
 

@@ -61,8 +61,13 @@ OWN_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     TABLE: ("vs", "ve"),
 }
 _TYPES: Final[dict[str, Any]] = {
-    "kind": pa.string(), "vs": pa.int64(), "ve": pa.int64(), "vold": pa.int64(), "ordinal": pa.int64(),
-    "is_final": pa.bool_(), "payload": pa.binary(),
+    "kind": pa.string(),
+    "vs": pa.int64(),
+    "ve": pa.int64(),
+    "vold": pa.int64(),
+    "ordinal": pa.int64(),
+    "is_final": pa.bool_(),
+    "payload": pa.binary(),
 }
 _NO_TIME: Final = pa.scalar(None, pa.int64())
 
@@ -136,10 +141,12 @@ def _elements(requested: Range, ended: Any, goes_on: Any, *, is_last: bool) -> l
     ended = ended.filter(pc.or_(has_begun, pc.less(ended.column("ve"), INF)))
     tables = [ended, _set(_set(goes_on, "kind", INSERT), "vold", _NO_TIME)]
     if is_last:
-        tables.append(pa.table(
-            {"payload": [None], "kind": [STABLE], "vs": [requested.end], "ve": [None], "vold": [None]},
-            schema=row_schema(ELEMENTS),
-        ))
+        tables.append(
+            pa.table(
+                {"payload": [None], "kind": [STABLE], "vs": [requested.end], "ve": [None], "vold": [None]},
+                schema=row_schema(ELEMENTS),
+            )
+        )
     return tables
 
 

@@ -45,9 +45,14 @@ class Feed:
         self._is_closed = False
         begin = start if options.fails_on_loss else self._oldest(start, epoch)
         self._subscriber = Subscriber(
-            options.target, options.merge, name="spark", resume=format_token(options.merge, begin, epoch or 0),
-            if_too_old=ERROR if options.fails_on_loss else SNAPSHOT, wait_for_merge=options.waits_for_merge,
-            on_gap=self._report_gap, limits=SubscriberLimits(give_up_after_s=options.give_up_s),
+            options.target,
+            options.merge,
+            name="spark",
+            resume=format_token(options.merge, begin, epoch or 0),
+            if_too_old=ERROR if options.fails_on_loss else SNAPSHOT,
+            wait_for_merge=options.waits_for_merge,
+            on_gap=self._report_gap,
+            limits=SubscriberLimits(give_up_after_s=options.give_up_s),
             security=options.security,
         )
         self._thread = threading.Thread(target=self._run, name="lmerge feed", daemon=True)

@@ -94,6 +94,9 @@ def _query_server(options: ReadOptions, target: str) -> ServerAnswer | LmergeErr
     except (UnknownMerge, Unavailable) as problem:
         return problem
     return ServerAnswer(
-        target, answer.summary.stable_point, answer.retained_from if answer.HasField("retained_from") else NEG_INF,
-        Schema.from_message(answer.schema) if answer.HasField("schema") else None, answer.epoch,
+        target,
+        answer.summary.stable_point,
+        answer.retained_from if answer.HasField("retained_from") else NEG_INF,
+        Schema.from_message(answer.schema) if answer.HasField("schema") else None,
+        answer.epoch,
     )

@@ -42,9 +42,9 @@ COLUMNS: Final = "columns"
 BINARY: Final = "binary"
 
 COMMON: Final = CONNECTION | {"envelope", "time_type", "payload", "give_up_after", "fail_on_data_loss", "partitions"}
-STREAM_ONLY: Final = frozenset({
-    "starting_offsets", "max_rows_per_batch", "wait_for_merge", "buffer_bytes", "skip_to", "skip_slack",
-})
+STREAM_ONLY: Final = frozenset(
+    {"starting_offsets", "max_rows_per_batch", "wait_for_merge", "buffer_bytes", "skip_to", "skip_slack"}
+)
 BATCH_ONLY: Final = frozenset({"as_of", "since"})
 
 # A server that is restarted is back within seconds. A query that waits for ever shows no error.
@@ -102,8 +102,10 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
     """Return the options of a streaming query. Raises UsageError naming the option."""
     options = _read(given, COMMON | STREAM_ONLY)
     if options.skip_to is not None and options.envelope != FINAL:
-        raise UsageError(f"reading lmerge: option skipTo leaves out events that have ended, and option envelope is "
-                         f"{options.envelope}, which has shown their beginning: use final")
+        raise UsageError(
+            f"reading lmerge: option skipTo leaves out events that have ended, and option envelope is "
+            f"{options.envelope}, which has shown their beginning: use final"
+        )
     return options
 
 
@@ -111,8 +113,10 @@ def batch_options(given: Mapping[str, str]) -> ReadOptions:
     """Return the options of a batch query. Raises UsageError naming the option."""
     options = _read(given, COMMON | BATCH_ONLY)
     if options.envelope == ELEMENTS:
-        raise UsageError("reading lmerge: option envelope is elements, which only a streaming query can read; for the "
-                         "table as it is now use final, or upsert for its keys as well")
+        raise UsageError(
+            "reading lmerge: option envelope is elements, which only a streaming query can read; for the "
+            "table as it is now use final, or upsert for its keys as well"
+        )
     return options
 
 

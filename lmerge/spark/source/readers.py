@@ -81,8 +81,9 @@ def schema(given: Mapping[str, str]) -> StructType:
         try:
             payload = _payload_schema(options, query_servers(options))
         except UnknownMerge as problem:
-            raise UnknownMerge(f"{problem}; for a query that waits for it, set .schema(...) or payload=binary"
-                               ) from None
+            raise UnknownMerge(
+                f"{problem}; for a query that waits for it, set .schema(...) or payload=binary"
+            ) from None
     return Layout(options.envelope, payload, options.time_type).struct_type()
 
 
@@ -111,8 +112,10 @@ class Position(NamedTuple):
         """Read an offset. Raises UsageError if it belongs to another merge or envelope."""
         what = f"cannot continue reading {options}: the checkpoint is of"
         if offset.get("envelope", options.envelope) != options.envelope:
-            raise UsageError(f"{what} envelope {offset['envelope']}, the query asks for {options.envelope}: they do "
-                             "not continue each other, so give the query another checkpoint")
+            raise UsageError(
+                f"{what} envelope {offset['envelope']}, the query asks for {options.envelope}: they do "
+                "not continue each other, so give the query another checkpoint"
+            )
         if "token" in offset:
             try:
                 token = read_token(str(offset["token"]), options.merge)
@@ -307,8 +310,10 @@ class LmergeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return feed.end_for(self._options.envelope, start, INF, rows_max)
         target = self._there.going_on(epoch, self._options).stable_point
         if start < target and not feed.wait_beyond(start, target, self._options.give_up_s):
-            raise ServerGone(f"cannot read {self._options}: it was at {show_time(target)} when the query began, "
-                             f"and does not reach that within {self._options.give_up_s:g} s")
+            raise ServerGone(
+                f"cannot read {self._options}: it was at {show_time(target)} when the query began, "
+                f"and does not reach that within {self._options.give_up_s:g} s"
+            )
         return feed.end_for(self._options.envelope, start, target, rows_max)
 
 
@@ -376,9 +381,7 @@ class Planner:
         each = -(-table.num_rows // max(pieces, 1))
         return [self._task(_as_stream(table.slice(at, each))) for at in range(0, table.num_rows, max(each, 1))]
 
-    def slices(
-        self, requested: Range, cuts: Sequence[int], first: tuple[str, ...], epoch: int
-    ) -> list[InputPartition]:
+    def slices(self, requested: Range, cuts: Sequence[int], first: tuple[str, ...], epoch: int) -> list[InputPartition]:
         """Return tasks that read ``epoch`` of the merge from servers, those of ``first`` before others."""
         bounds = [requested.start, *cuts, requested.end]
         return [self._task(Slice(requested, low, high, first, epoch)) for low, high in pairwise(bounds)]

@@ -90,8 +90,9 @@ def slice_tables(options: ReadOptions, envelope: str, part: Slice) -> Iterator[A
                         continue
                     attempts.has_come_on()
                     events.settle(upto)
-                    table = rows(envelope, part.requested, events, position, upto,
-                                 is_last=source.is_over and part.is_last)
+                    table = rows(
+                        envelope, part.requested, events, position, upto, is_last=source.is_over and part.is_last
+                    )
                     events.forget(upto)
                     position = upto
                     yield table
@@ -140,8 +141,9 @@ class _Attempts:
             if not too_old:
                 raise MergeReset(f"{self._what(position)}: {self._problems[0]}; {ANEW}")
             if self._options.fails_on_loss or self.accepts_loss:
-                raise OutOfRange(f"{self._what(position)}: {too_old[0]}; failOnDataLoss=false continues without what "
-                                 "was lost")
+                raise OutOfRange(
+                    f"{self._what(position)}: {too_old[0]}; failOnDataLoss=false continues without what was lost"
+                )
             _log.warning("%s: %s; it is left out", self._what(position), too_old[0])
             self.accepts_loss = True
             if answers.found:
@@ -206,9 +208,15 @@ class _Source:
         connector = connector_of(self._options.security)
         channel = await self._exits.enter_async_context(connector.channel(self._target))
         token = format_token(self._options.merge, self._begin, self._epoch)
-        self._call = streams.subscribe(channel, pb.SubscribeRequest(
-            merge=self._options.merge, subscriber="spark", resume_token=token, snapshot_if_too_old=self._accepts_loss,
-        ))
+        self._call = streams.subscribe(
+            channel,
+            pb.SubscribeRequest(
+                merge=self._options.merge,
+                subscriber="spark",
+                resume_token=token,
+                snapshot_if_too_old=self._accepts_loss,
+            ),
+        )
         self._exits.callback(self._call.cancel)
 
     async def _some(self) -> list[AnyBatch]:
@@ -247,8 +255,10 @@ class _Source:
             self._has_begun = True
             begin = response.snapshot_begin
             if begin.epoch != self._epoch:  # a token of -inf is accepted in every epoch
-                raise MergeReset(f"the server at {self._target} is in epoch {begin.epoch} of the merge, and this query "
-                                 f"reads epoch {self._epoch}")
+                raise MergeReset(
+                    f"the server at {self._target} is in epoch {begin.epoch} of the merge, and this query "
+                    f"reads epoch {self._epoch}"
+                )
             complete_from = begin.complete_from if begin.HasField("complete_from") else begin.stable_point
             if complete_from > self._begin and not self._accepts_loss:
                 raise OutOfRange(f"the server at {self._target} has what ends from {show_time(complete_from)} on")

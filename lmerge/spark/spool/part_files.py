@@ -88,8 +88,15 @@ def write_part(
     name = part_name(part.batch, part.partition, part.attempt)
     size = files.write_frames(name, "part", chain([first], messages))
     return replace(
-        part, name=name, messages=summary.messages, elements=summary.elements, adjusts=summary.adjusts, bytes=size,
-        largest_end=summary.largest_end, smallest_vold=summary.smallest_vold, ends=summary.ends,
+        part,
+        name=name,
+        messages=summary.messages,
+        elements=summary.elements,
+        adjusts=summary.adjusts,
+        bytes=size,
+        largest_end=summary.largest_end,
+        smallest_vold=summary.smallest_vold,
+        ends=summary.ends,
     )
 
 

@@ -142,7 +142,12 @@ class PublishedState:
         gone = sum(1 for key, value in changes.items() if value is None and key in entries)
         added = sum(1 for key, value in changes.items() if value is not None and key not in entries)
         return PublishedStateRef(
-            name, ref.whole, ref.since, ref.deltas + 1, ref.changed + len(changes), ref.entries + added - gone,
+            name,
+            ref.whole,
+            ref.since,
+            ref.deltas + 1,
+            ref.changed + len(changes),
+            ref.entries + added - gone,
             ref.looked,
         )
 

@@ -105,7 +105,11 @@ class Spool:
     # The task writes what the rows make.
 
     def write_part(
-        self, batch: int, partition: int, attempt: int, batches: Iterable[AnyBatch],
+        self,
+        batch: int,
+        partition: int,
+        attempt: int,
+        batches: Iterable[AnyBatch],
         on_message: Callable[[bytes], None] | None = None,
     ) -> SpoolPart:
         """Write the elements of an attempt as they come. They count once the part is committed.
@@ -128,9 +132,7 @@ class Spool:
         """
         self.record.require(batch)
         base, before = self.record.base, self.record.manifest(batch - 1)
-        return max(
-            NEG_INF if base is None else base.complete_from, NEG_INF if before is None else before.complete_from
-        )
+        return max(NEG_INF if base is None else base.complete_from, NEG_INF if before is None else before.complete_from)
 
     def live_before(self, batch: int) -> AnyBatch | None:
         """Return the events that were live before ``batch``: inserts and one stable, as a publisher's ``seed``.
@@ -143,7 +145,11 @@ class Spool:
     # The driver commits the parts that won, and publishes them.
 
     def commit(
-        self, batch: int, parts: Sequence[SpoolPart], stable: int | None, meta: Mapping[str, str],
+        self,
+        batch: int,
+        parts: Sequence[SpoolPart],
+        stable: int | None,
+        meta: Mapping[str, str],
         skipped: int = NEG_INF,
     ) -> Manifest:
         """Commit ``parts`` as the elements of the batch, and ``stable`` as its end. Return the manifest.
@@ -161,8 +167,13 @@ class Spool:
         point = before.stable_point if before else base.stable_point if base else NEG_INF
         advance = None if stable is None or stable <= point else stable
         manifest = Manifest(
-            batch, parts_in_order(self.record, batch, parts, before), advance, point if advance is None else advance,
-            self._merge_stable, max(skipped, before.skipped if before else NEG_INF), dict(meta),
+            batch,
+            parts_in_order(self.record, batch, parts, before),
+            advance,
+            point if advance is None else advance,
+            self._merge_stable,
+            max(skipped, before.skipped if before else NEG_INF),
+            dict(meta),
         )
         self.record.write_manifest(manifest)
         return manifest

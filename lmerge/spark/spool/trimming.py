@@ -52,8 +52,14 @@ class Trimming:
             complete_from = max(complete_from, largest + 1)
         record.write_base(
             Base(
-                cut.batch, last.stable_point, complete_from, summary.messages, summary.elements, summary.largest_end,
-                summary.ends, last.meta,
+                cut.batch,
+                last.stable_point,
+                complete_from,
+                summary.messages,
+                summary.elements,
+                summary.largest_end,
+                summary.ends,
+                last.meta,
             ),
             messages,
         )

@@ -30,7 +30,10 @@ class Channel:
         self._calls: dict[Call, None] = {}
 
     def stream_stream(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None,
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
         **_options: Any,
     ) -> Callable[..., Call]:
         def start(**_options: Any) -> Call:
@@ -39,7 +42,10 @@ class Channel:
         return start
 
     def unary_stream(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None,
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
         **_options: Any,
     ) -> Callable[..., Call]:
         def start(request: Any, **_options: Any) -> Call:
@@ -48,7 +54,10 @@ class Channel:
         return start
 
     def unary_unary(
-        self, method: str, request_serializer: Serializer = None, response_deserializer: Deserializer = None,
+        self,
+        method: str,
+        request_serializer: Serializer = None,
+        response_deserializer: Deserializer = None,
         **_options: Any,
     ) -> Callable[..., UnaryCall]:
         def start(request: Any, timeout: float | None = None, **_options: Any) -> UnaryCall:
@@ -89,7 +98,7 @@ class Call:
     """One call. ``request``: the only message that it will send; without one, the caller writes."""
 
     def __init__(
-        self, channel: Channel, method: str, serializer: Serializer, deserializer: Deserializer, request: Any = None,
+        self, channel: Channel, method: str, serializer: Serializer, deserializer: Deserializer, request: Any = None
     ) -> None:
         self._channel, self._method = channel, method
         self._serialize, self._deserialize = serializer, deserializer
@@ -274,8 +283,6 @@ class UnaryCall:
         try:
             response = await asyncio.wait_for(self._call.read(), self._timeout_s)
         except asyncio.TimeoutError:
-            raise AioRpcError(
-                grpc.StatusCode.DEADLINE_EXCEEDED, Metadata(), Metadata(), "Deadline Exceeded"
-            ) from None
+            raise AioRpcError(grpc.StatusCode.DEADLINE_EXCEEDED, Metadata(), Metadata(), "Deadline Exceeded") from None
         await self._call.code()
         return response

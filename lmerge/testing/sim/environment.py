@@ -76,7 +76,8 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 def _users_of(function: Any) -> list[Any]:
     """Return the modules of lmerge that have bound a name to the wall clock."""
     return [
-        module for name, module in list(sys.modules.items())
+        module
+        for name, module in list(sys.modules.items())
         if name.partition(".")[0] == "lmerge" and getattr(module, "wall_us", None) is function
     ]
 

@@ -23,8 +23,16 @@ DISKS: Final = "disks"
 KINDS: Final = {
     PLAIN: (),
     HOSTILE: (
-        "impossible-attach", "impossible-schema", "impossible-name", "broken-promise", "nonsense", "garbage-call",
-        "mute", "no-attach", "incarnations", "no-next-incarnation",
+        "impossible-attach",
+        "impossible-schema",
+        "impossible-name",
+        "broken-promise",
+        "nonsense",
+        "garbage-call",
+        "mute",
+        "no-attach",
+        "incarnations",
+        "no-next-incarnation",
     ),
     WRONG: ("wrong-payload", "lost-events", "far-stable", "far-stable-bounded"),
     DISKS: ("store-full", "full-from-the-start", "record-full"),
@@ -68,9 +76,12 @@ def _with(plan: Scenario, family: str, faults: Sequence[PlannedFault]) -> Scenar
 def _some(random: Random, plan: Scenario, kinds: Sequence[str], count: int) -> list[PlannedFault]:
     return [
         PlannedFault(
-            random.uniform(0.0, plan.lasts_s), random.choice(kinds),
-            random.choice((0.2, 3.0, 20.0)) * random.uniform(0.5, 1.5), random.random(),
-        ) for _ in range(count)
+            random.uniform(0.0, plan.lasts_s),
+            random.choice(kinds),
+            random.choice((0.2, 3.0, 20.0)) * random.uniform(0.5, 1.5),
+            random.random(),
+        )
+        for _ in range(count)
     ]
 
 
@@ -78,15 +89,20 @@ def _wrong(random: Random, plan: Scenario, kinds: Sequence[str]) -> Scenario:
     """Return a plan with three right replicas from beginning to end, and a wrong one for a while."""
     policy = random.choice(("alarm", "quarantine", "majority", "majority", "hold"))
     possible = [
-        kind for kind in kinds
-        if not kind.startswith("far-stable") or (kind == "far-stable") == (policy in PREVENTING)
+        kind for kind in kinds if not kind.startswith("far-stable") or (kind == "far-stable") == (policy in PREVENTING)
     ]
     calm = replace(
-        plan, case=random.choice(("r3", "r4")) if plan.case not in ("r3", "r4") else plan.case, replicas=3, observers=0,
-        closing="all", feedback_lag=None, divergence=policy,
+        plan,
+        case=random.choice(("r3", "r4")) if plan.case not in ("r3", "r4") else plan.case,
+        replicas=3,
+        observers=0,
+        closing="all",
+        feedback_lag=None,
+        divergence=policy,
         certify_interval=random.choice((2, 5, 20, max(1, plan.events[-1].vs // 4))),
         allowed=tuple(kind for kind in plan.allowed if kind in HARMLESS),
-        faults=tuple(fault for fault in plan.faults if fault.kind in HARMLESS), behind_events_max=100_000,
+        faults=tuple(fault for fault in plan.faults if fault.kind in HARMLESS),
+        behind_events_max=100_000,
     )
     if calm.case == "r3" and plan.case == "r1":  # in r1 (Vs, payload) is no key
         calm = replace(calm, case="r4")

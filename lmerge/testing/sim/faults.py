@@ -97,9 +97,9 @@ class Faults:
         machine = _pick(clients, fault)
         machine.troubled(fault.lasts_s)
         client, server = machine.host, world.network.random.choice(world.server_hosts)
-        ways = world.network.random.choice((
-            ((client, server), (server, client)), ((client, server),), ((server, client),),
-        ))
+        ways = world.network.random.choice(
+            (((client, server), (server, client)), ((client, server),), ((server, client),))
+        )
         for source, target in ways:
             world.trace.note("network", f"{source} cannot reach {target}")
             world.network.block(source, target)
@@ -153,16 +153,12 @@ class Faults:
         bad.start()
 
     def _hostile(self, fault: PlannedFault) -> None:
-        hostile = HostileClient(
-            self.world, self.machines.servers, len(self.machines.bad), fault.kind, fault.lasts_s
-        )
+        hostile = HostileClient(self.world, self.machines.servers, len(self.machines.bad), fault.kind, fault.lasts_s)
         self.machines.bad.append(hostile)
         hostile.start()
 
     def _wrong(self, fault: PlannedFault) -> None:
-        wrong = WrongReplica(
-            self.world, self.machines.servers, self.machines.replicas, fault.kind, fault.lasts_s
-        )
+        wrong = WrongReplica(self.world, self.machines.servers, self.machines.replicas, fault.kind, fault.lasts_s)
         self.machines.wrong.append(wrong)
         wrong.start()
 

@@ -83,23 +83,35 @@ class HostileClient(SimulatedMachine):
 
     async def _impossible_attach(self, call: Any) -> bool:
         attach = self._attach
-        messages = self.random.choice((
-            [attach(merge="")], [attach(replica="")], [attach(properties=["no-such-promise"])],
-            [attach(replica="x" * 5_000)], [attach(merge="x" * 5_000)], [attach(), attach()],
-            [pb.PublishRequest()], [pb.PublishRequest(leave=pb.PublishRequest.Leave()), attach()],
-            [pb.PublishRequest(skip=pb.PublishRequest.Skip(until=7))], [attach(properties=["key"] * 3 + [""])],
-        ))
+        messages = self.random.choice(
+            (
+                [attach(merge="")],
+                [attach(replica="")],
+                [attach(properties=["no-such-promise"])],
+                [attach(replica="x" * 5_000)],
+                [attach(merge="x" * 5_000)],
+                [attach(), attach()],
+                [pb.PublishRequest()],
+                [pb.PublishRequest(leave=pb.PublishRequest.Leave()), attach()],
+                [pb.PublishRequest(skip=pb.PublishRequest.Skip(until=7))],
+                [attach(properties=["key"] * 3 + [""])],
+            )
+        )
         for message in messages:
             await call.write(message.SerializeToString())
         return True
 
     async def _impossible_schema(self, call: Any) -> bool:
         column = pb.Schema.Column
-        columns = self.random.choice((
-            [column(name="a", type="no such type")], [column(name="", type="int")],
-            [column(name="a", type="int"), column(name="a", type="int")], [column(name="a\x1b[2J\n", type="int")],
-            [],
-        )) or [column(name=f"c{n}", type="int") for n in range(COLUMNS_MANY)]
+        columns = self.random.choice(
+            (
+                [column(name="a", type="no such type")],
+                [column(name="", type="int")],
+                [column(name="a", type="int"), column(name="a", type="int")],
+                [column(name="a\x1b[2J\n", type="int")],
+                [],
+            )
+        ) or [column(name=f"c{n}", type="int") for n in range(COLUMNS_MANY)]
         await call.write(self._attach(schema=pb.Schema(columns=columns)).SerializeToString())
         return True
 
@@ -146,9 +158,9 @@ class HostileClient(SimulatedMachine):
     async def _nonsense(self, call: Any) -> bool:
         random = self.random
         await self._attached(call, properties=PROMISES[self.world.scenario.case])
-        good = pb.PublishRequest.FromString(PYTHON_FRAMES.encode_publish(1, [Batch.of([
-            Insert(b"one", 5, 9), Insert(b"two", 6, INF),
-        ])]))
+        good = pb.PublishRequest.FromString(
+            PYTHON_FRAMES.encode_publish(1, [Batch.of([Insert(b"one", 5, 9), Insert(b"two", 6, INF)])])
+        )
         batch = good.batch.batch
         match random.randint(0, 6):
             case 0:
@@ -162,9 +174,11 @@ class HostileClient(SimulatedMachine):
             case 4:
                 good.batch.sequence = UINT64_MAX
             case 5:
-                good = pb.PublishRequest(commit=pb.PublishRequest.Commit(
-                    sequence=1, query="none", batch=1, parts=[pb.PublishRequest.Commit.Part(partition=1, attempt=1)],
-                ))
+                good = pb.PublishRequest(
+                    commit=pb.PublishRequest.Commit(
+                        sequence=1, query="none", batch=1, parts=[pb.PublishRequest.Commit.Part(partition=1, attempt=1)]
+                    )
+                )
             case _:
                 await call.write(b"\x07" + random.randbytes(random.randint(1, 400)))
                 return True
@@ -228,7 +242,7 @@ class HostileClient(SimulatedMachine):
             stream = ordered(random, scenario.events, ties="shuffled" if scenario.case == "r2" else "payload")
         else:
             stream = present(random, scenario.events, scenario.shape)
-        return [e for e in stream[:random.randint(0, len(stream) - 1)] if e != Stable(INF)]
+        return [e for e in stream[: random.randint(0, len(stream) - 1)] if e != Stable(INF)]
 
     def _attach(self, **fields: Any) -> pb.PublishRequest:
         return pb.PublishRequest(attach=pb.Attach(**{"merge": MERGE, "replica": self.host, **fields}))

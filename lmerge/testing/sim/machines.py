@@ -122,12 +122,20 @@ class ServerMachine(SimulatedMachine):
         self.watches.append(watch)
         process.disk, process.disk_s = self.disk, scenario.disk_s
         settings = WatchedSettings(
-            http_port=None, policy=scenario.policy, closing=scenario.closing, engine=scenario.engine,
-            feedback_lag=scenario.feedback_lag, retain_bytes=scenario.retain_bytes,
-            segment_bytes=scenario.segment_bytes, divergence=scenario.divergence,
-            certify_interval=scenario.certify_interval, lead_max=scenario.lead_max,
-            lead_wait_s=scenario.lead_wait_s, record_path=self._record_path(),
-            store=None if self.disk is None else str(self.disk.path), watch=watch,
+            http_port=None,
+            policy=scenario.policy,
+            closing=scenario.closing,
+            engine=scenario.engine,
+            feedback_lag=scenario.feedback_lag,
+            retain_bytes=scenario.retain_bytes,
+            segment_bytes=scenario.segment_bytes,
+            divergence=scenario.divergence,
+            certify_interval=scenario.certify_interval,
+            lead_max=scenario.lead_max,
+            lead_wait_s=scenario.lead_wait_s,
+            record_path=self._record_path(),
+            store=None if self.disk is None else str(self.disk.path),
+            watch=watch,
         )
         self.server = ServerProcess(process, world.network, self.host, settings)
 

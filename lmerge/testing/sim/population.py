@@ -18,7 +18,7 @@ class Population:
         self.servers = [
             ServerMachine(world, host, durable=plan.durable[n]) for n, host in enumerate(world.server_hosts)
         ]
-        self.replicas = [ReplicaMachine(world, name) for name in "abcdefgh"[:plan.replicas]]
+        self.replicas = [ReplicaMachine(world, name) for name in "abcdefgh"[: plan.replicas]]
         self.replicas += [ReplicaMachine(world, f"o{n}", InputRole.OBSERVE) for n in range(plan.observers)]
         self.subscribers = [SubscriberMachine(world, self.servers, f"reader{n}") for n in range(plan.subscribers)]
         self.witnesses = [Witness(world, server) for server in self.servers]

@@ -43,12 +43,14 @@ class SubscriberMachine(SimulatedMachine):
         world = self.world
         resume, stream = self._written
         final_to = parse_token(resume, MERGE) if isinstance(resume, str) else NEG_INF
-        self.stream = Checked(
-            "", world.reference, final_to, world.doubt
-        ) if stream is None else stream.copied()
+        self.stream = Checked("", world.reference, final_to, world.doubt) if stream is None else stream.copied()
         self.stream.name = f"the stream of {process} from {self._describe(resume)} on"
         subscriber = AsyncSubscriber(
-            world.targets, MERGE, name=process.name, on_gap=self._gap, resume=resume,
+            world.targets,
+            MERGE,
+            name=process.name,
+            on_gap=self._gap,
+            resume=resume,
             if_too_old=self.random.choice(("snapshot", "snapshot", "error")),
         )
         try:
@@ -79,9 +81,7 @@ class SubscriberMachine(SimulatedMachine):
             await asyncio.sleep(self.random.uniform(0.0, 0.3))
         if self.random.random() < 0.2:
             with_table = self.random.random() < 0.5
-            self._written = (
-                (subscriber.checkpoint(), self.stream.copied()) if with_table else (subscriber.token, None)
-            )
+            self._written = (subscriber.checkpoint(), self.stream.copied()) if with_table else (subscriber.token, None)
 
     def _describe(self, resume: str | bytes) -> str:
         return resume if isinstance(resume, str) else "a checkpoint"
@@ -127,7 +127,10 @@ class Witness(SimulatedMachine):
             self.shown, self._era = NEG_INF, self._present_era()
         from_t = self._token_time()
         request = pb.SubscribeRequest(
-            merge=MERGE, subscriber=process.name, wait_for_merge=True, snapshot_if_too_old=True,
+            merge=MERGE,
+            subscriber=process.name,
+            wait_for_merge=True,
+            snapshot_if_too_old=True,
             resume_token=format_token(MERGE, from_t),
         )
         stream: Checked | None = None

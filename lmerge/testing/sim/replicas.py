@@ -69,8 +69,13 @@ class ReplicaMachine(SimulatedMachine):
         stream, join_at = self._stream()
         forward = FastForward()
         publisher = AsyncPublisher(
-            world.targets, MERGE, self.replica, properties=PROMISES[scenario.case], role=self.role,
-            origin=Origin(join_at, self._incarnation()), on_fast_forward=forward,
+            world.targets,
+            MERGE,
+            self.replica,
+            properties=PROMISES[scenario.case],
+            role=self.role,
+            origin=Origin(join_at, self._incarnation()),
+            on_fast_forward=forward,
             limits=PublisherLimits(behind_events_max=scenario.behind_events_max),
         )
         self.publisher = publisher
@@ -187,7 +192,7 @@ class BadReplica(SimulatedMachine):
     async def _main(self, process: SimulatedProcess) -> None:
         world, random = self.world, self.random
         stream = present(random, world.scenario.events, world.scenario.shape)
-        stream = stream[:random.randint(0, len(stream) - 1)]
+        stream = stream[: random.randint(0, len(stream) - 1)]
         stable = max((element.vc for element in stream if isinstance(element, Stable)), default=NEG_INF)
         target = random.choice(world.server_hosts)
         async with Channel(world.network, process, target) as channel:

@@ -45,10 +45,14 @@ class Result:
     def report(self, last: int = 60) -> str:
         """Return a text of what went wrong, what happened before, and how to run it again."""
         seed, family = self.scenario.seed, self.scenario.family
-        return "\n".join((
-            f"seed {seed} FAILED: {self.scenario}", *self.lines[-last:], *(f"  {problem}" for problem in self.problems),
-            f"run it again: python -m lmerge.testing.sim --seed {seed} --family {family} --verbose",
-        ))
+        return "\n".join(
+            (
+                f"seed {seed} FAILED: {self.scenario}",
+                *self.lines[-last:],
+                *(f"  {problem}" for problem in self.problems),
+                f"run it again: python -m lmerge.testing.sim --seed {seed} --family {family} --verbose",
+            )
+        )
 
 
 class SimulatedRun:
@@ -81,7 +85,12 @@ class SimulatedRun:
             asyncio.set_event_loop(None)
             self.world.loop.close()
         return Result(
-            self.scenario, tuple(self.world.problems), digest, tuple(self.world.trace.lines), virtual_s, steps,
+            self.scenario,
+            tuple(self.world.problems),
+            digest,
+            tuple(self.world.trace.lines),
+            virtual_s,
+            steps,
             sum(reader.gaps for reader in self.machines.subscribers),
             sum(watch.compatible_checks for server in self.machines.servers for watch in server.watches),
         )
@@ -112,8 +121,10 @@ class SimulatedRun:
         )
         merges = ", ".join(
             f"{s.process} at {s.merge.stable_point} with "
-            f"{[(i.name, i.state, i.stable_point) for i in s.merge.inputs()]}" if s.merge is not None
-            else f"{s.process} without a merge" for s in self.machines.servers
+            f"{[(i.name, i.state, i.stable_point) for i in s.merge.inputs()]}"
+            if s.merge is not None
+            else f"{s.process} without a merge"
+            for s in self.machines.servers
         )
         return f"not over {SETTLE_S:.0f} s after the last fault: {readers}; {merges}"
 
@@ -132,7 +143,7 @@ class SimulatedRun:
 
 
 def run(
-    seed: int, echo: Callable[[str], object] | None = None, family: str = PLAIN, kinds: tuple[str, ...] | None = None,
+    seed: int, echo: Callable[[str], object] | None = None, family: str = PLAIN, kinds: tuple[str, ...] | None = None
 ) -> Result:
     """Run the scenario of a seed. ``kinds``: of faults of the family; None: all of them."""
     with TemporaryDirectory(prefix="lmerge-sim-", dir=MEMORY_FOLDER) as folder:

@@ -23,8 +23,21 @@ PROMISES: Final = {
 }
 
 FAULTS: Final = (
-    "kill-replica", "kill-server", "kill-subscriber", "pause", "partition", "cut", "clock", "slow-disk", "zombie",
-    "leave", "bad-input", "outage", "silent", "disk-full", "drain",
+    "kill-replica",
+    "kill-server",
+    "kill-subscriber",
+    "pause",
+    "partition",
+    "cut",
+    "clock",
+    "slow-disk",
+    "zombie",
+    "leave",
+    "bad-input",
+    "outage",
+    "silent",
+    "disk-full",
+    "drain",
 )
 
 
@@ -93,7 +106,11 @@ def scenario(seed: int) -> Scenario:
     case = random.choices(tuple(PROMISES), (1, 1, 1, 8, 5))[0]
     count = random.choice((8, 20, 40, 60))
     events = reference(
-        random, count, payloads=random.choice((2, 4, 20)), duplicates=case == "r4", strict=case == "r0",
+        random,
+        count,
+        payloads=random.choice((2, 4, 20)),
+        duplicates=case == "r4",
+        strict=case == "r0",
         step_max=random.choice((2, 3, 9)),
     )
     servers = random.choice((1, 2, 2))
@@ -101,17 +118,30 @@ def scenario(seed: int) -> Scenario:
     allowed = tuple(sorted(random.sample(FAULTS, random.choice((0, 1, 2, 3, 4, 6)))))
     slow = random.random() < 0.3
     return Scenario(
-        seed=seed, case=case, engine=_engine(random), policy=_policy(random, case),
-        closing=random.choice(("all", "all", "any")), events=tuple(events), shape=_shape(random),
-        replicas=random.choice((1, 2, 2, 3, 3, 4)), observers=random.choice((0, 0, 0, 1)), servers=servers,
-        durable=tuple(random.random() < 0.5 for _ in range(servers)), subscribers=random.choice((1, 1, 2)),
-        lasts_s=lasts, lag_s=random.choice((0.0, 0.1, 1.0, 4.0)), burst_s=random.choice((0.05, 0.3, 1.0)),
+        seed=seed,
+        case=case,
+        engine=_engine(random),
+        policy=_policy(random, case),
+        closing=random.choice(("all", "all", "any")),
+        events=tuple(events),
+        shape=_shape(random),
+        replicas=random.choice((1, 2, 2, 3, 3, 4)),
+        observers=random.choice((0, 0, 0, 1)),
+        servers=servers,
+        durable=tuple(random.random() < 0.5 for _ in range(servers)),
+        subscribers=random.choice((1, 1, 2)),
+        lasts_s=lasts,
+        lag_s=random.choice((0.0, 0.1, 1.0, 4.0)),
+        burst_s=random.choice((0.05, 0.3, 1.0)),
         feedback_lag=random.choice((None, None, 0, 5, 20)),
-        retain_bytes=random.choice((32 * 2**20, 32 * 2**20, 4000)), segment_bytes=random.choice((4 * 2**20, 600, 150)),
+        retain_bytes=random.choice((32 * 2**20, 32 * 2**20, 4000)),
+        segment_bytes=random.choice((4 * 2**20, 600, 150)),
         behind_events_max=random.choice((100_000, 100_000, 5)),
         delay_s=(0.005, 0.2) if slow else (0.0002, 0.003),
         disk_s=random.choice(((0.0001, 0.002), (0.01, 0.1), (0.1, 0.6))),
-        window_bytes=random.choice((300, 4096, 65536)), allowed=allowed, faults=_faults(random, allowed, lasts),
+        window_bytes=random.choice((300, 4096, 65536)),
+        allowed=allowed,
+        faults=_faults(random, allowed, lasts),
     )
 
 
@@ -130,8 +160,11 @@ def _shape(random: Random) -> Shape:
     if random.random() < 0.15:
         return PLAIN
     return Shape(
-        disorder=random.choice((2, 6, 15)), revision=random.choice((0.0, 0.3, 0.8)),
-        spurious=random.choice((0.0, 0.1, 0.3)), stable=random.choice((0.1, 0.3)), tight=random.random(),
+        disorder=random.choice((2, 6, 15)),
+        revision=random.choice((0.0, 0.3, 0.8)),
+        spurious=random.choice((0.0, 0.1, 0.3)),
+        stable=random.choice((0.1, 0.3)),
+        tight=random.random(),
     )
 
 

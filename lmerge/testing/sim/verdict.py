@@ -31,11 +31,11 @@ class ReferenceEvents:
 
     def ending(self, start: int, end: int) -> list[Event]:
         """Return the events with ``start <= Ve < end``."""
-        return self._by_end[bisect_left(self._ends, start):bisect_left(self._ends, end)]
+        return self._by_end[bisect_left(self._ends, start) : bisect_left(self._ends, end)]
 
     def open_at(self, stable_point: int) -> Counter[tuple[int, bytes]]:
         """Return (Vs, payload) of the events that are half frozen at ``stable_point``."""
-        later = self._by_end[bisect_left(self._ends, stable_point):]
+        later = self._by_end[bisect_left(self._ends, stable_point) :]
         return Counter((event.vs, event.payload) for event in later if event.vs < stable_point)
 
 
@@ -88,8 +88,7 @@ class Checked:
     """
 
     def __init__(
-        self, name: str, reference: ReferenceEvents, complete_from: int = NEG_INF,
-        doubt: Doubt | None = None,
+        self, name: str, reference: ReferenceEvents, complete_from: int = NEG_INF, doubt: Doubt | None = None
     ) -> None:
         self.name = name
         self.reference = reference
@@ -160,7 +159,8 @@ class Checked:
 
     def _is_certain(self, event: Event) -> bool:
         return (
-            event.ve >= self.complete_from and event.vs >= self._doubt.ends_at
+            event.ve >= self.complete_from
+            and event.vs >= self._doubt.ends_at
             and not any(start <= event.ve < end for start, end in self.doubtful)
         )
 

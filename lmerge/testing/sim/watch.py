@@ -163,9 +163,7 @@ class WatchedMerge(Merge):
         if self.policy == LAZY and not self._is_calm(received, emitted):
             raise Contradiction(f"law 8: {emitted} came out of {received}")
         self._check_redundancy()
-        is_comparable = (
-            self.watch.inputs_are_complete and self.output.complete_from == NEG_INF and not self.is_resumed
-        )
+        is_comparable = self.watch.inputs_are_complete and self.output.complete_from == NEG_INF and not self.is_resumed
         if is_comparable and self.watch.random.random() < COMPATIBLE_CHANCE:
             self.watch.compatible_checks += 1
             multiset = self.algorithm in ("r1", "r4")
@@ -179,7 +177,8 @@ class WatchedMerge(Merge):
         if hub is None:
             return
         skipping = {
-            status.name for status, life in hub.state.lives
+            status.name
+            for status, life in hub.state.lives
             if life.leaving or (life.skipped_until is not None and status.stable_point < life.skipped_until)
         }
         counted = sorted(self.counted - skipping)
@@ -195,7 +194,8 @@ class WatchedMerge(Merge):
         can_be_more = self.watch.has_spurious or self.output.complete_from > NEG_INF
         taken_back = (received.inserts if can_be_more else 0) + self.resumed_events
         return (
-            emitted.inserts <= received.inserts and emitted.stables <= received.stables
+            emitted.inserts <= received.inserts
+            and emitted.stables <= received.stables
             and emitted.inserts + emitted.adjusts <= received.inserts + received.adjusts + taken_back
         )
 

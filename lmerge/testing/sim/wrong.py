@@ -46,7 +46,11 @@ class WrongReplica(SimulatedMachine):
     """A replica whose table is wrong. ``kind``: how it differs; it leaves after ``lasts_s``."""
 
     def __init__(
-        self, world: SimulatedWorld, servers: Sequence[ServerMachine], replicas: Sequence[ReplicaMachine], kind: str,
+        self,
+        world: SimulatedWorld,
+        servers: Sequence[ServerMachine],
+        replicas: Sequence[ReplicaMachine],
+        kind: str,
         lasts_s: float,
     ) -> None:
         self._servers = servers
@@ -91,7 +95,7 @@ class WrongReplica(SimulatedMachine):
 
     async def _publish(self, publisher: AsyncPublisher) -> None:
         for begin in range(0, len(self._elements), 5):
-            await publisher.publish(Batch.of(self._elements[begin:begin + 5]))
+            await publisher.publish(Batch.of(self._elements[begin : begin + 5]))
             await asyncio.sleep(self.random.uniform(0.0, 0.2))
         await publisher.flush()
 
@@ -108,7 +112,7 @@ class WrongReplica(SimulatedMachine):
         stream = present(random, sorted(events), scenario.shape)
         if self.kind.startswith("far-stable"):
             # A longer event may not be adjusted any more, so nothing follows.
-            stream = [*stream[:random.randint(0, len(stream) - 1)], Stable(FAR)]
+            stream = [*stream[: random.randint(0, len(stream) - 1)], Stable(FAR)]
         return [element for element in stream if element != Stable(INF)]
 
     # The check of what the policy has done, while all wrong elements are merged and the publisher is still there.

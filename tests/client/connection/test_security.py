@@ -43,9 +43,10 @@ async def until(claim: Callable[[], bool]) -> None:
 # What is never sent.
 
 
-@pytest.mark.parametrize("target", [
-    "merge.example:7171", "10.0.0.1:7171", "[2001:db8::1]:7171", "dns:///merge.example:7171", "localhost.example:1",
-])
+@pytest.mark.parametrize(
+    "target",
+    ["merge.example:7171", "10.0.0.1:7171", "[2001:db8::1]:7171", "dns:///merge.example:7171", "localhost.example:1"],
+)
 @pytest.mark.parametrize("how", ["token", "token_file"])
 async def test_a_token_does_not_leave_the_machine_unencrypted(target: str, how: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
@@ -70,22 +71,28 @@ def test_a_secret_is_not_in_the_text_of_an_object_or_an_error(tmp_path: Path) ->
         assert TOKEN not in str(caught.value)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"cert": "x"}, "cert and key go together"),
-    ({"key": "x"}, "cert and key go together"),
-    ({"token": "x", "token_file": "y"}, "a token or a token_file, not both"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cert": "x"}, "cert and key go together"),
+        ({"key": "x"}, "cert and key go together"),
+        ({"token": "x", "token_file": "y"}, "a token or a token_file, not both"),
+    ],
+)
 def test_what_does_not_go_together_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Security(**options)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"ca": "{folder}/nothing"}, "CA '{folder}/nothing' cannot be read: No such file"),
-    ({"cert": "{folder}/nothing", "key": "{folder}/nothing"}, "certificate '{folder}/nothing' cannot be read"),
-    ({"cert": "{folder}/authority.pem", "key": "{folder}/authority.pem"}, "cannot be used: not in PEM"),
-    ({"token_file": "{folder}/nothing"}, "token file '{folder}/nothing' cannot be read: No such file"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ca": "{folder}/nothing"}, "CA '{folder}/nothing' cannot be read: No such file"),
+        ({"cert": "{folder}/nothing", "key": "{folder}/nothing"}, "certificate '{folder}/nothing' cannot be read"),
+        ({"cert": "{folder}/authority.pem", "key": "{folder}/authority.pem"}, "cannot be used: not in PEM"),
+        ({"token_file": "{folder}/nothing"}, "token file '{folder}/nothing' cannot be read: No such file"),
+    ],
+)
 async def test_a_file_that_cannot_be_used_is_named(options: dict[str, str], message: str, tmp_path: Path) -> None:
     Authority(tmp_path)
     chosen: dict[str, Any] = {name: value.format(folder=tmp_path) for name, value in options.items()}
@@ -280,9 +287,27 @@ async def test_a_replica_that_comes_with_lmerge_takes_it_too(tmp_path: Path, giv
         elif given == "environment":
             environment["LMERGE_TOKEN"] = file.read_text()
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "lmerge", "replica", "run", "conservative", "--server", world.target,
-            "--replica", "a", "--speed", "1000", "--start", "0", "--first", "2013-02-08", "--last", "2013-02-08",
-            *options, env=os.environ | environment, stderr=asyncio.subprocess.PIPE,
+            sys.executable,
+            "-m",
+            "lmerge",
+            "replica",
+            "run",
+            "conservative",
+            "--server",
+            world.target,
+            "--replica",
+            "a",
+            "--speed",
+            "1000",
+            "--start",
+            "0",
+            "--first",
+            "2013-02-08",
+            "--last",
+            "2013-02-08",
+            *options,
+            env=os.environ | environment,
+            stderr=asyncio.subprocess.PIPE,
         )
         _, output = await process.communicate()
         if given == "nothing":

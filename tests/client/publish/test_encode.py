@@ -22,9 +22,9 @@ ROWS = [
 SCHEMA = {"carrier": "string?", "flight": "int?", "delay": "float?"}
 
 
-@pytest.mark.parametrize("schema", [SCHEMA, "infer", pa.schema([
-    ("carrier", pa.string()), ("flight", pa.int64()), ("delay", pa.float64()),
-])])
+@pytest.mark.parametrize(
+    "schema", [SCHEMA, "infer", pa.schema([("carrier", pa.string()), ("flight", pa.int64()), ("delay", pa.float64())])]
+)
 @pytest.mark.parametrize("rows", [ROWS, pa.Table.from_pylist(ROWS), pa.RecordBatch.from_pylist(ROWS), iter(ROWS)])
 def test_dicts_and_arrow_give_the_same_bytes_however_the_schema_is_declared(schema: Any, rows: Any) -> None:
     rows = list(ROWS) if not hasattr(rows, "schema") else rows
@@ -74,12 +74,15 @@ def test_every_simple_type_is_inferred_and_whole_numbers_give_way_to_floats() ->
     )
 
 
-@pytest.mark.parametrize(("rows", "message"), [
-    ([{"a": None}], "column 'a' has no value"),
-    ([{"a": 1}, {"a": "x"}], "column 'a' has values of int and of string"),
-    ([{"a": Decimal("1.5")}], "column 'a' has a Decimal; declare the schema"),
-    ([{"a": [1]}], "column 'a' has a list; declare the schema"),
-])
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"a": None}], "column 'a' has no value"),
+        ([{"a": 1}, {"a": "x"}], "column 'a' has values of int and of string"),
+        ([{"a": Decimal("1.5")}], "column 'a' has a Decimal; declare the schema"),
+        ([{"a": [1]}], "column 'a' has a list; declare the schema"),
+    ],
+)
 def test_what_rows_do_not_decide_must_be_declared(rows: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         infer_schema(rows)

@@ -82,8 +82,10 @@ async def test_only_what_no_server_needs_is_handed_on_once_and_upwards() -> None
         await slow.stable(1)
         await slow.flush()
         worlds = cluster.worlds
-        async with AsyncPublisher(worlds[0].target, MERGE, "one") as one, AsyncPublisher(
-            worlds[1].target, MERGE, "other") as other:
+        async with (
+            AsyncPublisher(worlds[0].target, MERGE, "one") as one,
+            AsyncPublisher(worlds[1].target, MERGE, "other") as other,
+        ):
             await one.stable(1000)
             await one.flush()
             await until(lambda: slow.links[0].needed_from == 1000)
@@ -198,12 +200,11 @@ async def test_a_seed_is_published_first_and_the_input_joins_at_its_stable() -> 
         await reading.stop()
 
 
-@pytest.mark.parametrize("elements", [
-    [], [Insert(b"x", 1, 2)], [Stable(1), Stable(2)], [Insert(b"x", 1, 5), Adjust(b"x", 1, 5, 6), Stable(1)],
-])
+@pytest.mark.parametrize(
+    "elements",
+    [[], [Insert(b"x", 1, 2)], [Stable(1), Stable(2)], [Insert(b"x", 1, 5), Adjust(b"x", 1, 5, 6), Stable(1)]],
+)
 async def test_what_is_no_checkpoint_is_no_seed(elements: list[Insert | Adjust | Stable]) -> None:
     with pytest.raises(InvalidBatch, match="a seed is inserts and then one stable"):
         AsyncPublisher("h:1", MERGE, "a", origin=Origin(seed=Batch.of(elements)))
     await asyncio.sleep(0)
-
-

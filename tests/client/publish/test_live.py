@@ -182,14 +182,17 @@ def test_the_elements_before_a_violation_in_a_batch_are_published(engine: str) -
     assert elements_of(lane.take()) == [Insert(b"x", 1, 5)]
 
 
-@pytest.mark.parametrize(("batch", "message"), [
-    (Batch(b"\0", [1, 2], [5], [0], [b"x"]), "column vs has 2 elements where kinds has 1"),
-    (Batch(b"\0", [1], [5], [0], []), "column payloads has 0 elements"),
-    (Batch(b"\7", [1], [5], [0], [b"x"]), "unknown kind 7"),
-    (Batch(b"\0", [1.5], [5], [0], [b"x"]), "column vs is not one of 64-bit times"),  # type: ignore[list-item]  # so
-    (Batch(b"\0", [1], [2**63], [0], [b"x"]), "column ve is not one of 64-bit times"),
-    (Batch(b"\0", [1], [5], [0], ["x"]), "not one of bytes"),  # type: ignore[list-item]  # so
-])
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        (Batch(b"\0", [1, 2], [5], [0], [b"x"]), "column vs has 2 elements where kinds has 1"),
+        (Batch(b"\0", [1], [5], [0], []), "column payloads has 0 elements"),
+        (Batch(b"\7", [1], [5], [0], [b"x"]), "unknown kind 7"),
+        (Batch(b"\0", [1.5], [5], [0], [b"x"]), "column vs is not one of 64-bit times"),  # type: ignore[list-item]  # so
+        (Batch(b"\0", [1], [2**63], [0], [b"x"]), "column ve is not one of 64-bit times"),
+        (Batch(b"\0", [1], [5], [0], ["x"]), "not one of bytes"),  # type: ignore[list-item]  # so
+    ],
+)
 def test_a_batch_that_cannot_be_sent_is_refused_whole(batch: Batch, message: str, engine: str) -> None:
     outbox = Outbox("a")
     with pytest.raises(InvalidBatch, match=message):

@@ -72,7 +72,9 @@ def described(violation: InputViolation | None) -> object:
 @pytest.mark.parametrize("duplicates", [False, True], ids=["keys", "duplicates"])
 def test_the_prelude_is_the_same_after_every_batch_and_every_ack(duplicates: bool) -> None:
     shapes = (
-        Shape(), Shape(revision=0.0, spurious=0.0), Shape(revision=0.02, spurious=0.0, stable=0.03),
+        Shape(),
+        Shape(revision=0.0, spurious=0.0),
+        Shape(revision=0.02, spurious=0.0, stable=0.03),
         Shape(revision=0.0, spurious=0.0, stable=0.0, closes=False),
     )
     for seed in range(40):
@@ -154,7 +156,12 @@ def test_trims_stables_and_adjusts_may_come_in_any_order(seed: int) -> None:
     assert twins.apply(*(Insert(b"%d" % at, 0, at % 9) for at in range(64)), Insert(b"3", 0, 60)) is None
     assert twins.apply(*(Insert(b"%d" % at, 1, 100 - at) for at in range(64))) is None
     steps: list[Callable[[LiveEventTwins], None]] = [
-        step_stable, step_trim, step_trim_beyond, step_trim_back, step_adjust, step_more
+        step_stable,
+        step_trim,
+        step_trim_beyond,
+        step_trim_back,
+        step_adjust,
+        step_more,
     ]
     random.shuffle(steps)
     for step in steps:

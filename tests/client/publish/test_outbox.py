@@ -299,7 +299,10 @@ def test_a_skip_stands_in_its_place_for_servers_that_have_come_so_far_and_others
     taken = ahead.take()
     assert taken is not None
     assert [item.until if isinstance(item, Skip) else item.payloads for item in taken.items] == [
-        [b"before"], 100, [b"after"]]
+        [b"before"],
+        100,
+        [b"after"],
+    ]
     assert behind.was_dropped
     assert behind.join_at() == 100
 

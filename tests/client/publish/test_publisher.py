@@ -219,14 +219,17 @@ async def test_properties_that_are_too_weak_are_refused_at_open() -> None:
             await world.publisher(properties=["key"]).open()
 
 
-@pytest.mark.parametrize(("element", "code"), [
-    (Insert(b"x", 9, 8), "end-before-start"),
-    (Insert(b"x", 4, 8), "insert-below-stable"),
-    (Adjust(b"event", 6, 10, 4), "end-before-start"),
-    (Adjust(b"event", 1, 10, 4), "adjust-below-stable"),
-    (Adjust(b"unknown", 6, 10, 12), "unknown-event"),
-    (Stable(4), "stable-backwards"),
-])
+@pytest.mark.parametrize(
+    ("element", "code"),
+    [
+        (Insert(b"x", 9, 8), "end-before-start"),
+        (Insert(b"x", 4, 8), "insert-below-stable"),
+        (Adjust(b"event", 6, 10, 4), "end-before-start"),
+        (Adjust(b"event", 1, 10, 4), "adjust-below-stable"),
+        (Adjust(b"unknown", 6, 10, 12), "unknown-event"),
+        (Stable(4), "stable-backwards"),
+    ],
+)
 async def test_the_callers_own_mistake_is_raised_at_the_call_and_not_sent(
     element: Insert | Adjust | Stable, code: str
 ) -> None:

@@ -386,9 +386,7 @@ def test_staged_batches_and_their_stable_are_one_item_in_the_order_of_publishing
     assert list(row.elements()) == [ins("row", 1, 5)]
     assert isinstance(item, StagedBatches)
     assert (item.elements, item.payload_bytes, outbox.published) == (2, 3, 5)
-    assert [list(batch.elements()) for batch in item.all_batches] == [
-        [ins("x", 2, 5)], [ins("yy", 3, 5)], [Stable(3)]
-    ]
+    assert [list(batch.elements()) for batch in item.all_batches] == [[ins("x", 2, 5)], [ins("yy", 3, 5)], [Stable(3)]]
     assert skip == Skip(2)
     assert list(last.elements()) == [Stable(4)]
     assert outbox.stable_point == 4

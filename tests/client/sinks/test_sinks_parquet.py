@@ -128,7 +128,9 @@ async def test_two_sinks_of_one_merge_do_not_share_a_folder_and_two_merges_do(tm
     stream: list[Element] = [Insert(b"A", 1, 3), Stable(5)]
     await ParquetSink(tmp_path, MERGE).run(lambda token: Scripted(stream, before_batch=second))
     assert [pieces(tmp_path, name)[0].path.name for name in ("a/b_1", MERGE)] == [
-        "a%2Fb_1_-inf_5.parquet", "flights_-inf_5.parquet"]
+        "a%2Fb_1_-inf_5.parquet",
+        "flights_-inf_5.parquet",
+    ]
 
 
 async def test_files_that_no_sink_wrote_are_refused(tmp_path: Path) -> None:

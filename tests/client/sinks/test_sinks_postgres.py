@@ -151,14 +151,35 @@ async def test_a_gap_ends_open_rows_as_early_as_they_could_and_is_counted(dsn: s
 
 
 async def test_every_type_of_a_schema_has_its_column(dsn: str) -> None:
-    schema = parse_schema({
-        "b": "bool", "i": "int", "f": "float?", "s": "string", "raw": "bytes", "t": "timestamp", "d": "date",
-        "m": "decimal(2)", "l": "list<string>", "vs": "string", "odd % {name} \"x\"": "int", "o?": {"x": "int"},
-    })
+    schema = parse_schema(
+        {
+            "b": "bool",
+            "i": "int",
+            "f": "float?",
+            "s": "string",
+            "raw": "bytes",
+            "t": "timestamp",
+            "d": "date",
+            "m": "decimal(2)",
+            "l": "list<string>",
+            "vs": "string",
+            'odd % {name} "x"': "int",
+            "o?": {"x": "int"},
+        }
+    )
     row = {
-        "b": True, "i": -5, "f": 1.5, "s": "ä", "raw": b"\0\xff", "t": datetime(2013, 1, 1, tzinfo=timezone.utc),
-        "d": date(2013, 1, 2), "m": Decimal("1.20"), "l": ["x", "y"], "vs": "own", "o": {"x": 1},
-        "odd % {name} \"x\"": 7,
+        "b": True,
+        "i": -5,
+        "f": 1.5,
+        "s": "ä",
+        "raw": b"\0\xff",
+        "t": datetime(2013, 1, 1, tzinfo=timezone.utc),
+        "d": date(2013, 1, 2),
+        "m": Decimal("1.20"),
+        "l": ["x", "y"],
+        "vs": "own",
+        "o": {"x": 1},
+        'odd % {name} "x"': 7,
     }
     empty = {**row, "f": None, "o": None, "l": []}
     codec = RowCodec(schema)
@@ -213,7 +234,7 @@ async def test_a_table_may_lie_in_a_schema_and_have_any_name(dsn: str) -> None:
 
 
 async def test_a_wrong_address_or_database_is_reported_at_once_and_one_that_is_away_after_a_while(dsn: str) -> None:
-    with pytest.raises(UsageError, match="database \"nowhere\" does not exist"):
+    with pytest.raises(UsageError, match='database "nowhere" does not exist'):
         await PostgresSink(dsn + " dbname=nowhere", "flights", MERGE).run(lambda token: Scripted([]))
     with pytest.raises(UsageError, match="cannot write to table flights"):
         await PostgresSink("no dsn at all", "flights", MERGE).run(lambda token: Scripted([]))

@@ -109,10 +109,15 @@ def test_every_final_event_comes_once_and_in_the_same_order_from_any_server(seed
     for stream in (first, second):
         got = delivered(Finals("m"), Random(seed), stream)
         orders.append([change for delivery in got for change in delivery.changes])
-        assert all(delivery.token == f"m@{'inf' if delivery.stable_point == INF else delivery.stable_point}"
-                   for delivery in got)
-    assert orders[0] == orders[1] == sorted(
-        (FinalEvent(vs, ve, payload) for vs, payload, ve in events), key=lambda e: (e.ve, e.vs, e.payload))
+        assert all(
+            delivery.token == f"m@{'inf' if delivery.stable_point == INF else delivery.stable_point}"
+            for delivery in got
+        )
+    assert (
+        orders[0]
+        == orders[1]
+        == sorted((FinalEvent(vs, ve, payload) for vs, payload, ve in events), key=lambda e: (e.ve, e.vs, e.payload))
+    )
 
 
 @settings(deadline=None)
@@ -228,7 +233,11 @@ def test_an_event_that_comes_and_goes_between_two_deliveries_is_no_upsert_but_tw
     batch = Batch.of([Insert(b"A", 1, 5), Adjust(b"A", 1, 5, 7), Adjust(b"A", 1, 7, 1), Stable(2)])
     assert [d.changes for d in Upserts("m").take(batch)] == [[]]
     assert [(c.op, c.ve) for d in Retracts("m").take(batch) for c in d.changes] == [
-        ("+", 5), ("-", 5), ("+", 7), ("-", 7)]
+        ("+", 5),
+        ("-", 5),
+        ("+", 7),
+        ("-", 7),
+    ]
 
 
 def test_a_removed_event_is_a_delete() -> None:

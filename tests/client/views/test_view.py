@@ -58,8 +58,7 @@ def test_the_table_is_the_tdb_of_the_last_stable_point(seed: int, keep: int, swe
             bound = NEG_INF if reached.stable_point == NEG_INF else max(NEG_INF, reached.stable_point - keep)
             assert events_in(table) == [event for event in reached.events() if event.ve >= bound]
             final = table.table(None)[1]
-            assert final["is_final"].to_pylist() == [
-                ve < table.at or table.at == INF for ve in final["ve"].to_pylist()]
+            assert final["is_final"].to_pylist() == [ve < table.at or table.at == INF for ve in final["ve"].to_pylist()]
             assert final["vs"].to_pylist() == sorted(final["vs"].to_pylist())
 
 
@@ -113,7 +112,9 @@ def test_sql_and_arrow_answer_as_of_a_stable_point(world: ThreadedWorld) -> None
         publisher.stable(12)
         assert flights.wait_until(12, timeout_s=20) == 12
         assert flights.sql("select carrier, sum(delay) d from flights group by 1 order by 1").to_pylist() == [
-            {"carrier": "DL", "d": 10}, {"carrier": "UA", "d": 20}]
+            {"carrier": "DL", "d": 10},
+            {"carrier": "UA", "d": 20},
+        ]
         counted = "select count(*) n from events where is_final and delay >= ?"
         assert flights.sql(counted, [10]).to_pylist() == [{"n": 1}]
         table = flights.arrow()

@@ -103,7 +103,11 @@ def test_cleanse_raises_what_the_definition_raises() -> None:
         except InputViolation as violation:
             codes.add(violation.code)
     assert codes == {
-        "end-before-start", "insert-below-stable", "adjust-below-stable", "unknown-event", "stable-backwards",
+        "end-before-start",
+        "insert-below-stable",
+        "adjust-below-stable",
+        "unknown-event",
+        "stable-backwards",
     }
 
 

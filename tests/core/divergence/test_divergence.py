@@ -60,9 +60,7 @@ def named(found: list[Divergence]) -> dict[int, set[Event]]:
 
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 2**32), st.booleans(), st.booleans())
-def test_equivalent_streams_raise_no_alarm_whatever_their_elements(
-    seed: int, restless: bool, starts: bool
-) -> None:
+def test_equivalent_streams_raise_no_alarm_whatever_their_elements(seed: int, restless: bool, starts: bool) -> None:
     random = Random(seed)
     events = reference(random, 60, duplicates=seed % 2 == 0)
     inputs = attached(seed, {"a": events, "b": events, "o": events}, roles={"o": InputRole.OBSERVE}, starts=starts)

@@ -85,8 +85,11 @@ def play(seed: str, algorithm: str, compare_every: int = 1) -> None:
     policies = INDEX_POLICIES if algorithm in ("r3", "r4") else ("lazy",) if algorithm == "r3-" else ("lazy", "eager")
     auto = algorithm != "r3-" and random.random() < 0.5
     twins = Twins(
-        "auto" if auto else algorithm, random.choice(policies), random.choice(("all", "any", "quorum:2")),
-        allow_downgrade=auto and random.random() < 0.5, compare_every=compare_every,
+        "auto" if auto else algorithm,
+        random.choice(policies),
+        random.choice(("all", "any", "quorum:2")),
+        allow_downgrade=auto and random.random() < 0.5,
+        compare_every=compare_every,
     )
     streams: dict[str, Tdb] = {}
     promises = PROMISES["r3" if algorithm == "r3-" else algorithm]

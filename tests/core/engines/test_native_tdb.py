@@ -74,7 +74,10 @@ def pieces(random: Random, stream: list[Element]) -> Iterator[list[Element]]:
 
 
 SHAPES = (
-    Shape(), Shape(revision=0.0, spurious=0.0), Shape(revision=0.02, spurious=0.0, stable=0.02), Shape(disorder=0),
+    Shape(),
+    Shape(revision=0.0, spurious=0.0),
+    Shape(revision=0.02, spurious=0.0, stable=0.02),
+    Shape(disorder=0),
     Shape(revision=0.0, spurious=0.0, stable=0.0, closes=False),
 )
 

@@ -40,8 +40,9 @@ async def publish_interval(publisher: AsyncPublisher, start: int, payload: str =
 class WatchedCutover:
     """A call of Cutover, read in the background."""
 
-    def __init__(self, w: World, *, leaves: str = "v1", to: str = "v2", intervals: int = 2, timeout_s: float = 60.0
-                 ) -> None:
+    def __init__(
+        self, w: World, *, leaves: str = "v1", to: str = "v2", intervals: int = 2, timeout_s: float = 60.0
+    ) -> None:
         request = pb.CutoverRequest(merge=MERGE, to=to, intervals=intervals, timeout_seconds=timeout_s)
         setattr(request, "from", leaves)
         self.call = w.stub.Cutover(request)
@@ -82,7 +83,12 @@ async def test_an_observer_takes_over_and_the_subscriber_sees_neither_gap_nor_du
             at += 10
         assert ended.result() == "done"
         assert list(dict.fromkeys(cutover.stages)) == [
-            "waiting", "joined", "certifying", "promoting", "leaving", "done"
+            "waiting",
+            "joined",
+            "certifying",
+            "promoting",
+            "leaving",
+            "done",
         ]
         with pytest.raises(PermissionDenied, match="v2 has taken its place"):
             await publish_interval(v1, at)
@@ -179,12 +185,15 @@ async def test_a_promotion_that_does_not_end_in_time_is_taken_back() -> None:
         await v1.close()
 
 
-@pytest.mark.parametrize(("request_", "code", "message"), [
-    ({"from": "v1", "to": "v1"}, grpc.StatusCode.INVALID_ARGUMENT, "to itself changes nothing"),
-    ({"from": "nobody", "to": "v1"}, grpc.StatusCode.NOT_FOUND, "cannot cut merge 'flights' over from 'nobody'"),
-    ({"from": "v1", "to": "v2", "timeout_seconds": -1.0}, grpc.StatusCode.INVALID_ARGUMENT, "above 0, not -1.0"),
-    ({"from": "v1", "to": "v2", "merge": "none"}, grpc.StatusCode.NOT_FOUND, "there is no merge 'none'"),
-])
+@pytest.mark.parametrize(
+    ("request_", "code", "message"),
+    [
+        ({"from": "v1", "to": "v1"}, grpc.StatusCode.INVALID_ARGUMENT, "to itself changes nothing"),
+        ({"from": "nobody", "to": "v1"}, grpc.StatusCode.NOT_FOUND, "cannot cut merge 'flights' over from 'nobody'"),
+        ({"from": "v1", "to": "v2", "timeout_seconds": -1.0}, grpc.StatusCode.INVALID_ARGUMENT, "above 0, not -1.0"),
+        ({"from": "v1", "to": "v2", "merge": "none"}, grpc.StatusCode.NOT_FOUND, "there is no merge 'none'"),
+    ],
+)
 async def test_a_cutover_that_makes_no_sense_is_refused(
     request_: dict[str, Any], code: grpc.StatusCode, message: str
 ) -> None:

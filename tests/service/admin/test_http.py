@@ -63,9 +63,11 @@ async def probe(port: int, path: str = "/healthz") -> int:
 
 
 @pytest.mark.parametrize("data", SILENCES.values(), ids=SILENCES)
-@pytest.mark.parametrize("limits", [
-    {"http_connections_per_peer": 8}, {"http_connections_per_peer": 1000, "http_connections_max": 8},
-], ids=["of one peer", "in all"])
+@pytest.mark.parametrize(
+    "limits",
+    [{"http_connections_per_peer": 8}, {"http_connections_per_peer": 1000, "http_connections_max": 8}],
+    ids=["of one peer", "in all"],
+)
 async def test_probes_answer_while_others_are_silent(data: bytes, limits: dict[str, int]) -> None:
     # An hour, so that the time-out is not what makes room for the probes.
     async with World(http_port=0, http_header_timeout_s=3600.0, **limits) as world, AsyncExitStack() as attack:

@@ -141,10 +141,15 @@ async def test_a_reset_outlives_the_server_and_so_does_that_nothing_is_left(tmp_
         assert (await world.publisher("a", incarnation=1)).accepted.incarnation == 1
 
 
-@pytest.mark.parametrize("schema", [
-    pb.Schema(), pb.Schema(columns=[pb.Schema.Column(name="a", type="no such type")]),
-    pb.Schema(columns=[pb.Schema.Column(name="a\x1b[31m", type="int")]),
-], ids=["empty", "unknown type", "control characters"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pb.Schema(),
+        pb.Schema(columns=[pb.Schema.Column(name="a", type="no such type")]),
+        pb.Schema(columns=[pb.Schema.Column(name="a\x1b[31m", type="int")]),
+    ],
+    ids=["empty", "unknown type", "control characters"],
+)
 async def test_a_store_with_an_invalid_schema_stops_no_other_merge_and_is_mended(
     schema: pb.Schema, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -301,5 +306,3 @@ async def test_what_was_forgotten_stays_so_after_a_restart(tmp_path: Path) -> No
     async with World(**settings) as world:
         assert (await world.publisher("a", join_at=2)).accepted.incarnation == 1
         assert (await world.refused("b", join_at=2)).code is grpc.StatusCode.INVALID_ARGUMENT
-
-

@@ -57,9 +57,9 @@ async def test_a_commit_has_its_place_among_the_batches_and_its_parts_the_order_
         await a.send(stable(7))
         assert (await a.acked(stable_point=7)).sequence == 4
         assert [e.payload for e in await reader.until_stable(7)] == [b"1", b"2", b"3", b"4", b"5", b"6"]
-        assert [e for e in reader.elements if isinstance(e, Insert)] == [
-            ins(str(vs), vs, 9) for vs in range(1, 7)
-        ], "they promised an order, and kept it"
+        assert [e for e in reader.elements if isinstance(e, Insert)] == [ins(str(vs), vs, 9) for vs in range(1, 7)], (
+            "they promised an order, and kept it"
+        )
 
 
 @both
@@ -221,9 +221,7 @@ async def test_random_parts_and_batches_give_the_table_that_plain_batches_give()
                     attempt = attempts[at] + random.randint(0, 1)
                     await staged(world, batch, at, [ins("twin", 0, 1)], replica=name, attempt=attempt)
                 await staged(world, batch, at, pieces[at][:1], pieces[at][1:], replica=name, attempt=attempts[at])
-            await commit(
-                publishers[name], batch, *enumerate(attempts), elements=sum(map(len, pieces)),
-            )
+            await commit(publishers[name], batch, *enumerate(attempts), elements=sum(map(len, pieces)))
             staging_of(world).check()
         for publisher in publishers.values():
             await publisher.merged(stable(INF))

@@ -33,33 +33,41 @@ HOSTILE: dict[str, tuple[list[bytes], grpc.StatusCode, str]] = {
     "no batch": ([opened(1, 2), b"\xff\xff\xff"], INVALID, "a message of 3 bytes is not a StageRequest"),
     "too few": ([opened(1, 2, batches=2), *part_of([ins("x", 1, 5)])], INVALID, "it ended after 1 of 2 batches"),
     "too many": (
-        [opened(1, 2), *part_of([ins("x", 1, 5)], [ins("y", 1, 5)])], INVALID,
+        [opened(1, 2), *part_of([ins("x", 1, 5)], [ins("y", 1, 5)])],
+        INVALID,
         "a message came after its last batch, number 1",
     ),
     "sequence gap": (
-        [opened(1, 2, batches=2), *part_of([ins("x", 1, 5)]), numbered(3, batch_message([]))], INVALID,
+        [opened(1, 2, batches=2), *part_of([ins("x", 1, 5)]), numbered(3, batch_message([]))],
+        INVALID,
         "batch 3 came where batch 2 was due",
     ),
     "from zero": ([opened(1, 2), numbered(0, batch_message([]))], INVALID, "batch 0 came where batch 1 was due"),
     "short column": (
-        [opened(1, 2), numbered(1, pb.Batch(kinds=b"\0", vs=b"1234"))], INVALID, "batch 1: column vs has 4 bytes"
+        [opened(1, 2), numbered(1, pb.Batch(kinds=b"\0", vs=b"1234"))],
+        INVALID,
+        "batch 1: column vs has 4 bytes",
     ),
     "unknown kind": ([opened(1, 2), numbered(1, pb.Batch(kinds=b"\7"))], INVALID, "element 0: unknown kind 7"),
     "large payload": (
-        [opened(1, 2, batches=2), *part_of([ins("x", 1, 5)], [ins(b"p" * 1001, 1, 5)])], EXHAUSTED,
+        [opened(1, 2, batches=2), *part_of([ins("x", 1, 5)], [ins(b"p" * 1001, 1, 5)])],
+        EXHAUSTED,
         "batch 2: column payloads, element 0: 1001 bytes are above the limit of 1000",
     ),
     "many elements": (
-        [opened(1, 2), *part_of([ins("x", at, 99) for at in range(51)])], EXHAUSTED,
+        [opened(1, 2), *part_of([ins("x", at, 99) for at in range(51)])],
+        EXHAUSTED,
         "51 elements is above the limit of 50",
     ),
     "large message": (
-        [opened(1, 2), *part_of([ins(b"p" * 999, at, 99) for at in range(11)])], EXHAUSTED,
+        [opened(1, 2), *part_of([ins(b"p" * 999, at, 99) for at in range(11)])],
+        EXHAUSTED,
         "bytes is above the limit of 10000",
     ),
     "large part": (
         [opened(1, 2, batches=9), *part_of(*([ins(b"p" * 999, at, 99) for at in range(6)] for _ in range(9)))],
-        EXHAUSTED, "and the staged parts of a replica may take 50000",
+        EXHAUSTED,
+        "and the staged parts of a replica may take 50000",
     ),
 }
 

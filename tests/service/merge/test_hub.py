@@ -117,9 +117,7 @@ class HubWorld:
 
 
 @asynccontextmanager
-async def a_hub(
-    record: Path | None = None, resume_at: int | None = None, **settings: Any
-) -> AsyncIterator[HubWorld]:
+async def a_hub(record: Path | None = None, resume_at: int | None = None, **settings: Any) -> AsyncIterator[HubWorld]:
     made = Settings(**settings)
     with ThreadPoolExecutor(2) as pool:
         world = HubWorld(Hub(MERGE, made, Recorder(record) if record is not None else None, pool))
@@ -167,7 +165,9 @@ async def test_behind_a_broken_promise_that_input_is_refused_and_the_others_go_o
         await world.settled()
         assert world.hub.state.merge.refused == 4
         assert await world.subscriber.until_stable(100) == [
-            Event(1, b"first", 50), Event(3, b"last", 50), Event(7, b"after", 50)
+            Event(1, b"first", 50),
+            Event(3, b"last", 50),
+            Event(7, b"after", 50),
         ]
         assert list(world.hub.state.detached_counts) == ["end-before-start"]
     assert replayed(record, "lazy") == world.subscriber.elements

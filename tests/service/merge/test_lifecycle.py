@@ -14,7 +14,10 @@ from lmerge.wire.generated import lmerge_pb2 as pb
 
 
 def status(
-    name: str = "a", state: str = "joined", stable_point: int = 0, join_at: int | None = None,
+    name: str = "a",
+    state: str = "joined",
+    stable_point: int = 0,
+    join_at: int | None = None,
     role: InputRole = InputRole.ACTIVE,
 ) -> InputStatus:
     return InputStatus(name, 1, (), role, JoinState(state), join_at, stable_point, 0, 0, 0, 0, 0)
@@ -50,7 +53,6 @@ class TestTheStateOfAnInput:
 
     def test_one_that_has_joined_is_counted_on_whatever_its_join_at_was(self) -> None:
         assert not InputLifecycle().may_skip(20, status(join_at=20), stable_point=8)
-
 
 
 class TestWhichInputsGetFeedback:

@@ -33,9 +33,11 @@ def test_a_merge_counts_the_bytes_that_it_holds(properties: tuple[str, ...], eng
     merge = Merge()
     for name in "ab":
         merge.attach(name, properties)
-    stream: list[Element] = present(random, events) if properties != ("insert-only", "strictly-ordered") else [
-        *(ins(e.payload, e.vs, e.ve) for e in events), Stable(INF)
-    ]
+    stream: list[Element] = (
+        present(random, events)
+        if properties != ("insert-only", "strictly-ordered")
+        else [*(ins(e.payload, e.vs, e.ve) for e in events), Stable(INF)]
+    )
     seen = set()
     for element in stream:
         merge.apply("a", Batch.of([element]))
@@ -103,9 +105,9 @@ def test_what_waits_in_the_inbox_counts() -> None:
 
 
 @pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize(("limit", "message"), [
-    ("live_bytes_max", "above the limit of 262144"), ("live_bytes_per_input", "for one input"),
-])
+@pytest.mark.parametrize(
+    ("limit", "message"), [("live_bytes_max", "above the limit of 262144"), ("live_bytes_per_input", "for one input")]
+)
 async def test_an_input_that_fills_a_merge_with_few_large_events_is_ended_and_the_others_go_on(
     limit: str, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -29,8 +29,19 @@ LAG_S = 30.0
 def status(name: str = "a", stable_point: int = 0, **more: object) -> InputStatus:
     known: dict[str, Any] = {"state": "joined", "role": InputRole.ACTIVE, "join_at": None, "inserts": 1} | more
     return InputStatus(
-        name, 1, (), known.pop("role"), JoinState(known.pop("state")), known.pop("join_at"), stable_point,
-        known.pop("inserts"), 0, 0, 0, 0, **known,
+        name,
+        1,
+        (),
+        known.pop("role"),
+        JoinState(known.pop("state")),
+        known.pop("join_at"),
+        stable_point,
+        known.pop("inserts"),
+        0,
+        0,
+        0,
+        0,
+        **known,
     )
 
 
@@ -42,17 +53,20 @@ def at(*moments: tuple[float, int]) -> Redundancy:
     return redundancy
 
 
-@pytest.mark.parametrize(("lacking", "life", "reason"), [
-    (status(stable_point=NEG_INF, inserts=0), InputLifecycle(), "it has delivered nothing"),
-    (status(stable_point=NEG_INF), InputLifecycle(), "it has delivered no stable point"),
-    (status(state="joining"), InputLifecycle(), "it is joining"),
-    (status(stable_point=100, role=InputRole.OBSERVE), InputLifecycle(), "it only observes"),
-    (status(stable_point=100), InputLifecycle(leaving=True), "it is leaving"),
-    (status(stable_point=100), InputLifecycle(skipped_until=101), "it is skipping"),
-    (status(stable_point=10**12, held=True), InputLifecycle(), "its stable point is held"),
-    (status(stable_point=100, excused=True), InputLifecycle(), "it was excused"),
-    (status(stable_point=99), InputLifecycle(), "it lags: it is at 99, and the output was at 100 already 30 s ago"),
-])
+@pytest.mark.parametrize(
+    ("lacking", "life", "reason"),
+    [
+        (status(stable_point=NEG_INF, inserts=0), InputLifecycle(), "it has delivered nothing"),
+        (status(stable_point=NEG_INF), InputLifecycle(), "it has delivered no stable point"),
+        (status(state="joining"), InputLifecycle(), "it is joining"),
+        (status(stable_point=100, role=InputRole.OBSERVE), InputLifecycle(), "it only observes"),
+        (status(stable_point=100), InputLifecycle(leaving=True), "it is leaving"),
+        (status(stable_point=100), InputLifecycle(skipped_until=101), "it is skipping"),
+        (status(stable_point=10**12, held=True), InputLifecycle(), "its stable point is held"),
+        (status(stable_point=100, excused=True), InputLifecycle(), "it was excused"),
+        (status(stable_point=99), InputLifecycle(), "it lags: it is at 99, and the output was at 100 already 30 s ago"),
+    ],
+)
 def test_inputs_that_cannot_carry_the_output_do_not_count_with_the_reason(
     lacking: InputStatus, life: InputLifecycle, reason: str
 ) -> None:
@@ -70,7 +84,12 @@ def test_it_is_never_below_zero(count: int) -> None:
 def test_an_input_has_the_lag_to_follow() -> None:
     redundancy = at((0.0, 10), (100.0, 20), (110.0, 30))
     assert [redundancy.reached(now_s) for now_s in (29.0, 30.0, 129.0, 130.0, 139.0, 140.0)] == [
-        NEG_INF, 10, 10, 20, 20, 30
+        NEG_INF,
+        10,
+        10,
+        20,
+        20,
+        30,
     ]
 
 

@@ -56,9 +56,9 @@ def test_a_commit_drops_other_attempts_and_what_came_before_and_nothing_else() -
     for batch, partition, attempt in ((3, 0, 0), (4, 0, 0), (4, 1, 0), (4, 1, 1), (5, 0, 0)):
         kept.stage(batch, partition, attempt)
     kept.stage(4, owner=B)
-    assert kept.names == [
-        "a counts 4/0/0", "a counts 4/1/0", "a counts 4/1/1", "a counts 5/0/0", "b counts 4/0/0"
-    ], "two batches behind is not needed any more, one behind is"
+    assert kept.names == ["a counts 4/0/0", "a counts 4/1/0", "a counts 4/1/1", "a counts 5/0/0", "b counts 4/0/0"], (
+        "two batches behind is not needed any more, one behind is"
+    )
     kept.commit(4, 0, 1)
     assert kept.names == ["a counts 5/0/0", "b counts 4/0/0"]
     kept.stage(4)

@@ -65,8 +65,11 @@ def large_streams() -> tuple[list[Event], list[tuple[str, list[Element]]]]:
         count = random.choice((10, THREAD_ELEMENTS_MIN - 1, THREAD_ELEMENTS_MIN))
         batches.append(("ab"[at], streams[at][:count]))
         del streams[at][:count]
-    return sorted(Event(e.vs + at * 10_000, e.payload, e.ve if e.ve == INF else e.ve + at * 10_000)
-                  for at in range(16) for e in events), batches
+    return sorted(
+        Event(e.vs + at * 10_000, e.payload, e.ve if e.ve == INF else e.ve + at * 10_000)
+        for at in range(16)
+        for e in events
+    ), batches
 
 
 @pytest.mark.parametrize("least", [THREAD_ELEMENTS_MIN, ALWAYS, NEVER])
@@ -127,11 +130,19 @@ async def test_questions_are_answered_from_the_moment_before_while_a_thread_merg
         async with aiohttp.ClientSession() as http, http.get(url) as response:
             assert response.status == 200
             families = {f.name: f for f in text_string_to_metric_families(await response.text())}
-        values = {name: [s.value for s in families[name].samples] for name in (
-            "lmerge_live_events", "lmerge_stable_point_time", "lmerge_attached_inputs", "lmerge_input_elements"
-        )}
+        values = {
+            name: [s.value for s in families[name].samples]
+            for name in (
+                "lmerge_live_events",
+                "lmerge_stable_point_time",
+                "lmerge_attached_inputs",
+                "lmerge_input_elements",
+            )
+        }
         assert values == {
-            "lmerge_live_events": [1.0], "lmerge_stable_point_time": [2.0], "lmerge_attached_inputs": [2.0],
+            "lmerge_live_events": [1.0],
+            "lmerge_stable_point_time": [2.0],
+            "lmerge_attached_inputs": [2.0],
             "lmerge_input_elements": [2.0, 0.0],
         }
         work.gate.open()

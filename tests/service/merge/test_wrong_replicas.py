@@ -142,7 +142,9 @@ def ruined(random: Random, events: list[Event], kind: str) -> list[Element]:
     at = random.randrange(len(events))
     vs, payload, ve = events[at]
     changed = {
-        "payload": [Event(vs, b"wrong", ve)], "lost": [], "end": [Event(vs, payload, ve + random.randint(1, 9))],
+        "payload": [Event(vs, b"wrong", ve)],
+        "lost": [],
+        "end": [Event(vs, payload, ve + random.randint(1, 9))],
         "extra": [events[at], Event(vs, b"made up", ve)],
     }[kind]
     return present(random, sorted([*events[:at], *changed, *events[at + 1 :]]))
@@ -187,7 +189,7 @@ async def test_one_that_comes_late_changes_nothing_that_was_agreed_on_and_waits(
             session.deliver(name, elements)
         session.attach("wrong")
         if seed % 5:  # the end of one alone freezes nothing
-            del session.streams["wrong"][-session.random.randrange(1, 30):]
+            del session.streams["wrong"][-session.random.randrange(1, 30) :]
         hurry(session)
         while session.step():
             pass

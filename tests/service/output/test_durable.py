@@ -389,7 +389,8 @@ async def test_settings_that_contradict_what_was_shown_are_refused(tmp_path: Pat
     async with durable(tmp_path) as world:
         await (await world.publisher("a")).merged(ins("x", 1, 20))
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"policy": "final-only"}, "not final"), ({"algorithm": "r0"}, "less general"),
+        ({"policy": "final-only"}, "not final"),
+        ({"algorithm": "r0"}, "less general"),
     ]
     for settings, message in wrong:
         with pytest.raises(UsageError, match=message):

@@ -250,8 +250,12 @@ store.close()
 def test_a_file_system_that_takes_no_more_harms_nothing(path: Path) -> None:
     """The operating system refuses to let the file grow, and then lets it again."""
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(path), str(Path(__file__).parent)], capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, timeout=100, check=False,
+        [sys.executable, "-c", FULL, str(path), str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=100,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "the disk" in done.stdout
@@ -294,7 +298,10 @@ def test_a_disk_that_is_full_from_the_first_file_on_is_no_damage_over_restarts(t
     rooms = ["0", "1", "4096", "32768", "32800", "65536", "98304"]
     done = subprocess.run(
         [sys.executable, "-c", FULL_AT_FIRST, str(tmp_path), str(Path(__file__).parent), *rooms],
-        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, timeout=100,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=100,
         check=False,
     )
     assert done.returncode == 0, done.stderr

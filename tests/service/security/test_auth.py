@@ -40,13 +40,16 @@ NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_si
 # Rights.
 
 
-@pytest.mark.parametrize(("pattern", "matched", "others"), [
-    ("flights", ["flights"], ["flight", "flightsx", "xflights", "Flights", "flights/a", ""]),
-    ("eu-*", ["eu-", "eu-a", "eu-a/b"], ["eu", "xeu-a", "EU-a"]),
-    ("*", ["a", "a/b", "*"], []),
-    ("a?", ["ab", "a?"], ["a", "abc"]),
-    ("[ab]", ["a", "b"], ["[ab]", "c", "ab"]),
-])
+@pytest.mark.parametrize(
+    ("pattern", "matched", "others"),
+    [
+        ("flights", ["flights"], ["flight", "flightsx", "xflights", "Flights", "flights/a", ""]),
+        ("eu-*", ["eu-", "eu-a", "eu-a/b"], ["eu", "xeu-a", "EU-a"]),
+        ("*", ["a", "a/b", "*"], []),
+        ("a?", ["ab", "a?"], ["a", "abc"]),
+        ("[ab]", ["a", "b"], ["[ab]", "c", "ab"]),
+    ],
+)
 def test_a_pattern_is_for_the_whole_name(pattern: str, matched: list[str], others: list[str]) -> None:
     rights = Rights(frozenset({PUBLISH}), (pattern,), (pattern,))
     assert [name for name in (*matched, *others) if rights.allow(PUBLISH, name)] == matched
@@ -81,24 +84,43 @@ def test_what_shows_all_merges_needs_a_right_to_all() -> None:
 # Names in certificates.
 
 
-@pytest.mark.parametrize(("uri", "rights"), [
-    ("lmerge://flights/a", Rights(frozenset({PUBLISH}), ("flights",), ("a",))),
-    ("lmerge://Flights/a%2Fb%20c", Rights(frozenset({PUBLISH}), ("Flights",), ("a/b c",))),
-    ("lmerge://eu-*/a", Rights(frozenset({PUBLISH}), ("eu-*",), ("a",))),
-    ("lmerge://flights?roles=subscribe", Rights(frozenset({SUBSCRIBE}), ("flights",))),
-    ("lmerge://*?roles=status,admin", Rights(frozenset({STATUS, ADMIN}), ("*",))),
-    ("lmerge://m/a?roles=publish,subscribe", Rights(frozenset({PUBLISH, SUBSCRIBE}), ("m",), ("a",))),
-])
+@pytest.mark.parametrize(
+    ("uri", "rights"),
+    [
+        ("lmerge://flights/a", Rights(frozenset({PUBLISH}), ("flights",), ("a",))),
+        ("lmerge://Flights/a%2Fb%20c", Rights(frozenset({PUBLISH}), ("Flights",), ("a/b c",))),
+        ("lmerge://eu-*/a", Rights(frozenset({PUBLISH}), ("eu-*",), ("a",))),
+        ("lmerge://flights?roles=subscribe", Rights(frozenset({SUBSCRIBE}), ("flights",))),
+        ("lmerge://*?roles=status,admin", Rights(frozenset({STATUS, ADMIN}), ("*",))),
+        ("lmerge://m/a?roles=publish,subscribe", Rights(frozenset({PUBLISH, SUBSCRIBE}), ("m",), ("a",))),
+    ],
+)
 def test_a_name_in_a_certificate_is_a_right(uri: str, rights: Rights) -> None:
     assert rights_of_uri(uri) == rights
 
 
-@pytest.mark.parametrize("uri", [
-    "lmerge://", "lmerge://flights", "lmerge:///a", "lmerge://flights/a/b", "lmerge://flights/a?roles=root",
-    "lmerge://flights/a?role=admin", "lmerge://flights?roles=publish", "lmerge://flights/a?roles=subscribe",
-    "lmerge://flights/a?roles=", "lmerge://flights/a?roles=publish&x=1", "lmerge://flights/a#b", "LMERGE://flights/a",
-    "xlmerge://flights/a", "https://flights/a", "spiffe://flights/a", "", "lmerge://flights/a\n",
-])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "lmerge://",
+        "lmerge://flights",
+        "lmerge:///a",
+        "lmerge://flights/a/b",
+        "lmerge://flights/a?roles=root",
+        "lmerge://flights/a?role=admin",
+        "lmerge://flights?roles=publish",
+        "lmerge://flights/a?roles=subscribe",
+        "lmerge://flights/a?roles=",
+        "lmerge://flights/a?roles=publish&x=1",
+        "lmerge://flights/a#b",
+        "LMERGE://flights/a",
+        "xlmerge://flights/a",
+        "https://flights/a",
+        "spiffe://flights/a",
+        "",
+        "lmerge://flights/a\n",
+    ],
+)
 def test_a_name_that_is_not_quite_one_of_ours_is_no_right(uri: str) -> None:
     assert rights_of_uri(uri) is None
 
@@ -109,13 +131,15 @@ def test_only_uris_count_as_names_of_ours() -> None:
 
 
 def test_both_accounts_of_a_certificate_are_understood() -> None:
-    of_call = Certificate.of_call({
-        "x509_common_name": [b"c"], "peer_uri": [b"lmerge://m/a"], "peer_dns": [b"d"], "x509_pem_cert": [b"..."],
-    })
-    of_socket = Certificate.of_socket({
-        "subject": ((("organizationName", "o"),), (("commonName", "c"),)),
-        "subjectAltName": (("URI", "lmerge://m/a"), ("DNS", "d"), ("IP Address", "127.0.0.1")),
-    })
+    of_call = Certificate.of_call(
+        {"x509_common_name": [b"c"], "peer_uri": [b"lmerge://m/a"], "peer_dns": [b"d"], "x509_pem_cert": [b"..."]}
+    )
+    of_socket = Certificate.of_socket(
+        {
+            "subject": ((("organizationName", "o"),), (("commonName", "c"),)),
+            "subjectAltName": (("URI", "lmerge://m/a"), ("DNS", "d"), ("IP Address", "127.0.0.1")),
+        }
+    )
     assert of_call == of_socket == Certificate("c", ("lmerge://m/a",), ("d",))
     assert of_call.names == {"cn:c", "uri:lmerge://m/a", "dns:d"}
     assert Certificate.of_call({"transport_security_type": [b"ssl"]}) is Certificate.of_socket(None) is None
@@ -132,23 +156,26 @@ def written(path: Path, *entries: Any) -> Path:
 GOOD = {"name": "a", "id": "3f9a2c11", "sha256": "0" * 64, "roles": ["publish"], "merges": ["flights"]}
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"name": ""}, '"name" must be a text'),
-    ({"replica": ["a"]}, "unknown field 'replica'"),
-    ({"roles": ["root"]}, "unknown role 'root'"),
-    ({"roles": []}, '"roles" must be a list of texts, and not empty'),
-    ({"roles": "publish"}, '"roles" must be a list'),
-    ({"merges": [""]}, '"merges" must be a list'),
-    ({"merges": None}, '"merges" must be a list'),
-    ({"replicas": []}, '"replicas" must be a list'),
-    ({"id": "XYZ"}, "8 hexadecimal digits"),
-    ({"sha256": "0" * 63}, "8 hexadecimal digits"),
-    ({"certificate": "cn:x"}, 'either "id" and "sha256", or "certificate"'),
-    ({"enabled": "no"}, '"enabled" must be true or false'),
-    ({"expires": "soon"}, "'soon' is no time"),
-    ({"expires": "2027-01-01T00:00:00"}, "has no zone"),
-    ({"expires": 5}, '"expires" must be a text'),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": ""}, '"name" must be a text'),
+        ({"replica": ["a"]}, "unknown field 'replica'"),
+        ({"roles": ["root"]}, "unknown role 'root'"),
+        ({"roles": []}, '"roles" must be a list of texts, and not empty'),
+        ({"roles": "publish"}, '"roles" must be a list'),
+        ({"merges": [""]}, '"merges" must be a list'),
+        ({"merges": None}, '"merges" must be a list'),
+        ({"replicas": []}, '"replicas" must be a list'),
+        ({"id": "XYZ"}, "8 hexadecimal digits"),
+        ({"sha256": "0" * 63}, "8 hexadecimal digits"),
+        ({"certificate": "cn:x"}, 'either "id" and "sha256", or "certificate"'),
+        ({"enabled": "no"}, '"enabled" must be true or false'),
+        ({"expires": "soon"}, "'soon' is no time"),
+        ({"expires": "2027-01-01T00:00:00"}, "has no zone"),
+        ({"expires": 5}, '"expires" must be a text'),
+    ],
+)
 def test_a_wrong_entry_is_named_and_nothing_is_guessed(change: dict[str, Any], message: str, tmp_path: Path) -> None:
     path = written(tmp_path / "access.json", {**GOOD, "id": "00000000"}, GOOD | change)
     with pytest.raises(UsageError) as caught:
@@ -157,12 +184,20 @@ def test_a_wrong_entry_is_named_and_nothing_is_guessed(change: dict[str, Any], m
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("{", "is not JSON"), ("[]", "must be one object"), ('{"entries": {}}', "must be one object"),
-    ('{"entries": [], "x": 1}', "must be one object"), ('{"entries": [1]}', "entry 1: it must be an object"),
-    ("[" * 100_000, "is not JSON"), ("\udcff", "is not JSON"), (" " * 2**20 + "{}", "is larger than"),
-    (json.dumps({"entries": [GOOD, GOOD]}), "'3f9a2c11' is there twice"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "must be one object"),
+        ('{"entries": {}}', "must be one object"),
+        ('{"entries": [], "x": 1}', "must be one object"),
+        ('{"entries": [1]}', "entry 1: it must be an object"),
+        ("[" * 100_000, "is not JSON"),
+        ("\udcff", "is not JSON"),
+        (" " * 2**20 + "{}", "is larger than"),
+        (json.dumps({"entries": [GOOD, GOOD]}), "'3f9a2c11' is there twice"),
+    ],
+)
 def test_a_file_that_is_none_is_refused(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "access.json"
     path.write_bytes(text.encode(errors="surrogateescape"))
@@ -264,8 +299,9 @@ def test_what_is_made_is_what_is_read(name: str, roles: list[str], merges: list[
     item = {"name": name, "id": "3f9a2c11", "sha256": "0" * 64, "roles": roles, "merges": merges}
     entry = entry_of(json.loads(json.dumps(item)))
     assert (entry.name, entry.rights.roles, entry.rights.merges) == (name, frozenset(roles), tuple(merges))
-    assert entry.rights.allow(PUBLISH, merges[0], name) == (PUBLISH in roles and Rights(
-        frozenset({STATUS}), tuple(merges)).allow(STATUS, merges[0]))
+    assert entry.rights.allow(PUBLISH, merges[0], name) == (
+        PUBLISH in roles and Rights(frozenset({STATUS}), tuple(merges)).allow(STATUS, merges[0])
+    )
 
 
 # On a server.
@@ -356,8 +392,10 @@ async def test_streams_end_when_their_token_is_revoked_and_no_others_do(tmp_path
             assert ending.details == f"token 'b' ({token[4:12]}) has been revoked"
         await keeper.merged(ins("y", 2, 3), ins("x", 1, 9), stable(10))
         assert len(await others.until_stable(10)) == 2
-        assert [i.replica for i in (await world.stub_of(world.keeper).DescribeMerge(
-            pb.DescribeMergeRequest(merge=MERGE))).inputs] == ["a"]
+        assert [
+            i.replica
+            for i in (await world.stub_of(world.keeper).DescribeMerge(pb.DescribeMergeRequest(merge=MERGE))).inputs
+        ] == ["a"]
 
 
 async def test_streams_end_when_their_token_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -279,15 +279,16 @@ async def test_a_refused_publisher_has_touched_nothing(tmp_path: Path) -> None:
         assert not (await world.stub_of(world.keeper).ListMerges(pb.ListMergesRequest())).merges
 
 
-@pytest.mark.parametrize("header", [
-    "Bearer", "Basic {token}", "{token}", "Bearer {token} x", "Bearer x{token}", "bearer", "Bearer   ",
-])
+@pytest.mark.parametrize(
+    "header", ["Bearer", "Basic {token}", "{token}", "Bearer {token} x", "Bearer x{token}", "bearer", "Bearer   "]
+)
 async def test_an_authorization_that_is_not_a_bearer_token_opens_nothing(header: str, tmp_path: Path) -> None:
     async with SecureWorld(tmp_path) as world:
         metadata = (("authorization", header.format(token=world.keeper)),)
         with refused(UNAUTHENTICATED):
             await world.stub.ListMerges(pb.ListMergesRequest(), metadata=metadata)
         with refused(UNAUTHENTICATED, "more than one authorization"):
-            await world.stub.ListMerges(pb.ListMergesRequest(), metadata=[
-                ("authorization", f"Bearer {world.keeper}"), ("authorization", f"Bearer {FORGED}"),
-            ])
+            await world.stub.ListMerges(
+                pb.ListMergesRequest(),
+                metadata=[("authorization", f"Bearer {world.keeper}"), ("authorization", f"Bearer {FORGED}")],
+            )

@@ -41,9 +41,7 @@ def test_a_bucket_gives_its_burst_at_once_and_then_its_rate() -> None:
         buckets.must("a", 1000.0, "x")
 
 
-@given(
-    st.floats(0.1, 10), st.integers(1, 5), st.lists(st.tuples(st.integers(0, 2), st.floats(0, 0.1)), max_size=100)
-)
+@given(st.floats(0.1, 10), st.integers(1, 5), st.lists(st.tuples(st.integers(0, 2), st.floats(0, 0.1)), max_size=100))
 def test_no_key_ever_gets_more_than_its_burst_and_its_rate(
     rate_per_s: float, burst: int, attempts: list[tuple[int, float]]
 ) -> None:
@@ -85,10 +83,18 @@ def test_calls_on_one_connection_are_one_connection() -> None:
         pass
 
 
-@pytest.mark.parametrize(("peer", "key"), [
-    ("ipv4:10.0.0.1:50", "10.0.0.1"), ("ipv6:%5B::1%5D:50", "::/64"), ("unix:", "localhost"), ("10.0.0.1", "10.0.0.1"),
-    ("ipv6:[2001:db8:1:2:3:4:5:6]:50", "2001:db8:1:2::/64"), ("ipv6:[::ffff:10.0.0.1]:50", "10.0.0.1"), ("", ""),
-])
+@pytest.mark.parametrize(
+    ("peer", "key"),
+    [
+        ("ipv4:10.0.0.1:50", "10.0.0.1"),
+        ("ipv6:%5B::1%5D:50", "::/64"),
+        ("unix:", "localhost"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("ipv6:[2001:db8:1:2:3:4:5:6]:50", "2001:db8:1:2::/64"),
+        ("ipv6:[::ffff:10.0.0.1]:50", "10.0.0.1"),
+        ("", ""),
+    ],
+)
 def test_a_peer_is_identified_by_its_address_or_network(peer: str, key: str) -> None:
     assert peer_key(peer) == key
 

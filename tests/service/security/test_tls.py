@@ -223,16 +223,19 @@ def test_a_file_that_is_replaced_behind_a_link_is_seen(tmp_path: Path) -> None:
     assert files.refresh()
 
 
-@pytest.mark.parametrize(("which", "content", "message"), [
-    ("cert", None, "certificate '{path}' cannot be read: No such file"),
-    ("key", None, "key '{path}' cannot be read: No such file"),
-    ("tls_client_ca", None, "client CA '{path}' cannot be read: No such file"),
-    ("cert", "x", "cannot be used: not in PEM"),
-    ("key", "x", "cannot be used: "),
-    ("tls_client_ca", "x", "client CA '{path}' cannot be used: "),
-    ("cert", "x" * (2**20 + 1), "is larger than 1048576 bytes"),
-    ("key", "-----BEGIN ENCRYPTED PRIVATE KEY-----", "cannot be used: "),
-])
+@pytest.mark.parametrize(
+    ("which", "content", "message"),
+    [
+        ("cert", None, "certificate '{path}' cannot be read: No such file"),
+        ("key", None, "key '{path}' cannot be read: No such file"),
+        ("tls_client_ca", None, "client CA '{path}' cannot be read: No such file"),
+        ("cert", "x", "cannot be used: not in PEM"),
+        ("key", "x", "cannot be used: "),
+        ("tls_client_ca", "x", "client CA '{path}' cannot be used: "),
+        ("cert", "x" * (2**20 + 1), "is larger than 1048576 bytes"),
+        ("key", "-----BEGIN ENCRYPTED PRIVATE KEY-----", "cannot be used: "),
+    ],
+)
 async def test_files_that_cannot_be_used_are_named_and_the_server_does_not_start(
     which: str, content: str | None, message: str, tmp_path: Path
 ) -> None:
@@ -250,31 +253,43 @@ async def test_files_that_cannot_be_used_are_named_and_the_server_does_not_start
 # Settings without encryption.
 
 
-@pytest.mark.parametrize(("settings", "texts"), [
-    ({"host": "0.0.0.0"}, ["cannot listen on 0.0.0.0", "would not be encrypted", "anybody could publish", "insecure"]),
-    ({"host": "::"}, ["cannot listen on ::", "would not be encrypted"]),
-    ({"host": "192.0.2.7"}, ["cannot listen on 192.0.2.7"]),
-    ({"host": "merge.example"}, ["cannot listen on merge.example"]),
-    ({"host": ""}, ["cannot listen on "]),
-    ({"host": "0.0.0.0", "access_path": "x"}, ["would not be encrypted"]),
-    ({"host": "0.0.0.0", "tls_cert": "x", "tls_key": "y"}, ["anybody could publish and read"]),
-    ({"tls_cert": "x"}, ["tls_cert and tls_key go together"]),
-    ({"tls_key": "x"}, ["tls_cert and tls_key go together"]),
-    ({"tls_client_ca": "x"}, ["tls_client_ca needs tls_cert and tls_key"]),
-    ({"check_interval_s": 0.0}, ["check_interval_s must be above 0"]),
-])
+@pytest.mark.parametrize(
+    ("settings", "texts"),
+    [
+        (
+            {"host": "0.0.0.0"},
+            ["cannot listen on 0.0.0.0", "would not be encrypted", "anybody could publish", "insecure"],
+        ),
+        ({"host": "::"}, ["cannot listen on ::", "would not be encrypted"]),
+        ({"host": "192.0.2.7"}, ["cannot listen on 192.0.2.7"]),
+        ({"host": "merge.example"}, ["cannot listen on merge.example"]),
+        ({"host": ""}, ["cannot listen on "]),
+        ({"host": "0.0.0.0", "access_path": "x"}, ["would not be encrypted"]),
+        ({"host": "0.0.0.0", "tls_cert": "x", "tls_key": "y"}, ["anybody could publish and read"]),
+        ({"tls_cert": "x"}, ["tls_cert and tls_key go together"]),
+        ({"tls_key": "x"}, ["tls_cert and tls_key go together"]),
+        ({"tls_client_ca": "x"}, ["tls_client_ca needs tls_cert and tls_key"]),
+        ({"check_interval_s": 0.0}, ["check_interval_s must be above 0"]),
+    ],
+)
 def test_settings_that_would_leave_access_open_are_refused(settings: dict[str, Any], texts: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         Server(Settings(**settings))
     assert all(text in str(caught.value) for text in texts)
 
 
-@pytest.mark.parametrize("settings", [
-    {"host": "0.0.0.0", "insecure": True},
-    {"host": "0.0.0.0", "tls_cert": "x", "tls_key": "y", "access_path": "z"},
-    {"host": "::", "tls_cert": "x", "tls_key": "y", "tls_client_ca": "z"},
-    {"host": "127.0.0.1"}, {"host": "::1"}, {"host": "localhost"}, {"access_path": "z"},
-])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"host": "0.0.0.0", "insecure": True},
+        {"host": "0.0.0.0", "tls_cert": "x", "tls_key": "y", "access_path": "z"},
+        {"host": "::", "tls_cert": "x", "tls_key": "y", "tls_client_ca": "z"},
+        {"host": "127.0.0.1"},
+        {"host": "::1"},
+        {"host": "localhost"},
+        {"access_path": "z"},
+    ],
+)
 def test_settings_that_leave_nothing_open_or_set_insecure_are_accepted(settings: dict[str, Any]) -> None:
     Settings(**settings).validate()
 
@@ -288,13 +303,23 @@ def test_only_addresses_that_never_leave_the_machine_are_loopback() -> None:
         assert not is_loopback(host), host
 
 
-@pytest.mark.parametrize(("address", "host"), [
-    ("merge.example:7171", "merge.example"), ("[::1]:0", "::1"), ("::1", "::1"), ("localhost", "localhost"),
-    ("dns:///merge.example:7171", "merge.example"), ("dns:merge.example:7171", "merge.example"),
-    ("ipv4:10.0.0.1:5", "10.0.0.1"), ("ipv6:%5B::1%5D:5", "::1"), ("ipv6:[fe80::1%25eth0]:5", "fe80::1%eth0"),
-    ("unix:/tmp/socket", "localhost"), ("127.0.0.1:0@evil.example:7171", "127.0.0.1:0@evil.example:7171"),
-    ("passthrough:///evil.example:1", "passthrough:///evil.example:1"),
-])
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("merge.example:7171", "merge.example"),
+        ("[::1]:0", "::1"),
+        ("::1", "::1"),
+        ("localhost", "localhost"),
+        ("dns:///merge.example:7171", "merge.example"),
+        ("dns:merge.example:7171", "merge.example"),
+        ("ipv4:10.0.0.1:5", "10.0.0.1"),
+        ("ipv6:%5B::1%5D:5", "::1"),
+        ("ipv6:[fe80::1%25eth0]:5", "fe80::1%eth0"),
+        ("unix:/tmp/socket", "localhost"),
+        ("127.0.0.1:0@evil.example:7171", "127.0.0.1:0@evil.example:7171"),
+        ("passthrough:///evil.example:1", "passthrough:///evil.example:1"),
+    ],
+)
 def test_the_host_of_an_address_is_found(address: str, host: str) -> None:
     assert host_of(address) == host
 

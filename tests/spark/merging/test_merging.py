@@ -26,14 +26,30 @@ from lmerge.spark.merging.rows import ORDER_BITS, ROWS, Unpacker
 from lmerge.spark.merging.shard import InputPlan, MergePlan, Shard
 from lmerge.testing.generate import joining, present, reference
 
-IN = pa.schema([
-    ("input", pa.int32()), ("shard", pa.int32()), ("order", pa.int64()), ("kind", pa.string()),
-    ("payload", pa.binary()), ("vs", pa.int64()), ("ve", pa.int64()), ("vold", pa.int64()),
-])
-OUTPUT = pa.schema([
-    ("place", pa.int32()), ("shard", pa.int32()), ("batch", pa.int64()), ("first", pa.int64()), ("before", pa.int64()),
-    ("stable", pa.int64()), ("ended", pa.string()), ("elements", pa.binary()),
-])
+IN = pa.schema(
+    [
+        ("input", pa.int32()),
+        ("shard", pa.int32()),
+        ("order", pa.int64()),
+        ("kind", pa.string()),
+        ("payload", pa.binary()),
+        ("vs", pa.int64()),
+        ("ve", pa.int64()),
+        ("vold", pa.int64()),
+    ]
+)
+OUTPUT = pa.schema(
+    [
+        ("place", pa.int32()),
+        ("shard", pa.int32()),
+        ("batch", pa.int64()),
+        ("first", pa.int64()),
+        ("before", pa.int64()),
+        ("stable", pa.int64()),
+        ("ended", pa.string()),
+        ("elements", pa.binary()),
+    ]
+)
 
 
 class MemoryStore:
@@ -119,13 +135,19 @@ class LocalQuery:
         shard._merge.check()
         blank = dict.fromkeys(OUTPUT.names) | {"shard": at, "batch": self.number, "first": 0}
         rows: list[Row] = [
-            blank | {"place": at, "first": t.column("order")[0].as_py(), "elements": to_bytes(t)}
-            for t in output.tables
+            blank | {"place": at, "first": t.column("order")[0].as_py(), "elements": to_bytes(t)} for t in output.tables
         ]
         if reports or output.ended:
             stable = output.stable if reports else None
-            rows.append(blank | {"place": self.plan.shards - 1, "before": output.before, "stable": stable,
-                                 "ended": json.dumps(output.ended)})
+            rows.append(
+                blank
+                | {
+                    "place": self.plan.shards - 1,
+                    "before": output.before,
+                    "stable": stable,
+                    "ended": json.dumps(output.ended),
+                }
+            )
         return rows
 
 
@@ -365,7 +387,9 @@ def test_a_state_of_other_settings_is_refused() -> None:
     query = LocalQuery(plan_of("r4", 1), Random(1))
     query.batch({0: [row_of(Stable(1), 0)]})
     for plan, name in (
-        (plan_of("r3", 1), "algorithm"), (plan_of("r4", 2), "shards"), (plan_of("r4", 1, "abc"), "inputs"),
+        (plan_of("r3", 1), "algorithm"),
+        (plan_of("r4", 2), "shards"),
+        (plan_of("r4", 1, "abc"), "inputs"),
         (plan_of("r4", 1, policy="eager"), "policy"),
     ):
         with pytest.raises(UsageError, match=f"{name} is .* begin with a new checkpoint"):

@@ -134,8 +134,10 @@ def test_times_may_be_timestamps_and_order_may_be_done_without(session: SparkSes
         rows = rows.withColumn(name, timestamp_micros(name))
     given: list[Row] = []
     merged = merge({"only": MergeInput(rows.drop("order"), properties=("key",))}, shards=2, order=None)
-    run_patiently(merged.writeStream.foreachBatch(
-        lambda batch, _: given.extend(row.asDict() for row in batch.collect())), tmp_path / "checkpoint")
+    run_patiently(
+        merged.writeStream.foreachBatch(lambda batch, _: given.extend(row.asDict() for row in batch.collect())),
+        tmp_path / "checkpoint",
+    )
     output = Output()
     assert output.batch(given) == ([Event(5, b"x", 8), Event(7, b"y", INF)], 9)
 

@@ -53,8 +53,12 @@ BREAKING: list[tuple[str, str, str, Build]] = [
     ("clock", ERROR, "localtimestamp()", lambda df, f: df.withColumn("at", f.localtimestamp())),
     ("clock", ERROR, "current_timestamp()", lambda df, f: df.withColumn("s", f.unix_timestamp())),
     ("clock", ERROR, "current_timestamp()", lambda df, f: df.where(f.col("ts") > f.current_timestamp())),
-    ("clock", ERROR, "current_timestamp()",
-     lambda df, f: df.withColumn("t", f.current_timestamp()).groupBy(f.window("t", "1 minute")).count()),
+    (
+        "clock",
+        ERROR,
+        "current_timestamp()",
+        lambda df, f: df.withColumn("t", f.current_timestamp()).groupBy(f.window("t", "1 minute")).count(),
+    ),
     ("random", ERROR, "rand(", lambda df, f: df.withColumn("r", f.rand())),
     ("random", ERROR, "rand(", lambda df, f: df.withColumn("r", f.rand(7))),
     ("random", ERROR, "randn(", lambda df, f: df.withColumn("r", f.randn(7))),
@@ -62,8 +66,12 @@ BREAKING: list[tuple[str, str, str, Build]] = [
     ("random", ERROR, "shuffle(", lambda df, f: df.withColumn("w", f.shuffle("words"))),
     ("random", ERROR, "rand(", lambda df, f: df.where(f.rand() < 0.5)),
     ("random", ERROR, "aes_encrypt", lambda df, f: df.withColumn("c", f.aes_encrypt("k", f.lit("0000111122223333")))),
-    ("partition", ERROR, "monotonically_increasing_id()",
-     lambda df, f: df.withColumn("row", f.monotonically_increasing_id())),
+    (
+        "partition",
+        ERROR,
+        "monotonically_increasing_id()",
+        lambda df, f: df.withColumn("row", f.monotonically_increasing_id()),
+    ),
     ("partition", ERROR, "SPARK_PARTITION_ID()", lambda df, f: df.withColumn("p", f.spark_partition_id())),
     ("input-file", ERROR, "input_file_name()", lambda df, f: df.withColumn("file", f.input_file_name())),
     ("unordered", ERROR, "collect_list(id)", lambda df, f: grouped(df, f, f.collect_list("id").alias("ids"))),
@@ -85,30 +93,64 @@ BREAKING: list[tuple[str, str, str, Build]] = [
     ("float-aggregate", ERROR, "sum(x)", lambda df, f: grouped(df, f, f.sum("x").cast("string").alias("total"))),
     # Cutting off digits does not help: the sum of ten tenths is 0.9999999999999999 or 1.0.
     ("float-aggregate", ERROR, "sum(x)", lambda df, f: grouped(df, f, f.floor(f.sum("x")).alias("total"))),
-    ("float-aggregate", ERROR, "sum(x)",
-     lambda df, f: grouped(df, f, f.sum("x").alias("s")).where("s > 10").select("k")),
+    (
+        "float-aggregate",
+        ERROR,
+        "sum(x)",
+        lambda df, f: grouped(df, f, f.sum("x").alias("s")).where("s > 10").select("k"),
+    ),
     ("float-aggregate", WARNING, "avg(big)", lambda df, f: grouped(df, f, f.avg("big").alias("mean"))),
     ("float-aggregate", WARNING, "avg(big)", lambda df, f: grouped(df, f, f.round(f.avg("big"), 2).alias("mean"))),
     # Rounding only makes differences rarer: 24.565 and 24.564999999999998 are two sums of the same numbers.
     ("rounded-float", WARNING, "sum(x)", lambda df, f: grouped(df, f, f.round(f.sum("x"), 2).alias("total"))),
     ("rounded-float", WARNING, "sum(x)", lambda df, f: grouped(df, f, f.round(f.sum("x"), 15).alias("total"))),
     ("rounded-float", WARNING, "avg(x)", lambda df, f: grouped(df, f, f.bround(f.avg("x"), 2).alias("mean"))),
-    ("rounded-float", WARNING, "sum(x)",
-     lambda df, f: grouped(df, f, f.sum("x").alias("total")).withColumn("total", f.round("total", 3))),
-    ("rounded-float", WARNING, "sum(x)",
-     lambda df, f: grouped(df, f, f.sum("x").alias("total")).select("k", f.col("total").cast("decimal(20,4)"))),
-    ("rounded-float", WARNING, "sum(x)",
-     lambda df, f: grouped(df, f, f.format_number(f.sum("x"), 2).alias("total"))),
-    ("ties", WARNING, "collect_list(struct(x, k))", lambda df, f: grouped(df, f, f.array_sort(
-        f.collect_list(f.struct("x", "k")),
-        lambda a, b: f.when(a.x < b.x, -1).when(a.x > b.x, 1).otherwise(0)).alias("all"))),
-    ("ties", WARNING, "collect_list(k)", lambda df, f: grouped(df, f, f.array_sort(
-        f.collect_list("k"), lambda a, b: f.length(a) - f.length(b)).alias("all"))),
-    ("ties", WARNING, "listagg(k", lambda df, f: grouped(
-        df, f, f.expr("listagg(k) WITHIN GROUP (ORDER BY id)").alias("ks"))),
+    (
+        "rounded-float",
+        WARNING,
+        "sum(x)",
+        lambda df, f: grouped(df, f, f.sum("x").alias("total")).withColumn("total", f.round("total", 3)),
+    ),
+    (
+        "rounded-float",
+        WARNING,
+        "sum(x)",
+        lambda df, f: grouped(df, f, f.sum("x").alias("total")).select("k", f.col("total").cast("decimal(20,4)")),
+    ),
+    ("rounded-float", WARNING, "sum(x)", lambda df, f: grouped(df, f, f.format_number(f.sum("x"), 2).alias("total"))),
+    (
+        "ties",
+        WARNING,
+        "collect_list(struct(x, k))",
+        lambda df, f: grouped(
+            df,
+            f,
+            f.array_sort(
+                f.collect_list(f.struct("x", "k")), lambda a, b: f.when(a.x < b.x, -1).when(a.x > b.x, 1).otherwise(0)
+            ).alias("all"),
+        ),
+    ),
+    (
+        "ties",
+        WARNING,
+        "collect_list(k)",
+        lambda df, f: grouped(
+            df, f, f.array_sort(f.collect_list("k"), lambda a, b: f.length(a) - f.length(b)).alias("all")
+        ),
+    ),
+    (
+        "ties",
+        WARNING,
+        "listagg(k",
+        lambda df, f: grouped(df, f, f.expr("listagg(k) WITHIN GROUP (ORDER BY id)").alias("ks")),
+    ),
     ("input-file", ERROR, "_metadata.file_name", lambda df, f: df.select("ts", "_metadata.file_name")),
-    ("input-file", ERROR, "_metadata.file_modification_time",
-     lambda df, f: df.withColumn("at", f.col("_metadata.file_modification_time"))),
+    (
+        "input-file",
+        ERROR,
+        "_metadata.file_modification_time",
+        lambda df, f: df.withColumn("at", f.col("_metadata.file_modification_time")),
+    ),
     ("input-file", ERROR, "_metadata.file_size", lambda df, f: df.where("_metadata.file_size > 10").select("ts")),
     ("input-file", ERROR, "_metadata", lambda df, f: df.select("ts", "_metadata")),
     ("session-zone", WARNING, "hour(ts)", lambda df, f: df.withColumn("h", f.hour("ts"))),
@@ -118,15 +160,22 @@ BREAKING: list[tuple[str, str, str, Build]] = [
     ("session-zone", WARNING, "INTERVAL '1' DAY", lambda df, f: df.withColumn("t", f.expr("ts + INTERVAL 1 DAY"))),
     ("session-zone", WARNING, "CAST('2024-05-01' AS TIMESTAMP)", lambda df, f: df.where("ts > '2024-05-01'")),
     ("session-zone", WARNING, "to_json(", lambda df, f: df.withColumn("j", f.to_json(f.struct("ts")))),
-    ("approximate", WARNING, "percentile",
-     lambda df, f: grouped(df, f, f.percentile_approx("n", 0.5).alias("median"))),
+    ("approximate", WARNING, "percentile", lambda df, f: grouped(df, f, f.percentile_approx("n", 0.5).alias("median"))),
     ("environment", WARNING, "current_user()", lambda df, f: df.withColumn("who", f.expr("current_user()"))),
-    ("nondeterministic", ERROR, "reflect(", lambda df, f: df.withColumn(
-        "r", f.expr("reflect('java.util.UUID', 'randomUUID')"))),
+    (
+        "nondeterministic",
+        ERROR,
+        "reflect(",
+        lambda df, f: df.withColumn("r", f.expr("reflect('java.util.UUID', 'randomUUID')")),
+    ),
     ("udf", WARNING, "shout(k)", lambda df, f: df.withColumn("loud", f.udf(shout, "string")("k"))),
     ("udf", WARNING, "shout(k)", lambda df, f: df.where(f.udf(shout, "string")("k") == "A")),
-    ("udf-nondeterministic", ERROR, "shout(k)",
-     lambda df, f: df.withColumn("loud", f.udf(shout, "string").asNondeterministic()("k"))),
+    (
+        "udf-nondeterministic",
+        ERROR,
+        "shout(k)",
+        lambda df, f: df.withColumn("loud", f.udf(shout, "string").asNondeterministic()("k")),
+    ),
     ("udf", WARNING, "MapInPandas", lambda df, f: df.mapInPandas(lambda frames: frames, SCHEMA)),
     ("udf", WARNING, "MapInArrow", lambda df, f: df.mapInArrow(lambda batches: batches, SCHEMA)),
     ("limit", ERROR, "GlobalLimit", lambda df, f: df.limit(10)),
@@ -136,8 +185,12 @@ BREAKING: list[tuple[str, str, str, Build]] = [
     ("dedup-within-watermark", WARNING, "id", lambda df, f: df.dropDuplicatesWithinWatermark(["id"])),
     ("static-join", WARNING, "k = k", lambda df, f: df.join(table(df), "k")),
     ("source", ERROR, "rate", lambda df, f: df.sparkSession.readStream.format("rate").load()),
-    ("source", ERROR, "socket", lambda df, f: df.sparkSession.readStream.format("socket").option(
-        "host", "localhost").option("port", 9).load()),
+    (
+        "source",
+        ERROR,
+        "socket",
+        lambda df, f: df.sparkSession.readStream.format("socket").option("host", "localhost").option("port", 9).load(),
+    ),
 ]
 
 # The same aims in a form that can be replicated.
@@ -154,14 +207,20 @@ SOUND: list[Build] = [
     lambda df, f: grouped(df, f, f.sum("n"), f.sum("dec"), f.avg("n"), f.avg("dec")),
     lambda df, f: grouped(df, f, exact_sum("x").alias("total"), exact_avg("x").alias("mean")),
     lambda df, f: grouped(df, f, f.round(exact_sum(f.col("x") * 2), 2).alias("total")),
-    lambda df, f: grouped(df, f, f.array_sort(
-        f.collect_list("x"), lambda a, b: f.when(a < b, 1).when(a > b, -1).otherwise(0)).alias("falling")),
+    lambda df, f: grouped(
+        df,
+        f,
+        f.array_sort(f.collect_list("x"), lambda a, b: f.when(a < b, 1).when(a > b, -1).otherwise(0)).alias("falling"),
+    ),
     lambda df, f: grouped(df, f, f.expr("listagg(k) WITHIN GROUP (ORDER BY k DESC)").alias("ks")),
     lambda df, f: df.where("ts > '2024-05-01T00:00:00Z' and ts < '2025-05-01 00:00:00+02:00'"),
     lambda df, f: df.withColumn("t", f.expr("ts + INTERVAL 23 HOURS")).withColumn("us", f.unix_micros("ts")),
     lambda df, f: df.withColumn("j", f.to_json(f.struct("k"))),
-    lambda df, f: df.withColumn("h", f.hour(f.expr("timestamp_ntz'2024-05-01 12:00:00'"))).withColumn(
-        "d", f.to_date("k")).withColumn("c", f.expr("aes_encrypt(k, '0000111122223333', 'ECB')")),
+    lambda df, f: (
+        df.withColumn("h", f.hour(f.expr("timestamp_ntz'2024-05-01 12:00:00'")))
+        .withColumn("d", f.to_date("k"))
+        .withColumn("c", f.expr("aes_encrypt(k, '0000111122223333', 'ECB')"))
+    ),
     lambda df, f: df.groupBy(f.session_window("ts", "5 seconds"), "k").count(),
     lambda df, f: df.select("ts", "_metadata.file_name").drop("file_name"),
     lambda df, f: grouped(df, f, f.sum(f.col("x").cast("decimal(20,4)")).alias("total")),
@@ -243,8 +302,12 @@ UPDATES: list[tuple[str | None, Build]] = [
     (None, lambda df, f: grouped(df, f, f.count("*").alias("n")).where("k != 'x' and window.start > '2020-01-01'")),
     ("update-filter", lambda df, f: grouped(df, f, f.count("*").alias("n")).where("n < 5")),
     ("update-filter", lambda df, f: grouped(df, f, f.count("*").alias("n")).select("k", "n", "window").where("n < 5")),
-    ("update-explode", lambda df, f: grouped(df, f, f.sort_array(f.collect_set("id")).alias("ids")).select(
-        "window", "k", f.explode("ids"))),
+    (
+        "update-explode",
+        lambda df, f: grouped(df, f, f.sort_array(f.collect_set("id")).alias("ids")).select(
+            "window", "k", f.explode("ids")
+        ),
+    ),
     ("update-partitions", lambda df, f: grouped(df, f, f.count("*").alias("n")).coalesce(1)),
     ("update-partitions", lambda df, f: grouped(df, f, f.count("*").alias("n")).repartition(3)),
     ("update-join", lambda df, f: grouped(df, f, f.count("*").alias("n")).join(table(df), "k")),
@@ -272,12 +335,15 @@ def program(kind: str, time: str) -> Node:
     return Node(kind, (source,), (), streaming=True, details={"time": time})
 
 
-@pytest.mark.parametrize(("kind", "time", "code"), [
-    ("TransformWithStateInPySpark", "ProcessingTime", "processing-time"),
-    ("TransformWithStateInPySpark", "EventTime", "udf"),
-    ("FlatMapGroupsInPandasWithState", "ProcessingTimeTimeout", "processing-time"),
-    ("FlatMapGroupsInPandasWithState", "NoTimeout", "udf"),
-])
+@pytest.mark.parametrize(
+    ("kind", "time", "code"),
+    [
+        ("TransformWithStateInPySpark", "ProcessingTime", "processing-time"),
+        ("TransformWithStateInPySpark", "EventTime", "udf"),
+        ("FlatMapGroupsInPandasWithState", "ProcessingTimeTimeout", "processing-time"),
+        ("FlatMapGroupsInPandasWithState", "NoTimeout", "udf"),
+    ],
+)
 def test_processing_time_is_refused(kind: str, time: str, code: str) -> None:
     assert codes(lint_plan(program(kind, time))) == [code]
 
@@ -286,12 +352,15 @@ def kafka(**options: str) -> Node:
     return Node("StreamingRelationV2", (), (), streaming=True, details={"source": "kafka", **options})
 
 
-@pytest.mark.parametrize(("options", "found"), [
-    ({}, ["source-start"]),
-    ({"startingoffsets": "latest"}, ["source-start"]),
-    ({"startingoffsets": "earliest"}, []),
-    ({"startingoffsets": "earliest", "failondataloss": "false"}, ["source-loss"]),
-])
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({}, ["source-start"]),
+        ({"startingoffsets": "latest"}, ["source-start"]),
+        ({"startingoffsets": "earliest"}, []),
+        ({"startingoffsets": "earliest", "failondataloss": "false"}, ["source-loss"]),
+    ],
+)
 def test_replicas_must_begin_with_the_same_rows(options: dict[str, str], found: list[str]) -> None:
     assert codes(lint_plan(kafka(**options))) == found
 
@@ -325,14 +394,20 @@ def test_check_refuses_a_stream_that_never_becomes_stable(stream: Any) -> None:
 
 # The relations of WITH, the query itself, and its vs.
 WITH = [
-    ({"q": "SELECT window, k, count(*) AS n FROM rows GROUP BY window(ts, '10 seconds'), k"}, "SELECT * FROM q",
-     "window.start"),
+    (
+        {"q": "SELECT window, k, count(*) AS n FROM rows GROUP BY window(ts, '10 seconds'), k"},
+        "SELECT * FROM q",
+        "window.start",
+    ),
     ({"q": "SELECT ts, k FROM rows", "r": "SELECT * FROM q WHERE k = 'a'"}, "SELECT ts, k FROM r", "ts"),
     ({"q": "SELECT ts, k FROM rows"}, "SELECT ts, k FROM q UNION ALL SELECT ts, k FROM q", "ts"),
     ({"q": "SELECT ts, k FROM rows"}, "SELECT a.k, b.ts FROM q a JOIN q b ON a.k = b.k AND a.ts = b.ts", "ts"),
     # A window is recognised where its column is made, whatever its name in the second use.
-    ({"q": "SELECT window, k, count(*) AS n FROM rows GROUP BY window(ts, '10 seconds'), k"},
-     "SELECT a.k, b.window FROM q a JOIN q b ON a.k = b.k AND a.window = b.window", "window.start"),
+    (
+        {"q": "SELECT window, k, count(*) AS n FROM rows GROUP BY window(ts, '10 seconds'), k"},
+        "SELECT a.k, b.window FROM q a JOIN q b ON a.k = b.k AND a.window = b.window",
+        "window.start",
+    ),
 ]
 
 
@@ -351,8 +426,10 @@ def test_what_stands_in_a_with_clause_counts_as_a_view(stream: Any, shared: dict
 
 def test_a_value_is_followed_out_of_a_with_clause(stream: Any) -> None:
     stream.createOrReplaceTempView("rows")
-    df = stream.sparkSession.sql("WITH q AS (SELECT ts, rand() AS r, k FROM rows) SELECT a.ts, b.r FROM q a JOIN q b "
-                                 "ON a.ts = b.ts AND a.k = b.k")
+    df = stream.sparkSession.sql(
+        "WITH q AS (SELECT ts, rand() AS r, k FROM rows) SELECT a.ts, b.r FROM q a JOIN q b "
+        "ON a.ts = b.ts AND a.k = b.k"
+    )
     assert "random" in codes(lint(df))
 
 

@@ -1,45 +1,27 @@
-"""The stable rule and the properties derived from a plan, and a proof of each rule with rows at the edges.
-
-The proof runs the query. After batch N every later row must have Vs at or above the rule's stable of batch N, and one
-row must come so near that a rule with a shorter lag would be wrong.
-"""
+"""The stable rule and the properties derived from a plan. test_plan_proofs.py proves the rules with rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from plan_world import Build, S, functions, tumbling
 
 from lmerge.core.properties import INSERT_ONLY, KEY
 from lmerge.errors import UsageError
 from lmerge.spark import Payload
 from lmerge.spark.plan.promises import PlanFacts, StableRule, explain, explain_plan
-from lmerge.spark.sink.watermark import batch_watermark_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-S = 1_000_000
 SCHEMA = "k string, ts timestamp, n int, other timestamp"
-
-Build = Callable[[Any, Any], Any]
 
 
 @pytest.fixture(scope="module")
 def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
     return spark.readStream.schema(SCHEMA).json(str(tmp_path_factory.mktemp("in"))).withWatermark("ts", "5 seconds")
-
-
-def functions() -> Any:
-    from pyspark.sql import functions as f
-
-    return f
-
-
-def tumbling(df: Any, f: Any, *aggregates: Any) -> Any:
-    return df.groupBy(f.window("ts", "10 seconds"), "k").agg(*(aggregates or [f.count("*").alias("n")]))
 
 
 class PlanCase(NamedTuple):
@@ -65,19 +47,28 @@ RULES = [
     PlanCase("minute", lambda df, f: df, "date_trunc('minute', ts)", (60 * S, False, False)),
     PlanCase("day", lambda df, f: df, "date_trunc('day', ts)", "time zones"),
     PlanCase("micros", lambda df, f: df, "unix_micros(ts)", (0, False, False)),
-    PlanCase("when", lambda df, f: df, "case when n = 1 then ts when n = 2 then ts - interval 3 seconds end",
-         (3 * S, False, False)),
+    PlanCase(
+        "when",
+        lambda df, f: df,
+        "case when n = 1 then ts when n = 2 then ts - interval 3 seconds end",
+        (3 * S, False, False),
+    ),
     PlanCase("coalesce", lambda df, f: df, "coalesce(ts, ts - interval 2 seconds)", (2 * S, False, False)),
     PlanCase("if-unknown", lambda df, f: df, "if(n = 1, ts, other)", "other is not an event time"),
     PlanCase("other-column", lambda df, f: df, "other", "other is not an event time"),
-    PlanCase("udf", lambda df, f: df.withColumn("t", f.udf(lambda ts: ts, "timestamp")("ts")), "t",
-         "no derivable earliest value"),
+    PlanCase(
+        "udf",
+        lambda df, f: df.withColumn("t", f.udf(lambda ts: ts, "timestamp")("ts")),
+        "t",
+        "no derivable earliest value",
+    ),
     PlanCase("map", lambda df, f: df.mapInPandas(lambda frames: frames, SCHEMA), "ts", "MapInPandas"),
     PlanCase("now", lambda df, f: df, "current_timestamp()", "no derivable earliest value"),
     PlanCase("union", lambda df, f: df.union(df), "ts", (0, False, False)),
     PlanCase("union-of-exact-and-not", lambda df, f: df.dropDuplicates(["k", "ts"]).union(df), "ts", (0, False, False)),
-    PlanCase("union-unlike", lambda df, f: df.select("ts").union(df.select("other")), "ts",
-         "other is not an event time"),
+    PlanCase(
+        "union-unlike", lambda df, f: df.select("ts").union(df.select("other")), "ts", "other is not an event time"
+    ),
     PlanCase("explode", lambda df, f: df.select("ts", f.explode(f.array("n", "n"))), "ts", (0, False, False)),
     # a stateful operator drops late rows
     PlanCase("dedup", lambda df, f: df.dropDuplicates(["k", "ts"]), "ts", (0, True, True)),
@@ -85,42 +76,98 @@ RULES = [
     PlanCase("dedup-within", lambda df, f: df.dropDuplicatesWithinWatermark(["k"]), "ts", (0, True, True)),
     PlanCase("window-start", lambda df, f: tumbling(df, f), "window.start", (10 * S, True, True)),
     PlanCase("window-end", lambda df, f: tumbling(df, f), "window.end", (0, True, True)),
-    PlanCase("window-selected", lambda df, f: tumbling(df, f).select(f.col("window.start").alias("s"), "k", "n"), "s",
-         (10 * S, True, True)),
-    PlanCase("window-aliased", lambda df, f: df.groupBy(f.window("ts", "10 seconds").alias("w"), "k").count(),
-         "w.start",
-         (10 * S, True, True)),
-    PlanCase("window-time", lambda df, f: tumbling(df, f).select(f.window_time("window").alias("t"), "k"), "t",
-         (1, True, True)),
-    PlanCase("window-offset", lambda df, f: df.groupBy(f.window("ts", "10 seconds", "10 seconds", "3 seconds")).count(),
-         "window.start", (10 * S, True, True)),
-    PlanCase("hopping", lambda df, f: df.groupBy(f.window("ts", "1 minute", "10 seconds"), "k").count(), "window.start",
-         (60 * S, True, True)),
-    PlanCase("hopping-uneven", lambda df, f: df.groupBy(f.window("ts", "25 seconds", "10 seconds")).count(),
-         "window.start", (25 * S, True, True)),
+    PlanCase(
+        "window-selected",
+        lambda df, f: tumbling(df, f).select(f.col("window.start").alias("s"), "k", "n"),
+        "s",
+        (10 * S, True, True),
+    ),
+    PlanCase(
+        "window-aliased",
+        lambda df, f: df.groupBy(f.window("ts", "10 seconds").alias("w"), "k").count(),
+        "w.start",
+        (10 * S, True, True),
+    ),
+    PlanCase(
+        "window-time",
+        lambda df, f: tumbling(df, f).select(f.window_time("window").alias("t"), "k"),
+        "t",
+        (1, True, True),
+    ),
+    PlanCase(
+        "window-offset",
+        lambda df, f: df.groupBy(f.window("ts", "10 seconds", "10 seconds", "3 seconds")).count(),
+        "window.start",
+        (10 * S, True, True),
+    ),
+    PlanCase(
+        "hopping",
+        lambda df, f: df.groupBy(f.window("ts", "1 minute", "10 seconds"), "k").count(),
+        "window.start",
+        (60 * S, True, True),
+    ),
+    PlanCase(
+        "hopping-uneven",
+        lambda df, f: df.groupBy(f.window("ts", "25 seconds", "10 seconds")).count(),
+        "window.start",
+        (25 * S, True, True),
+    ),
     PlanCase("by-event-time", lambda df, f: df.groupBy("ts").count(), "ts", (0, True, True)),
     PlanCase("update", lambda df, f: tumbling(df, f), "window.start", (10 * S, True, True), "update"),
     PlanCase("update-end", lambda df, f: tumbling(df, f), "window.end", (0, True, True), "update"),
-    PlanCase("update-no-window", lambda df, f: df.groupBy("k").agg(f.max("ts").alias("t")), "t",
-         "no column with a watermark", "update"),
-    PlanCase("aggregate-of-time", lambda df, f: tumbling(df, f, f.min("ts").alias("t")), "t",
-         "result of the aggregation"),
-    PlanCase("session-end", lambda df, f: df.groupBy(f.session_window("ts", "4 seconds"), "k").count(),
-         "session_window.end", (0, True, True)),
-    PlanCase("session-start", lambda df, f: df.groupBy(f.session_window("ts", "4 seconds"), "k").count(),
-         "session_window.start", "of any length"),
+    PlanCase(
+        "update-no-window",
+        lambda df, f: df.groupBy("k").agg(f.max("ts").alias("t")),
+        "t",
+        "no column with a watermark",
+        "update",
+    ),
+    PlanCase(
+        "aggregate-of-time", lambda df, f: tumbling(df, f, f.min("ts").alias("t")), "t", "result of the aggregation"
+    ),
+    PlanCase(
+        "session-end",
+        lambda df, f: df.groupBy(f.session_window("ts", "4 seconds"), "k").count(),
+        "session_window.end",
+        (0, True, True),
+    ),
+    PlanCase(
+        "session-start",
+        lambda df, f: df.groupBy(f.session_window("ts", "4 seconds"), "k").count(),
+        "session_window.start",
+        "of any length",
+    ),
     # chains: the last operator's filter counts
-    PlanCase("chained-windows", lambda df, f: tumbling(df, f).groupBy(f.window("window", "1 minute")).agg(
-        f.sum("n").alias("n")), "window.start", (60 * S, True, True)),
-    PlanCase("dedup-then-window", lambda df, f: tumbling(df.dropDuplicates(["k", "ts"]), f), "window.start",
-         (10 * S, True, True)),
-    PlanCase("no-watermark-behind", lambda df, f: df.groupBy("k").count(), "k", "no column with a watermark",
-         "update"),
+    PlanCase(
+        "chained-windows",
+        lambda df, f: tumbling(df, f).groupBy(f.window("window", "1 minute")).agg(f.sum("n").alias("n")),
+        "window.start",
+        (60 * S, True, True),
+    ),
+    PlanCase(
+        "dedup-then-window",
+        lambda df, f: tumbling(df.dropDuplicates(["k", "ts"]), f),
+        "window.start",
+        (10 * S, True, True),
+    ),
+    PlanCase("no-watermark-behind", lambda df, f: df.groupBy("k").count(), "k", "no column with a watermark", "update"),
     # intervals: a row has a start or an end
-    PlanCase("intervals", lambda df, f: df.selectExpr("k", "if(n = 1, ts, null) as s", "if(n = 2, ts, null) as e"), "s",
-         (0, False, False), "intervals", "e"),
-    PlanCase("intervals-old-start", lambda df, f: df.selectExpr("k", "other as s", "ts as e"), "s",
-         "other is not an event time", "intervals", "e"),
+    PlanCase(
+        "intervals",
+        lambda df, f: df.selectExpr("k", "if(n = 1, ts, null) as s", "if(n = 2, ts, null) as e"),
+        "s",
+        (0, False, False),
+        "intervals",
+        "e",
+    ),
+    PlanCase(
+        "intervals-old-start",
+        lambda df, f: df.selectExpr("k", "other as s", "ts as e"),
+        "s",
+        "other is not an event time",
+        "intervals",
+        "e",
+    ),
 ]
 
 
@@ -185,7 +232,7 @@ JOINS = [
 
 @pytest.mark.parametrize(("how", "condition", "vs", "expected"), JOINS)
 def test_a_join_of_two_streams_bounds_a_time_by_its_condition(
-    sides: tuple[Any, Any], how: str, condition: str, vs: str, expected: tuple[int, bool] | str,
+    sides: tuple[Any, Any], how: str, condition: str, vs: str, expected: tuple[int, bool] | str
 ) -> None:
     left, right = sides
     facts = explain_plan(left.join(right, functions().expr(condition), how), vs)
@@ -226,10 +273,20 @@ KEYS: list[tuple[Build, str, str, tuple[str, ...] | None, bool]] = [
     (lambda df, f: df.dropDuplicates(["k", "ts"]).select("ts", "n"), "ts", "append", None, False),
     (lambda df, f: df.dropDuplicatesWithinWatermark(["k"]), "ts", "append", ("k", "ts"), True),
     (lambda df, f: tumbling(df, f).union(tumbling(df, f)), "window.start", "append", None, False),
-    (lambda df, f: tumbling(df, f).select("k", "window", f.explode(f.array("n", "n"))), "window.start", "append", None,
-     False),
-    (lambda df, f: df.groupBy(f.upper("k").alias("u"), f.window("ts", "10 seconds")).count(), "window.start", "append",
-     ("u", "window"), True),
+    (
+        lambda df, f: tumbling(df, f).select("k", "window", f.explode(f.array("n", "n"))),
+        "window.start",
+        "append",
+        None,
+        False,
+    ),
+    (
+        lambda df, f: df.groupBy(f.upper("k").alias("u"), f.window("ts", "10 seconds")).count(),
+        "window.start",
+        "append",
+        ("u", "window"),
+        True,
+    ),
 ]
 
 
@@ -256,8 +313,12 @@ def test_intervals_are_identified_by_the_declared_keys(stream: Any) -> None:
     facts = explain_plan(stream, "ts", "other", "intervals", keys=["k"], stable_lag_us=0)
     assert facts.properties == {KEY}
     assert facts.keys == ("k",)
-    assert KEY not in explain_plan(
-        stream, "ts", "other", "intervals", keys=["k"], payload=Payload(["n"]), stable_lag_us=0).properties
+    assert (
+        KEY
+        not in explain_plan(
+            stream, "ts", "other", "intervals", keys=["k"], payload=Payload(["n"]), stable_lag_us=0
+        ).properties
+    )
 
 
 def test_declared_properties_go_before_derived_ones(stream: Any) -> None:
@@ -278,9 +339,13 @@ def test_the_explanation_is_for_people(stream: Any) -> None:
     text = explain(tumbling(stream, functions()), "window.start", "window.end")
     assert text.splitlines()[0] == "Published in mode append, this query promises: insert-only, key"
     for part in (
-        "append mode outputs a row once", "partitions are written in parallel", "one row for each (window, k)", "r3",
+        "append mode outputs a row once",
+        "partitions are written in parallel",
+        "one row for each (window, k)",
+        "r3",
         "the watermark that it ran with, less 10 s; Spark lets no row out below it",
-        "window.start is 10 s before its end", "nothing was found",
+        "window.start is 10 s before its end",
+        "nothing was found",
     ):
         assert part in text
 
@@ -304,130 +369,3 @@ def test_on_spark_connect_everything_is_declared_by_hand() -> None:
     assert isinstance(facts, PlanFacts)
     assert facts.properties == {INSERT_ONLY}
     assert facts.stable is not None
-
-
-# proofs: the rule against the rows that a running query gives
-
-ROWS_A_BATCH: list[Any] = [
-    # Event times in seconds, and the watermark that the batch runs with: the latest time before it, less 5 s. Its late
-    # rows are those at or below the watermark of the batch BEFORE it, so a row a microsecond above that comes out.
-    [3, 8, 14],  # 0
-    [17, 26, 9],  # 9
-    [31, 9.000001, 9, 8.5, 20.999999, 16],  # 21
-    [45, 21.000001, 21, 25, 30, 26],  # 26
-    [46, 26.000001, 26, 40],  # 40
-    [90, 40.000001, 40, 11],  # 41
-    [91, 41.000001, 41, 85, 85.000001],  # 85
-]
-
-
-class Proof(NamedTuple):
-    name: str
-    build: Build
-    vs: str
-    mode: str = "append"
-    near_us: int = 10 * S  # how near to the rule at least one row must come
-
-
-PROOFS = [
-    Proof("window-append", lambda df, f: tumbling(df, f), "window.start"),
-    Proof("window-end-append", lambda df, f: tumbling(df, f), "window.end"),
-    Proof("window-update", lambda df, f: tumbling(df, f), "window.start", "update"),
-    Proof("hopping-update", lambda df, f: df.groupBy(f.window("ts", "20 seconds", "10 seconds")).count(),
-          "window.start", "update"),
-    Proof("dedup", lambda df, f: df.dropDuplicates(["k", "ts"]), "ts", near_us=0),
-    Proof("session-end", lambda df, f: df.groupBy(f.session_window("ts", "2 seconds"), "k").count(),
-          "session_window.end", near_us=5 * S),
-    Proof("chained", lambda df, f: tumbling(df, f).groupBy(f.window("window", "20 seconds")).agg(
-        f.sum("n").alias("n")), "window.start", near_us=20 * S),
-    Proof("self-join", lambda df, f: df.alias("a").join(
-        df.withColumnRenamed("ts", "rt").withColumnRenamed("k", "rk").select("rt", "rk"),
-        f.expr("k = rk and rt >= ts and rt <= ts + interval 6 seconds")), "ts", near_us=6 * S),
-]
-
-
-@pytest.mark.parametrize("proof", PROOFS, ids=[proof.name for proof in PROOFS])
-def test_no_row_comes_out_below_the_stable_point(spark: Any, tmp_path: Path, proof: Proof) -> None:
-    from spark_world import FileFeed
-
-    f = functions()
-    feed = FileFeed(tmp_path / "in", "k string, ts long, n int")
-    for number, times in enumerate(ROWS_A_BATCH):
-        feed.put(*({"k": "a", "ts": round(t * S), "n": number} for t in times))
-    df = proof.build(feed.timed(spark, "ts").withWatermark("ts", "5 seconds"), f)
-    facts = explain_plan(df, proof.vs, None, proof.mode)
-    assert facts.stable is not None
-    assert facts.stable.exact
-    given: list[tuple[int, int]] = []
-
-    def take(rows: Any, batch: int) -> None:
-        given.extend((batch, row.vs) for row in rows.select(f.unix_micros(f.expr(proof.vs)).alias("vs")).collect())
-
-    checkpoint = tmp_path / "checkpoint"
-    writer = df.writeStream.foreachBatch(take).outputMode(proof.mode)
-    query = writer.option("checkpointLocation", str(checkpoint)).start()
-    try:
-        query.processAllAvailable()
-    finally:
-        query.stop()
-    last = max(batch for batch, _ in given)
-    distances = []
-    for batch in range(last):
-        watermark_us = batch_watermark_us(str(checkpoint), batch)
-        if watermark_us is not None:
-            stable = watermark_us - facts.stable.distance_us
-            distances += [vs - stable for later, vs in given if later > batch]
-    assert distances, "no row came after a watermark"
-    assert min(distances) >= 0
-    assert min(distances) <= proof.near_us
-
-
-class Gathering(NamedTuple):
-    """``identifying``: expressions that identify rows; ``declared``: the same as a user would name it."""
-
-    name: str
-    build: Build
-    identifying: tuple[str, ...]
-    gathered: bool
-    vs: str = "window.start"
-    declared: tuple[str, ...] | None = None
-
-
-GATHERINGS = [
-    Gathering("windows", lambda df, f: tumbling(df, f), ("window.start", "k"), gathered=True),
-    Gathering("windows-projected", lambda df, f: tumbling(df, f).where("n > 0").selectExpr("window", "n", "k AS c"),
-              ("window.start", "c"), gathered=True),
-    Gathering("dedup", lambda df, f: df.dropDuplicates(["k", "ts"]).select("k", "ts"), ("k", "ts"), gathered=True,
-              vs="ts", declared=("k", "ts")),
-    Gathering("dedup-coarser", lambda df, f: df.dropDuplicates(["k", "ts"]), ("k",), gathered=False, vs="ts",
-              declared=("k",)),
-    Gathering("coarser", lambda df, f: tumbling(df, f), ("k",), gathered=False, declared=("k",)),
-    Gathering("moved", lambda df, f: tumbling(df, f).repartition("n"), ("window.start", "k"), gathered=False),
-    Gathering("stateless", lambda df, f: df, ("k",), gathered=False, vs="ts", declared=("k",)),
-    Gathering("union", lambda df, f: df.union(df), ("k",), gathered=False, vs="ts", declared=("k",)),
-]
-
-
-@pytest.mark.parametrize("case", GATHERINGS, ids=[case.name for case in GATHERINGS])
-def test_rows_of_a_key_are_gathered_only_where_the_plan_does_it(spark: Any, tmp_path: Path, case: Gathering) -> None:
-    from spark_world import FileFeed
-
-    f = functions()
-    feed = FileFeed(tmp_path / "in", "k string, ts long, n int")
-    for number, times in enumerate(ROWS_A_BATCH[:4]):
-        feed.put(*({"k": k, "ts": round(t * S), "n": number} for t in times for k in "abcd"))
-    df = case.build(feed.timed(spark, "ts").withWatermark("ts", "5 seconds"), f)
-    assert explain_plan(df, case.vs, None, "update", keys=case.declared).gathered == case.gathered
-    if not case.gathered:
-        return
-    partitions: dict[str, set[int]] = {}
-
-    def take(rows: Any, batch: int) -> None:
-        key, at = f.struct(*map(f.expr, case.identifying)).alias("key"), f.spark_partition_id().alias("at")
-        for row in rows.select(key, at).collect():
-            partitions.setdefault(str(row.key), set()).add(row.at)
-
-    writer = df.writeStream.foreachBatch(take).outputMode("update").trigger(availableNow=True)
-    writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
-    assert len(set.union(*partitions.values())) > 1
-    assert {len(at) for at in partitions.values()} == {1}

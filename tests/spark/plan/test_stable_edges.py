@@ -102,7 +102,10 @@ def test_rows_without_state_are_let_in_from_the_watermark_on_and_dropped_below_i
     """
     stream = edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds")
     batches: list[list[int | tuple[int, str]]] = [
-        [t(100)], [(t(90, -US), "early")], [(t(90), "edge"), (t(90, -US), "late")], [t(101)],
+        [t(100)],
+        [(t(90, -US), "early")],
+        [(t(90), "edge"), (t(90, -US), "late")],
+        [t(101)],
     ]
     elements = edges.run(stream, batches, vs="ts")
     names = [element.payload for element in elements if isinstance(element, Insert)]
@@ -148,7 +151,10 @@ def test_rows_without_duplicates_come_out_above_the_watermark(edges: Edges) -> N
     """Batch 2 runs with W = 90 and accepts rows later than 90, the watermark of batch 1."""
     stream = edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds")
     batches: list[list[int | tuple[int, str]]] = [
-        [t(100)], [(t(95), "b")], [(t(90, US), "edge"), (t(90), "late"), (t(96), "b")], [(t(101), "c")],
+        [t(100)],
+        [(t(95), "b")],
+        [(t(90, US), "edge"), (t(90), "late"), (t(96), "b")],
+        [(t(101), "c")],
     ]
     unique = stream.dropDuplicatesWithinWatermark(["name"])
     elements = edges.run(unique, batches, vs="ts", allow=("dedup-within-watermark", "dedup-first"))
@@ -164,7 +170,9 @@ def test_an_interval_join_brings_out_rows_as_old_as_its_condition_allows(edges: 
 
     left = edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds")
     right = (
-        edges.right.timed(edges.spark, "ts").withColumnRenamed("ts", "at").withColumnRenamed("name", "other")
+        edges.right.timed(edges.spark, "ts")
+        .withColumnRenamed("ts", "at")
+        .withColumnRenamed("name", "other")
         .withWatermark("at", "10 seconds")
     )
     condition = functions.expr("name = other AND at >= ts AND at <= ts + INTERVAL 5 SECONDS")
@@ -185,8 +193,9 @@ def test_windows_of_windows_follow_the_last_ones(edges: Edges) -> None:
     from pyspark.sql import functions
 
     inner = windows(edges)
-    outer = inner.groupBy(functions.window(functions.window_time("window"), "20 seconds", "20 seconds",
-                                           "1 microsecond")).agg(functions.sum("count").alias("total"))
+    outer = inner.groupBy(
+        functions.window(functions.window_time("window"), "20 seconds", "20 seconds", "1 microsecond")
+    ).agg(functions.sum("count").alias("total"))
     elements = edges.run(outer, window_batches(), vs="window.start", ve="window.end")
     found = earliest_after_stable(elements)
     assert found
@@ -201,8 +210,11 @@ def test_a_stateful_processor_is_as_late_as_the_user_declares(edges: Edges) -> N
     edges.spark.conf.set(provider, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
     stream = edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds")
     out = stream.groupBy("name").transformWithState(
-        statefulProcessor=Echo(), outputStructType="ts timestamp, name string, n long", outputMode="Append",
-        timeMode="EventTime")
+        statefulProcessor=Echo(),
+        outputStructType="ts timestamp, name string, n long",
+        outputMode="Append",
+        timeMode="EventTime",
+    )
     batches: list[list[int | tuple[int, str]]] = [[t(100)], [t(95)], [(t(90, US), "edge")], [t(101)]]
     elements = edges.run(out, batches, vs="ts", stable_lag="0 seconds", allow=("udf",))
     edges.spark.conf.unset(provider)
@@ -220,8 +232,9 @@ def test_the_stable_point_moves_though_only_empty_batches_run(edges: Edges) -> N
 @pytest.mark.parametrize("plan", ["rows", "windows"])
 def test_a_late_row_that_a_too_small_lag_makes_is_an_error_or_is_dropped(edges: Edges, plan: str) -> None:
     """The proofs above depend on this: with a stable one microsecond later, the sink reports a late row."""
-    stream = windows(edges) if plan == "windows" else edges.feed.timed(edges.spark, "ts").withWatermark(
-        "ts", "10 seconds")
+    stream = (
+        windows(edges) if plan == "windows" else edges.feed.timed(edges.spark, "ts").withWatermark("ts", "10 seconds")
+    )
     vs = "window.start" if plan == "windows" else "ts"
     writer: Callable[..., Any] = publish
     options = {"merge": edges.merge, "replica": "a", "servers": edges.target, "vs": vs, "late": "fail"}

@@ -24,9 +24,9 @@ from lmerge.spark.spool.published_state import PublishedState
 from lmerge.wire.schema import parse_schema
 
 ELEMENTS = RowPlan("elements", name="a")
-ELEMENT_COLUMNS = pa.schema([
-    ("kind", pa.string()), ("payload", pa.binary()), ("vs", pa.int64()), ("ve", pa.int64()), ("vold", pa.int64()),
-])
+ELEMENT_COLUMNS = pa.schema(
+    [("kind", pa.string()), ("payload", pa.binary()), ("vs", pa.int64()), ("ve", pa.int64()), ("vold", pa.int64())]
+)
 
 
 def fresh() -> PublishedState:
@@ -93,15 +93,18 @@ def test_a_row_with_vs_at_the_stable_point_is_on_time(engine: str) -> None:
         convert(APPENDS, rows, stable=5)
 
 
-@pytest.mark.parametrize(("plan", "before", "late", "shown"), [
-    (APPENDS, None, ("b", 2, 4, 90), "insert(k=b, n=2, 4, 90)"),
-    (APPENDS, None, ("b", None, 4, None), "insert(k=b, n=None, 4, inf)"),
-    (UPDATES, None, ("b", 2, 4, 90), "insert(k=b, n=2, 4, 90)"),
-    (UPDATES, ("b", 2, 4, 90), ("b", 2, 4, 9), "adjust(k=b, n=2, 4, 90, 9)"),
-    (UPDATES, ("b", 2, 4, 90), ("b", 3, 12, 90), "adjust(k=b, n=2, 4, 90, 4)"),
-    (INTERVALS, None, ("b", 2, 4, 90), "insert(k=b, n=2, 4, 90)"),
-    (RowPlan("append", ve="ve", raw="k"), None, ("b", 2, 4, 90), "insert(b, 4, 90)"),
-])
+@pytest.mark.parametrize(
+    ("plan", "before", "late", "shown"),
+    [
+        (APPENDS, None, ("b", 2, 4, 90), "insert(k=b, n=2, 4, 90)"),
+        (APPENDS, None, ("b", None, 4, None), "insert(k=b, n=None, 4, inf)"),
+        (UPDATES, None, ("b", 2, 4, 90), "insert(k=b, n=2, 4, 90)"),
+        (UPDATES, ("b", 2, 4, 90), ("b", 2, 4, 9), "adjust(k=b, n=2, 4, 90, 9)"),
+        (UPDATES, ("b", 2, 4, 90), ("b", 3, 12, 90), "adjust(k=b, n=2, 4, 90, 4)"),
+        (INTERVALS, None, ("b", 2, 4, 90), "insert(k=b, n=2, 4, 90)"),
+        (RowPlan("append", ve="ve", raw="k"), None, ("b", 2, 4, 90), "insert(b, 4, 90)"),
+    ],
+)
 def test_a_late_row_is_shown_by_its_columns(
     engine: str, plan: RowPlan, before: tuple[Any, ...] | None, late: tuple[Any, ...], shown: str
 ) -> None:
@@ -117,11 +120,14 @@ def test_a_late_row_is_shown_by_its_columns(
         convert(plan, rows_of([late]), stable=10, state=state)
 
 
-@pytest.mark.parametrize(("rows", "problem"), [
-    ([("a", 1, None, 9)], r"row 0, column 'vs': there is no value \(1 of 1 rows\)"),
-    ([("a", 1, 5, 9), ("b", 1, 5, 4)], "row 1: it ends at 4, before its start at 5"),
-    ([("a", None, 5, 9)], "row 0, column 'n'"),
-])
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ([("a", 1, None, 9)], r"row 0, column 'vs': there is no value \(1 of 1 rows\)"),
+        ([("a", 1, 5, 9), ("b", 1, 5, 4)], "row 1: it ends at 4, before its start at 5"),
+        ([("a", None, 5, 9)], "row 0, column 'n'"),
+    ],
+)
 def test_rows_that_are_no_events_are_refused(engine: str, rows: list[Any], problem: str) -> None:
     with pytest.raises(InvalidRow, match=problem):
         convert(APPENDS, rows_of(rows))
@@ -138,11 +144,14 @@ def test_columns_that_are_missing_or_no_times_are_named() -> None:
         convert(RowPlan("append", SCHEMA), naive)
 
 
-@pytest.mark.parametrize(("plan", "problem"), [
-    (RowPlan("replace"), "unknown mode 'replace'"),
-    (RowPlan("append"), "needs the schema"),
-    (RowPlan("update", SCHEMA), "needs keys"),
-])
+@pytest.mark.parametrize(
+    ("plan", "problem"),
+    [
+        (RowPlan("replace"), "unknown mode 'replace'"),
+        (RowPlan("append"), "needs the schema"),
+        (RowPlan("update", SCHEMA), "needs keys"),
+    ],
+)
 def test_plans_that_make_no_sense_are_refused(plan: RowPlan, problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         converter_of(plan, NEG_INF)
@@ -170,20 +179,23 @@ def test_rows_that_take_an_event_back_need_no_new_one(engine: str) -> None:
     assert convert(UPDATES, rows_of([("a", 2, 12, 12)]), state=state) == [Adjust(payload_of("a", 1), 10, 20, 10)]
 
 
-@pytest.mark.parametrize(("before", "row", "is_late"), [
-    (None, (1, 9, 90), True),
-    (None, (1, 10, 90), False),
-    ((1, 5, 9), (1, 5, 30), True),  # fully frozen: never published, and too late for it
-    ((1, 5, 9), (2, 10, 30), False),  # the key comes back
-    ((1, 5, 10), (1, 5, 30), False),  # half frozen: its end can move
-    ((1, 5, 20), (1, 5, 10), False),
-    ((1, 5, 20), (1, 5, 9), True),
-    ((1, 5, 20), (2, 10, 30), True),  # half frozen: it cannot be taken back
-    ((1, 10, 20), (2, 9, 30), True),
-    ((1, 10, 20), (2, 10, 30), False),
-    ((1, 10, 20), (1, 10, 10), False),
-    ((1, 5, 20), (1, 5, 20), False),  # nothing to publish
-])
+@pytest.mark.parametrize(
+    ("before", "row", "is_late"),
+    [
+        (None, (1, 9, 90), True),
+        (None, (1, 10, 90), False),
+        ((1, 5, 9), (1, 5, 30), True),  # fully frozen: never published, and too late for it
+        ((1, 5, 9), (2, 10, 30), False),  # the key comes back
+        ((1, 5, 10), (1, 5, 30), False),  # half frozen: its end can move
+        ((1, 5, 20), (1, 5, 10), False),
+        ((1, 5, 20), (1, 5, 9), True),
+        ((1, 5, 20), (2, 10, 30), True),  # half frozen: it cannot be taken back
+        ((1, 10, 20), (2, 9, 30), True),
+        ((1, 10, 20), (2, 10, 30), False),
+        ((1, 10, 20), (1, 10, 10), False),
+        ((1, 5, 20), (1, 5, 20), False),  # nothing to publish
+    ],
+)
 def test_a_change_is_late_if_either_half_is(
     engine: str, before: tuple[int, int, int] | None, row: tuple[int, int, int], is_late: bool
 ) -> None:
@@ -266,10 +278,15 @@ def test_an_end_whose_start_never_came_is_counted_when_its_key_comes_back(engine
 
 
 def test_elements_are_published_unchanged(engine: str) -> None:
-    converted = convert(ELEMENTS, elements(
-        ("insert", b"x", 5, 9, None), ("insert", b"y", 5, None, None), ("adjust", b"y", 5, 30, None),
-        ("adjust", b"x", 5, 5, 9),
-    ))
+    converted = convert(
+        ELEMENTS,
+        elements(
+            ("insert", b"x", 5, 9, None),
+            ("insert", b"y", 5, None, None),
+            ("adjust", b"y", 5, 30, None),
+            ("adjust", b"x", 5, 5, 9),
+        ),
+    )
     assert converted == [Insert(b"x", 5, 9), Insert(b"y", 5, INF), Adjust(b"y", 5, INF, 30), Adjust(b"x", 5, 9, 5)]
 
 
@@ -286,20 +303,29 @@ def test_payloads_can_be_text_and_times_timestamps(engine: str) -> None:
     at = datetime(1970, 1, 1, 0, 0, 1, tzinfo=timezone.utc)
     rows = pa.RecordBatch.from_pylist(
         [{"kind": "insert", "payload": "é", "vs": at, "ve": None}],
-        schema=pa.schema([("kind", pa.large_string()), ("payload", pa.string()), ("vs", pa.timestamp("us", "UTC")),
-                          ("ve", pa.timestamp("us", "UTC"))]),
+        schema=pa.schema(
+            [
+                ("kind", pa.large_string()),
+                ("payload", pa.string()),
+                ("vs", pa.timestamp("us", "UTC")),
+                ("ve", pa.timestamp("us", "UTC")),
+            ]
+        ),
     )
     assert convert(ELEMENTS, rows) == [Insert("é".encode(), 1_000_000, INF)]
 
 
-@pytest.mark.parametrize(("row", "is_late"), [
-    (("insert", b"x", 9, 50, None), True),
-    (("insert", b"x", 10, 50, None), False),
-    (("adjust", b"x", 1, 10, 50), False),
-    (("adjust", b"x", 1, 9, 50), True),
-    (("adjust", b"x", 1, 50, 9), True),
-    (("adjust", b"x", 1, 50, None), False),
-])
+@pytest.mark.parametrize(
+    ("row", "is_late"),
+    [
+        (("insert", b"x", 9, 50, None), True),
+        (("insert", b"x", 10, 50, None), False),
+        (("adjust", b"x", 1, 10, 50), False),
+        (("adjust", b"x", 1, 9, 50), True),
+        (("adjust", b"x", 1, 50, 9), True),
+        (("adjust", b"x", 1, 50, None), False),
+    ],
+)
 def test_elements_below_the_stable_point_are_late(engine: str, row: tuple[Any, ...], is_late: bool) -> None:
     converter = converter_of(dropping(ELEMENTS), 10)
     converted = list(converter.take(elements(row, ("insert", b"z", 20, 30, None))).elements())
@@ -310,14 +336,17 @@ def test_elements_below_the_stable_point_are_late(engine: str, row: tuple[Any, .
             convert(ELEMENTS, elements(row), stable=10)
 
 
-@pytest.mark.parametrize(("row", "problem"), [
-    (("delete", b"x", 5, 9, None), "row 0, column 'kind': 'delete' is none of insert, adjust, stable"),
-    ((None, b"x", 5, 9, None), "column 'kind': None is none of"),
-    (("insert", None, 5, 9, None), "column 'payload': there is no value"),
-    (("insert", b"x", None, 9, None), "column 'vs': there is no value"),
-    (("stable", None, None, None, None), "column 'vs': there is no value"),
-    (("adjust", b"x", 5, 4, 9), "it ends at 4, before its start at 5"),
-])
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (("delete", b"x", 5, 9, None), "row 0, column 'kind': 'delete' is none of insert, adjust, stable"),
+        ((None, b"x", 5, 9, None), "column 'kind': None is none of"),
+        (("insert", None, 5, 9, None), "column 'payload': there is no value"),
+        (("insert", b"x", None, 9, None), "column 'vs': there is no value"),
+        (("stable", None, None, None, None), "column 'vs': there is no value"),
+        (("adjust", b"x", 5, 4, 9), "it ends at 4, before its start at 5"),
+    ],
+)
 def test_rows_that_are_no_elements_are_refused(engine: str, row: tuple[Any, ...], problem: str) -> None:
     with pytest.raises(InvalidRow, match=problem):
         convert(ELEMENTS, elements(row))

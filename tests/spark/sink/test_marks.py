@@ -24,21 +24,24 @@ def e(t: int) -> Mark:
     return (t, END, b"")
 
 
-@pytest.mark.parametrize(("marks", "intervals"), [
-    ([s(1)], [(1, INF)]),
-    ([s(1), e(5)], [(1, 5)]),
-    ([s(1), s(3), e(5)], [(1, 5)]),
-    ([s(1), e(2), s(3), e(5)], [(1, 2), (3, 5)]),
-    ([e(5)], []),
-    ([e(1), s(2)], [(2, INF)]),
-    ([s(1), e(5), s(5), e(9)], [(1, 5), (5, 9)]),
-    ([s(5), e(5)], []),
-    ([s(1), (5, ABORT, b"")], []),
-    ([s(1), e(4), (5, ABORT, b"")], [(1, 4)]),
-    ([s(1), (1, VOID, b"")], []),
-    ([s(1), (3, VOID, b""), s(3), e(5)], [(1, 5)]),
-    ([s(1), e(5), e(7)], [(1, 5)]),
-])
+@pytest.mark.parametrize(
+    ("marks", "intervals"),
+    [
+        ([s(1)], [(1, INF)]),
+        ([s(1), e(5)], [(1, 5)]),
+        ([s(1), s(3), e(5)], [(1, 5)]),
+        ([s(1), e(2), s(3), e(5)], [(1, 2), (3, 5)]),
+        ([e(5)], []),
+        ([e(1), s(2)], [(2, INF)]),
+        ([s(1), e(5), s(5), e(9)], [(1, 5), (5, 9)]),
+        ([s(5), e(5)], []),
+        ([s(1), (5, ABORT, b"")], []),
+        ([s(1), e(4), (5, ABORT, b"")], [(1, 4)]),
+        ([s(1), (1, VOID, b"")], []),
+        ([s(1), (3, VOID, b""), s(3), e(5)], [(1, 5)]),
+        ([s(1), e(5), e(7)], [(1, 5)]),
+    ],
+)
 def test_marks_make_intervals(marks: list[Mark], intervals: list[tuple[int, int]]) -> None:
     assert [found[:2] for found in read_marks(sorted(marks)).intervals] == intervals
 
@@ -49,46 +52,55 @@ def test_of_two_payloads_that_start_at_once_the_one_with_its_end_counts() -> Non
     assert read_marks(sorted([s(1, b"b"), s(1, b"a")])).intervals == [(1, INF, b"a")]
 
 
-@pytest.mark.parametrize(("row", "marks"), [
-    ((1, None, False), [(1, START, b"p")]),
-    ((1, INF, False), [(1, START, b"p")]),
-    ((None, 5, False), [(5, END, b"")]),
-    ((None, 5, True), [(5, ABORT, b"")]),
-    ((1, 5, False), [(1, WHOLE, b"p"), (5, END, b"")]),
-    ((1, 1, False), [(1, VOID, b"")]),
-    ((None, None, False), []),
-])
+@pytest.mark.parametrize(
+    ("row", "marks"),
+    [
+        ((1, None, False), [(1, START, b"p")]),
+        ((1, INF, False), [(1, START, b"p")]),
+        ((None, 5, False), [(5, END, b"")]),
+        ((None, 5, True), [(5, ABORT, b"")]),
+        ((1, 5, False), [(1, WHOLE, b"p"), (5, END, b"")]),
+        ((1, 1, False), [(1, VOID, b"")]),
+        ((None, None, False), []),
+    ],
+)
 def test_rows_make_marks(row: tuple[int | None, int | None, bool], marks: list[Mark]) -> None:
     assert marks_of(row[0], row[1], b"p", aborts=row[2]) == marks
 
 
-@pytest.mark.parametrize(("marks", "stable", "cut", "unmatched"), [
-    ([s(1), e(5)], 5, 0, 0),  # Ve == S is not frozen
-    ([s(1), e(5)], 6, 2, 0),
-    ([s(1), e(5), s(7)], 9, 2, 0),
-    ([s(1), s(3), e(5)], 4, 0, 0),
-    ([e(5)], 6, 1, 1),
-    ([e(5), s(5)], 6, 2, 0),
-    ([e(5), s(5)], 5, 0, 0),
-    ([s(1), e(5), e(7)], 8, 3, 1),
-    ([s(1), (3, VOID, b"")], 9, 0, 0),
-])
+@pytest.mark.parametrize(
+    ("marks", "stable", "cut", "unmatched"),
+    [
+        ([s(1), e(5)], 5, 0, 0),  # Ve == S is not frozen
+        ([s(1), e(5)], 6, 2, 0),
+        ([s(1), e(5), s(7)], 9, 2, 0),
+        ([s(1), s(3), e(5)], 4, 0, 0),
+        ([e(5)], 6, 1, 1),
+        ([e(5), s(5)], 6, 2, 0),
+        ([e(5), s(5)], 5, 0, 0),
+        ([s(1), e(5), e(7)], 8, 3, 1),
+        ([s(1), (3, VOID, b"")], 9, 0, 0),
+    ],
+)
 def test_what_is_frozen_is_forgotten(marks: list[Mark], stable: int, cut: int, unmatched: int) -> None:
     assert read_marks(sorted(marks), stable)[1:] == (cut, unmatched)
 
 
-@pytest.mark.parametrize(("marks", "row", "stable", "is_late"), [
-    ([], [s(1)], 2, True),
-    ([], [s(2)], 2, False),
-    ([s(1)], [s(1)], 5, False),  # the key has it already
-    ([s(1)], [e(4)], 5, True),
-    ([s(1)], [e(5)], 5, False),
-    ([s(1)], [(7, ABORT, b"")], 5, True),  # it cannot be taken back
-    ([s(5)], [(7, ABORT, b"")], 5, False),
-    ([s(1), (8, ABORT, b"")], [e(7)], 5, True),  # it would begin now
-    ([s(1)], marks_of(1, 7, b"p"), 5, False),
-    ([s(1)], marks_of(1, 7, b"other"), 5, True),
-])
+@pytest.mark.parametrize(
+    ("marks", "row", "stable", "is_late"),
+    [
+        ([], [s(1)], 2, True),
+        ([], [s(2)], 2, False),
+        ([s(1)], [s(1)], 5, False),  # the key has it already
+        ([s(1)], [e(4)], 5, True),
+        ([s(1)], [e(5)], 5, False),
+        ([s(1)], [(7, ABORT, b"")], 5, True),  # it cannot be taken back
+        ([s(5)], [(7, ABORT, b"")], 5, False),
+        ([s(1), (8, ABORT, b"")], [e(7)], 5, True),  # it would begin now
+        ([s(1)], marks_of(1, 7, b"p"), 5, False),
+        ([s(1)], marks_of(1, 7, b"other"), 5, True),
+    ],
+)
 def test_a_mark_that_cannot_be_published_any_more_is_late(
     marks: list[Mark], row: list[Mark], stable: int, is_late: bool
 ) -> None:
@@ -109,12 +121,16 @@ def test_changes_are_published_once() -> None:
 
 
 ROWS = st.lists(
-    st.sampled_from([
-        marks_of(vs, ve, payload, aborts=aborts)
-        for vs in (None, 0, 1, 2, 3) for ve in (None, 1, 2, 3, 4) for payload in (b"p", b"q")
-        for aborts in (False, True)
-        if (vs is not None or ve is not None) and (vs is None or ve is None or vs <= ve)
-    ]),
+    st.sampled_from(
+        [
+            marks_of(vs, ve, payload, aborts=aborts)
+            for vs in (None, 0, 1, 2, 3)
+            for ve in (None, 1, 2, 3, 4)
+            for payload in (b"p", b"q")
+            for aborts in (False, True)
+            if (vs is not None or ve is not None) and (vs is None or ve is None or vs <= ve)
+        ]
+    ),
     max_size=5,
 )
 

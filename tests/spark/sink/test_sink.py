@@ -148,12 +148,22 @@ def world() -> Iterator[ThreadedWorld]:
 def test_a_dataframe_of_elements_is_published_unchanged(spark: Any, tmp_path: Path, world: ThreadedWorld) -> None:
     lmerge.spark.register(spark)
     feed = FileFeed(tmp_path / "feed", "kind string, payload string, vs long, ve long, vold long")
-    feed.put({"kind": "insert", "payload": "x", "vs": 1, "ve": 5}, {"kind": "insert", "payload": "y", "vs": 2},
-             {"kind": "stable", "vs": 1})
-    feed.put({"kind": "adjust", "payload": "x", "vs": 1, "vold": 5, "ve": 9}, {"kind": "stable", "vs": 6},
-             {"kind": "stable", "vs": 4})
-    writer = feed.stream(spark).coalesce(1).writeStream.format("lmerge").options(
-        servers=world.target, merge=MERGE, replica="a")
+    feed.put(
+        {"kind": "insert", "payload": "x", "vs": 1, "ve": 5},
+        {"kind": "insert", "payload": "y", "vs": 2},
+        {"kind": "stable", "vs": 1},
+    )
+    feed.put(
+        {"kind": "adjust", "payload": "x", "vs": 1, "vold": 5, "ve": 9},
+        {"kind": "stable", "vs": 6},
+        {"kind": "stable", "vs": 4},
+    )
+    writer = (
+        feed.stream(spark)
+        .coalesce(1)
+        .writeStream.format("lmerge")
+        .options(servers=world.target, merge=MERGE, replica="a")
+    )
     with recorded(world.target) as recorder:
         run_to_end(writer, tmp_path / "checkpoint")
         elements = recorder.until_stable(6)
@@ -322,7 +332,8 @@ def test_an_agent_ends_with_its_owner(tmp_path: Path) -> None:
     owner = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     path = tmp_path / "socket"
     process = subprocess.Popen(
-        [sys.executable, "-m", "lmerge.spark.sink.agent", str(path), str(owner.pid)], stdout=subprocess.PIPE)
+        [sys.executable, "-m", "lmerge.spark.sink.agent", str(path), str(owner.pid)], stdout=subprocess.PIPE
+    )
     assert process.stdout is not None
     assert process.stdout.read(1) == b"+"
     owner.kill()
@@ -332,9 +343,7 @@ def test_an_agent_ends_with_its_owner(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_sockets_are_in_a_folder_that_only_the_user_can_enter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sockets_are_in_a_folder_that_only_the_user_can_enter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     folder = agent.runtime_folder()
     assert folder.stat().st_mode & 0o777 == 0o700

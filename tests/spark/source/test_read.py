@@ -101,10 +101,12 @@ def sliced(random: Random, output: list[Element], envelope: str, requested: Rang
     """Read the range in slices, each by a reader of its own."""
     inside = sorted({t for t in times if requested.start < t < requested.end and random.random() < 0.5})
     bounds = [requested.start, *inside, requested.end]
-    return pa.concat_tables([
-        rows(envelope, requested, read(random, output, low, high), low, high, is_last=high == requested.end)
-        for low, high in pairwise(bounds)
-    ])
+    return pa.concat_tables(
+        [
+            rows(envelope, requested, read(random, output, low, high), low, high, is_last=high == requested.end)
+            for low, high in pairwise(bounds)
+        ]
+    )
 
 
 def events_of(table: Any) -> list[Event]:
@@ -295,7 +297,9 @@ def test_a_stable_has_no_payload() -> None:
     table = whole(ELEMENTS, Range(NEG_INF, 5), decided_of(Insert(flight("UA", 3), 1, 2), Stable(5)))
     columns = spark_columns(Layout(ELEMENTS, FLIGHTS, "long"), table)
     assert [(row["kind"], row["carrier"], row["vs"], row["ve"], row["vold"]) for row in columns] == [
-        ("insert", "UA", 1, 2, None), ("stable", None, 5, None, None)]
+        ("insert", "UA", 1, 2, None),
+        ("stable", None, 5, None, None),
+    ]
     assert [row["payload"] for row in spark_columns(Layout(ELEMENTS, None, "long"), table)] == [flight("UA", 3), None]
 
 
@@ -329,17 +333,21 @@ def test_two_columns_of_one_name_are_refused() -> None:
 
 # Options.
 
-@pytest.mark.parametrize(("option", "message"), [
-    ({"envelope": "retract"}, "envelope is 'retract'; it is final or upsert or elements"),
-    ({"startingOffsets": "yesterday"}, "starting_offsets.*latest, earliest"),
-    ({"startingOffsets": "delays@5"}, "merge 'delays'"),
-    ({"maxRowsPerBatch": "0"}, "max_rows_per_batch is 0"),
-    ({"partitions": "many"}, "partitions is 'many'"),
-    ({"startingOffset": "latest"}, "did you mean starting_offsets"),
-    ({"asOf": "5"}, "unknown option 'asOf'"),
-    ({"servers": ""}, "servers is missing"),
-    ({"token": "secret"}, "token_file"),
-])
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"envelope": "retract"}, "envelope is 'retract'; it is final or upsert or elements"),
+        ({"startingOffsets": "yesterday"}, "starting_offsets.*latest, earliest"),
+        ({"startingOffsets": "delays@5"}, "merge 'delays'"),
+        ({"maxRowsPerBatch": "0"}, "max_rows_per_batch is 0"),
+        ({"partitions": "many"}, "partitions is 'many'"),
+        ({"startingOffset": "latest"}, "did you mean starting_offsets"),
+        ({"asOf": "5"}, "unknown option 'asOf'"),
+        ({"servers": ""}, "servers is missing"),
+        ({"token": "secret"}, "token_file"),
+    ],
+)
 def test_an_option_that_makes_no_sense_is_named(option: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         stream_options({"servers": "h1:7171", "merge": "flights", **option})

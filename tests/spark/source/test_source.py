@@ -8,16 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from read_world import (
-    MERGE,
-    events_of,
-    latest,
-    options,
-    revised,
-    rows_of_batch,
-    servers,
-    tdb,
-)
+from read_world import MERGE, events_of, latest, options, revised, rows_of_batch, servers, tdb
 
 import lmerge
 from lmerge.core.batch import Batch
@@ -37,6 +28,7 @@ B = (Insert(b"c", 6, 7), Stable(8))
 
 
 # Slices, straight from servers.
+
 
 def read_slice(target: str, requested: Range, low: int, high: int, envelope: str = FINAL, **given: Any) -> list[Event]:
     chosen = stream_options(options(target, **given))
@@ -98,6 +90,7 @@ def test_a_task_ends_after_a_while_without_any_server() -> None:
 
 
 # The reader, as Spark's driver calls it.
+
 
 def test_a_batch_goes_from_one_stable_point_to_another(readers: Any) -> None:
     with servers() as world, world.publisher() as publisher:
@@ -170,7 +163,10 @@ def test_a_query_that_begins_now_pins_that_moment(readers: Any) -> None:
         assert again.partitions(again.initialOffset(), pinned) == []
         end = latest(again, pinned)
         assert [(row["kind"], row["payload"], row["vs"]) for row in rows_of_batch(again, pinned, end)] == [
-            ("insert", b"c", 6), ("insert", b"b", 2), ("stable", None, 8)]
+            ("insert", b"c", 6),
+            ("insert", b"b", 2),
+            ("stable", None, 8),
+        ]
 
 
 def test_earliest_is_what_servers_retain(readers: Any) -> None:
@@ -239,11 +235,14 @@ def test_a_checkpoint_that_is_too_old_is_an_error(readers: Any) -> None:
         assert events_of(rows_of_batch(lossy, lossy.initialOffset(), end)) == [Event(6, b"c", 7)]
 
 
-@pytest.mark.parametrize(("offset", "message"), [
-    ({"token": "delays@5", "envelope": "final"}, "it is one of merge 'delays'"),
-    ({"token": "flights@5", "envelope": "elements"}, "envelope elements, the query asks for final"),
-    ({"partition": 3}, "the checkpoint is of something else"),
-])
+@pytest.mark.parametrize(
+    ("offset", "message"),
+    [
+        ({"token": "delays@5", "envelope": "final"}, "it is one of merge 'delays'"),
+        ({"token": "flights@5", "envelope": "elements"}, "envelope elements, the query asks for final"),
+        ({"partition": 3}, "the checkpoint is of something else"),
+    ],
+)
 def test_a_checkpoint_of_another_query_is_an_error(readers: Any, offset: dict[str, Any], message: str) -> None:
     reader = readers("h:1")
     with pytest.raises(UsageError, match=message):

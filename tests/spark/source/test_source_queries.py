@@ -8,17 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from read_world import (
-    MERGE,
-    Collected,
-    options,
-    reading,
-    revised,
-    run_available,
-    servers,
-    stables,
-    tdb,
-)
+from read_world import MERGE, Collected, options, reading, revised, run_available, servers, stables, tdb
 
 import lmerge
 from lmerge.core.batch import Batch
@@ -122,8 +112,12 @@ def test_a_server_that_dies_under_a_running_query_is_not_noticed(spark: SparkSes
         half = len(stream) // 2
         publisher.publish(Batch.of(stream[:half]))
         publisher.flush()
-        query = reading(spark, world.target, maxRowsPerBatch=30).writeStream.foreachBatch(sink).option(
-            "checkpointLocation", str(tmp_path)).start()
+        query = (
+            reading(spark, world.target, maxRowsPerBatch=30)
+            .writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(tmp_path))
+            .start()
+        )
         try:
             wait(lambda: len(sink.batches) >= 2, query)
             world.stop(0)
@@ -147,8 +141,12 @@ def wait(claim: Any, query: Any) -> None:
 def test_an_empty_merge_gives_no_rows_and_a_query_can_wait_for_one(spark: SparkSession, tmp_path: Path) -> None:
     with servers() as world:
         sink = Collected()
-        query = reading(spark, world.target).writeStream.foreachBatch(sink).option(
-            "checkpointLocation", str(tmp_path)).start()
+        query = (
+            reading(spark, world.target)
+            .writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(tmp_path))
+            .start()
+        )
         try:
             world.publish(*A)
             wait(lambda: sink.rows, query)
@@ -196,7 +194,10 @@ def test_a_batch_query_reads_the_table_as_it_is(spark: SparkSession) -> None:
         assert [(bytes(row.payload), row.vs, row.ve) for row in live.collect()] == [(b"b", 2, 9)]
         whole = table(spark, world.target, since="earliest", envelope="upsert").orderBy("vs").collect()
         assert [(bytes(row.payload), row.ve, row.is_final) for row in whole] == [
-            (b"a", 3, True), (b"b", 9, False), (b"c", 7, True)]
+            (b"a", 3, True),
+            (b"b", 9, False),
+            (b"c", 7, True),
+        ]
         then = table(spark, world.target, asOf="flights@3", since="earliest").orderBy("vs").collect()
         assert [(bytes(row.payload), row.ve) for row in then] == [(b"a", 3), (b"b", 9)]
         with pytest.raises(Exception, match="as of 99: it is at 8"):
@@ -215,14 +216,28 @@ def test_columns_of_the_merges_schema(spark: SparkSession, tmp_path: Path) -> No
         publisher.stable(10**15 + 2 * 10**6)
         publisher.flush()
         live = spark.read.format("lmerge").options(servers=world.target, merge=MERGE, since="earliest").load()
-        assert live.dtypes == [("carrier", "string"), ("delay", "bigint"), ("at", "timestamp"),
-                               ("legs", "array<string>"), ("vs", "timestamp"), ("ve", "timestamp")]
-        rows = live.selectExpr("carrier", "delay", "legs", "ve is null as goes_on", "unix_micros(vs) as vs"
-                               ).orderBy("carrier").collect()
+        assert live.dtypes == [
+            ("carrier", "string"),
+            ("delay", "bigint"),
+            ("at", "timestamp"),
+            ("legs", "array<string>"),
+            ("vs", "timestamp"),
+            ("ve", "timestamp"),
+        ]
+        rows = (
+            live.selectExpr("carrier", "delay", "legs", "ve is null as goes_on", "unix_micros(vs) as vs")
+            .orderBy("carrier")
+            .collect()
+        )
         assert [tuple(row) for row in rows] == [
-            ("B6", None, [], True, 10**15), ("UA", 3, ["EWR", "IAH"], False, 10**15)]
-        stream = spark.readStream.format("lmerge").options(
-            servers=world.target, merge=MERGE, startingOffsets="flights@-inf").load()
+            ("B6", None, [], True, 10**15),
+            ("UA", 3, ["EWR", "IAH"], False, 10**15),
+        ]
+        stream = (
+            spark.readStream.format("lmerge")
+            .options(servers=world.target, merge=MERGE, startingOffsets="flights@-inf")
+            .load()
+        )
         sink = Collected()
         run_available(stream.select("carrier", "legs"), tmp_path, sink)
         assert sink.rows == [{"carrier": "UA", "legs": ["EWR", "IAH"]}]

@@ -38,8 +38,7 @@ from lmerge.spark.spool.spool import Spool
 DROPPING = RowPlan("update", UPDATES.schema, ve="ve", keys=("k",), late=DROP)
 
 SETTINGS = settings(
-    max_examples=15, deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 
@@ -406,9 +405,7 @@ def live_with_intervals(folder: Path, seed: int) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("live", [live_with_updates, live_with_any_rows, live_with_intervals])
-def test_many_lives(
-    tmp_path: Path, eager: None, long_seeds: range, live: Callable[[Path, int], None]
-) -> None:
+def test_many_lives(tmp_path: Path, eager: None, long_seeds: range, live: Callable[[Path, int], None]) -> None:
     for seed in long_seeds:
         folder = tmp_path / str(seed)
         live(folder, seed)

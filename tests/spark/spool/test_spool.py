@@ -88,9 +88,7 @@ def test_live_events_without_any_stable_are_a_seed_all_the_same(engine: str, tmp
 def test_a_stable_that_does_not_advance_is_not_published(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     manifests = [commit_elements(spool, batch, [], stable) for batch, stable in enumerate([None, 5, 5, 3, 6])]
-    assert [(m.stable, m.stable_point) for m in manifests] == [
-        (None, NEG_INF), (5, 5), (None, 5), (None, 5), (6, 6)
-    ]
+    assert [(m.stable, m.stable_point) for m in manifests] == [(None, NEG_INF), (5, 5), (None, 5), (None, 5), (6, 6)]
 
 
 def test_a_batch_that_is_run_again_replaces_itself_and_what_came_after(tmp_path: Path) -> None:
@@ -206,13 +204,9 @@ def test_what_the_merge_has_not_frozen_is_kept(engine: str, tmp_path: Path, eage
 def test_what_is_mostly_alive_is_not_read_again(tmp_path: Path) -> None:
     """The work of trimming is a constant for each element: with nothing dead, nothing is done."""
     ends = (INF,) * 8
-    manifests = [
-        Manifest(n, (SpoolPart(n, 0, 0, "f", 1, 100_000, 0, 1, INF, INF, ends),), n, n) for n in range(40)
-    ]
+    manifests = [Manifest(n, (SpoolPart(n, 0, 0, "f", 1, 100_000, 0, 1, INF, INF, ends),), n, n) for n in range(40)]
     assert cut_of(None, manifests, 30) is None
-    dying = [
-        Manifest(n, (SpoolPart(n, 0, 0, "f", 1, 100_000, 60_000, 1, INF, 5, ends),), n, n) for n in range(40)
-    ]
+    dying = [Manifest(n, (SpoolPart(n, 0, 0, "f", 1, 100_000, 60_000, 1, INF, 5, ends),), n, n) for n in range(40)]
     assert cut_of(None, dying, 30) == Cut(37, folds=True)
     base = Base(37, 37, 30, 1, 10_000_000, INF, ends)
     assert cut_of(base, [replace(m, batch=m.batch + 38) for m in dying], 30) is None
@@ -268,9 +262,7 @@ def test_what_was_aborted_is_removed_and_what_counts_is_not(tmp_path: Path) -> N
 def test_another_stream_is_refused_by_name(tmp_path: Path, field: str) -> None:
     commit_elements(Spool(str(tmp_path)), 0, [Insert(b"a", 1, 5)])
     other = META | {field: "other"}
-    attempts: tuple[Callable[[Spool], object], ...] = (
-        lambda s: s.check(other), lambda s: s.commit(1, [], None, other),
-    )
+    attempts: tuple[Callable[[Spool], object], ...] = (lambda s: s.check(other), lambda s: s.commit(1, [], None, other))
     for attempt in attempts:
         with pytest.raises(UsageError, match=f"holds a stream whose {field} is '.*', and this one's is 'other'"):
             attempt(Spool(str(tmp_path)))
@@ -289,7 +281,9 @@ def test_a_snapshot_remembers_whose_stream_it_is(tmp_path: Path, eager: None) ->
 def test_a_query_that_has_run_without_the_spool_gets_an_error(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     for attempt in (
-        lambda: spool.last_stable(7), lambda: spool.commit(7, [], None, META), lambda: spool.live_before(7),
+        lambda: spool.last_stable(7),
+        lambda: spool.commit(7, [], None, META),
+        lambda: spool.live_before(7),
         lambda: spool.state_ref(0, 6),
     ):
         with pytest.raises(UsageError, match=r"cannot continue with batch 7: the spool .* is empty"):

@@ -159,13 +159,17 @@ def trim(spool: Spool) -> None:
     spool.trim(58)
 
 
-@pytest.mark.parametrize(("prepare", "operation"), [
-    (lambda spool: keyed_batches(spool, 6), commit_next),
-    (lambda spool: keyed_batches(spool, 6), commit_again),
-    (lambda spool: keyed_batches(spool, 6), roll_back),
-    (lambda spool: keyed_batches(spool, 6), trim),
-    (lambda spool: [commit_elements(spool, b, [Insert(b"x", 10 * b, 10 * b + 4)], 10 * b) for b in range(9)], trim),
-], ids=["commit", "again", "roll back", "trim", "drop"])
+@pytest.mark.parametrize(
+    ("prepare", "operation"),
+    [
+        (lambda spool: keyed_batches(spool, 6), commit_next),
+        (lambda spool: keyed_batches(spool, 6), commit_again),
+        (lambda spool: keyed_batches(spool, 6), roll_back),
+        (lambda spool: keyed_batches(spool, 6), trim),
+        (lambda spool: [commit_elements(spool, b, [Insert(b"x", 10 * b, 10 * b + 4)], 10 * b) for b in range(9)], trim),
+    ],
+    ids=["commit", "again", "roll back", "trim", "drop"],
+)
 def test_whoever_opens_it_after_a_death_finds_it_as_before_or_as_after(
     tmp_path: Path, eager: None, prepare: Callable[[Spool], object], operation: Callable[[Spool], None]
 ) -> None:
