@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from typing import Annotated, Any, Final
 
 import typer
 
 from lmerge.cli.options import Option, with_options
+from lmerge.service.choices import DivergencePolicy, StoreSync
 
 RETAIN_BYTES: Final = 32 * 2**20
 LIVE_BYTES: Final = 2**30
@@ -20,23 +20,6 @@ REDUNDANCY_LAG_S: Final = 30.0
 STAGED_BYTES: Final = 512 * 2**20
 STAGED_BYTES_PER_REPLICA: Final = 128 * 2**20
 STAGED_KEEP_S: Final = 600.0
-
-
-class OnDivergence(str, Enum):
-    """Values of ``--on-divergence``: what the server does when inputs that promise the same stream differ."""
-
-    NONE = "none"
-    ALARM = "alarm"
-    MAJORITY = "majority"
-    HOLD = "hold"
-    QUARANTINE = "quarantine"
-
-
-class StoreSync(str, Enum):
-    """Values of ``--store-sync``: what a commit of the store waits for."""
-
-    FULL = "full"
-    NORMAL = "normal"
 
 
 def _kept(kind: Any, help_text: str, metavar: str | None = None, minimum: int | None = None) -> Any:
@@ -71,11 +54,11 @@ _COMPARING: Final[tuple[Option, ...]] = (
     (
         "on_divergence",
         _compared(
-            OnDivergence,
+            DivergencePolicy,
             "When inputs differ: none, alarm, majority, hold or quarantine; see docs/divergence.md.",
             "POLICY",
         ),
-        OnDivergence.ALARM,
+        DivergencePolicy.ALARM,
     ),
     (
         "certify_interval",

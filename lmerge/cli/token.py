@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Final, TextIO
 
@@ -15,6 +14,7 @@ import typer
 
 from lmerge import terminal
 from lmerge.errors import LmergeError, UsageError
+from lmerge.service.choices import AccessRole
 
 app = typer.Typer(no_args_is_help=True, help="Make, show and revoke the tokens of a server.")
 
@@ -24,20 +24,11 @@ AccessPath = Annotated[
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400}
 
 
-class Role(str, Enum):
-    """Values of ``--role``: what a token allows."""
-
-    PUBLISH = "publish"
-    SUBSCRIBE = "subscribe"
-    STATUS = "status"
-    ADMIN = "admin"
-
-
 @app.command("make")
 def make_token(
     name: Annotated[str, typer.Argument(help="The owner of the token, and the replica that it may publish as.")],
     file: AccessPath,
-    role: Annotated[list[Role], typer.Option(help="What the token allows; repeatable.")],
+    role: Annotated[list[AccessRole], typer.Option(help="What the token allows; repeatable.")],
     merge: Annotated[list[str], typer.Option(help="Its merges: names or patterns such as 'eu-*'; repeatable.")],
     replica: Annotated[
         list[str] | None, typer.Option(help="Its replicas, if not NAME: names or patterns; repeatable.")
@@ -96,7 +87,7 @@ def list_tokens(file: AccessPath) -> None:
             entry.id or entry.certificate,
             " ".join(sorted(rights.roles)),
             " ".join(rights.merges),
-            " ".join(rights.replicas) if "publish" in rights.roles else "",
+            " ".join(rights.replicas) if AccessRole.PUBLISH in rights.roles else "",
             "never" if entry.expires_us is None else show_expiry(entry.expires_us),
             "revoked" if not entry.enabled else "expired" if is_over else "valid",
         )
@@ -126,7 +117,7 @@ def inspect_token(
     identity = AccessFile(file).by_token(text.strip())
     terminal.line(f"{identity.name} is valid")
     for rights in identity.rights:
-        as_replicas = f" as {' '.join(rights.replicas)}" if "publish" in rights.roles else ""
+        as_replicas = f" as {' '.join(rights.replicas)}" if AccessRole.PUBLISH in rights.roles else ""
         terminal.line(f"may {' '.join(sorted(rights.roles))} in {' '.join(rights.merges)}{as_replicas}")
 
 

@@ -20,7 +20,7 @@ from lmerge.core.properties import R3_MINUS, Case
 from lmerge.core.resume import resumed
 from lmerge.errors import UsageError
 from lmerge.loopback import is_loopback
-from lmerge.text_enum import TextEnum
+from lmerge.service.choices import DivergencePolicy, StoreSync
 from lmerge.wire import limits
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.limits import BatchLimits
@@ -32,21 +32,6 @@ MAY_BE_ZERO: Final = (*PORTS, "feedback_lag", "evidence_bytes", "staged_bytes")
 # R0-R2 emit what one input delivers before inputs can agree on it.
 _EMIT_AT_ONCE: Final = tuple(case.algorithm for case in Case if case < Case.R3)
 TURN_ELEMENTS: Final = {selection.PYTHON: 4096, selection.NATIVE: 32_768}
-
-
-class DivergencePolicy(TextEnum):
-    """What happens when inputs differ. The texts are those of options; ``merge/divergence_policy.py`` explains them."""
-
-    NONE = "none"
-    ALARM = "alarm"
-    MAJORITY = "majority"
-    HOLD = "hold"
-    QUARANTINE = "quarantine"
-
-    @property
-    def withholds_stables(self) -> bool:
-        """Whether stables wait until enough inputs agree."""
-        return self in (DivergencePolicy.MAJORITY, DivergencePolicy.HOLD, DivergencePolicy.QUARANTINE)
 
 
 @dataclass(frozen=True)
@@ -213,7 +198,7 @@ class Settings:
     store: str | None = None
     # full: delivered output survives a power failure. normal: it survives the end of the process only; commits are
     # faster.
-    store_sync: str = "full"
+    store_sync: str = StoreSync.FULL
     # Bytes that may wait to be committed, of each merge: as much as a slow disk writes in a tenth of a second.
     store_waiting_bytes: int = 16 * 2**20
     # The time between two attempts to write to a disk that is full, or fails.
@@ -376,8 +361,8 @@ class Settings:
             raise UsageError(f"record_path {self.record_path!r}: there is no such folder")
 
     def _check_store(self) -> None:
-        if self.store_sync not in ("full", "normal"):
-            raise UsageError(f"store_sync must be full or normal, not {self.store_sync!r}")
+        if self.store_sync not in tuple(StoreSync):
+            raise UsageError(f"store_sync must be {' or '.join(StoreSync)}, not {self.store_sync!r}")
         if self.store is not None and self.algorithm == R3_MINUS:
             raise UsageError("r3- is kept for comparison and cannot go on after a restart: no store with it")
 

@@ -54,7 +54,7 @@ DEFECTS = (
     ),
     Defect(
         "quarantine compares after the output has been emitted",
-        "lmerge/service/settings.py",
+        "lmerge/service/choices.py",
         "in (DivergencePolicy.MAJORITY, DivergencePolicy.HOLD, DivergencePolicy.QUARANTINE)\n",
         "in (DivergencePolicy.MAJORITY, DivergencePolicy.HOLD)\n",
         WRONG_TEST + "test_a_minority_that_is_wrong_changes_nothing[python-quarantine-lost]",

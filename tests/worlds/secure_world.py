@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -69,17 +69,17 @@ class SecureWorld(World):
     def token(
         self,
         name: str,
-        roles: list[str],
+        roles: Sequence[str],
         merges: list[str] | None = None,
         replicas: list[str] | None = None,
         expires_us: int | None = None,
     ) -> str:
         return tokens.make(self.access_path, name, roles, merges or [MERGE], replicas, expires_us)
 
-    def expired(self, name: str, roles: list[str]) -> str:
+    def expired(self, name: str, roles: Sequence[str]) -> str:
         return self.token(name, roles, expires_us=clock.wall_us() - YEAR_US)
 
-    def revoked(self, name: str, roles: list[str]) -> str:
+    def revoked(self, name: str, roles: Sequence[str]) -> str:
         token = self.token(name, roles)
         tokens.revoke(self.access_path, name)
         return token

@@ -26,10 +26,10 @@ from lmerge.core.elements import show_time
 from lmerge.core.inputs import InputRole
 from lmerge.core.merge import InputStatus
 from lmerge.errors import UnknownInput, UsageError
+from lmerge.service.choices import DivergencePolicy
 from lmerge.service.merge.divergence_policy import describe_divergence
 from lmerge.service.merge.hub import Hub
 from lmerge.service.merge.lifecycle import LifeState
-from lmerge.service.settings import DivergencePolicy
 from lmerge.text_enum import TextEnum
 
 

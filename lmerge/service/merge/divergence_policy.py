@@ -45,10 +45,11 @@ from lmerge.core.inputs import InputRole
 from lmerge.core.merge import InputStatus, Merge, Outcome
 from lmerge.errors import LmergeError, Quarantined, StaleIncarnation, UsageError
 from lmerge.service import log
+from lmerge.service.choices import DivergencePolicy
 from lmerge.service.merge.lifecycle import InputLifecycle, LifeState
 from lmerge.service.merge.stable_gate import StableGate, is_gated
 from lmerge.service.merge.stalled_merge import WaitTimer
-from lmerge.service.settings import DivergencePolicy, Settings
+from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.rows import row_formatter
 from lmerge.wire.shown import escaped_line

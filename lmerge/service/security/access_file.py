@@ -30,7 +30,8 @@ from typing import Any, Final
 from lmerge import clock
 from lmerge.errors import LmergeError, Unauthenticated, UsageError
 from lmerge.service import log
-from lmerge.service.security.auth import ROLES, CallerIdentity, Certificate, Rights
+from lmerge.service.choices import AccessRole
+from lmerge.service.security.auth import CallerIdentity, Certificate, Rights
 from lmerge.service.security.reloaded_files import read_bounded, stamp_of
 from lmerge.wire.names import check_name
 
@@ -209,8 +210,8 @@ def parse_expiry(text: str) -> int:
 def _rights(item: Mapping[str, Any], name: str) -> Rights:
     roles = _texts(item, "roles", name)
     for role in roles:
-        if role not in ROLES:
-            raise UsageError(f"{name!r}: unknown role {role!r}; there are {', '.join(ROLES)}")
+        if role not in tuple(AccessRole):
+            raise UsageError(f"{name!r}: unknown role {role!r}; there are {', '.join(AccessRole)}")
     own = (re.sub(r"([*?[])", r"[\1]", name),)  # escaped, so that it matches only itself
     replicas = _texts(item, "replicas", name) if "replicas" in item else own
     return Rights(frozenset(roles), _texts(item, "merges", name), replicas)

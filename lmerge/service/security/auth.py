@@ -23,12 +23,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
 from lmerge.errors import PermissionDenied
-
-PUBLISH: Final = "publish"
-SUBSCRIBE: Final = "subscribe"
-STATUS: Final = "status"
-ADMIN: Final = "admin"
-ROLES: Final = (PUBLISH, SUBSCRIBE, STATUS, ADMIN)
+from lmerge.service.choices import AccessRole
 
 _URI: Final = re.compile(r"lmerge://(?P<merge>[^/?#\s]+)(?:/(?P<replica>[^/?#\s]+))?(?:\?(?P<query>[^#\s]*))?")
 
@@ -131,8 +126,8 @@ def rights_of_uri(uri: str) -> Rights | None:
     replica = unquote(match["replica"]) if match["replica"] else None
     query = parse_qs(match["query"] or "", keep_blank_values=True)
     names = [name for text in query.pop("roles", []) for name in text.split(",")]
-    roles = frozenset(names) if names else frozenset({PUBLISH})
-    if query or not roles <= set(ROLES) or (PUBLISH in roles) != (replica is not None):
+    roles = frozenset(names) if names else frozenset({AccessRole.PUBLISH})
+    if query or not roles <= set(AccessRole) or (AccessRole.PUBLISH in roles) != (replica is not None):
         return None
     return Rights(roles, (unquote(match["merge"]),), () if replica is None else (replica,))
 

@@ -28,8 +28,9 @@ from google.protobuf.message import DecodeError
 from lmerge.errors import LimitExceeded, LmergeError, PermissionDenied, TooOften, Unauthenticated, Undecodable
 from lmerge.service import log
 from lmerge.service.call_context import CallContext
+from lmerge.service.choices import AccessRole
 from lmerge.service.security.access_file import AccessFile
-from lmerge.service.security.auth import ADMIN, PUBLISH, STATUS, SUBSCRIBE, CallerIdentity, Certificate
+from lmerge.service.security.auth import CallerIdentity, Certificate
 from lmerge.service.security.quota import Connections, Places, TokenBuckets, peer_key
 from lmerge.service.security.tls import TlsFiles
 from lmerge.service.settings import Settings
@@ -37,6 +38,7 @@ from lmerge.service.status_codes import code_of, trailing_metadata
 from lmerge.wire.generated import lmerge_pb2 as pb
 from lmerge.wire.shown import status_text
 
+PUBLISH, SUBSCRIBE, STATUS, ADMIN = AccessRole
 _SERVICE: Final = pb.DESCRIPTOR.services_by_name["Lmerge"].full_name
 _HEALTH: Final = "grpc.health.v1.Health"
 _REFLECTION: Final = "grpc.reflection.v1alpha.ServerReflection"
@@ -51,7 +53,7 @@ class AccessRule:
     """
 
     attempt: str
-    roles: tuple[str, ...] = ()
+    roles: tuple[AccessRole, ...] = ()
     is_open: bool = False
 
 
@@ -61,7 +63,7 @@ ACCESS_RULES: Final[dict[str, AccessRule]] = {
     f"/{_SERVICE}/Subscribe": AccessRule("subscribe to", (SUBSCRIBE,)),
     f"/{_SERVICE}/ListMerges": AccessRule("list merges"),  # lists the merges in which the caller has rights
     f"/{_SERVICE}/DescribeServer": AccessRule("describe the server"),
-    f"/{_SERVICE}/DescribeMerge": AccessRule("describe", (PUBLISH, SUBSCRIBE, STATUS, ADMIN)),
+    f"/{_SERVICE}/DescribeMerge": AccessRule("describe", tuple(AccessRole)),
     f"/{_SERVICE}/CertifyMerge": AccessRule("see what differs in", (SUBSCRIBE, ADMIN)),  # it shows payloads
     f"/{_SERVICE}/DetachInput": AccessRule("detach an input of", (ADMIN,)),
     f"/{_SERVICE}/ReleaseInput": AccessRule("release an input of", (ADMIN,)),
@@ -119,7 +121,7 @@ class CallAccess:
         self._task = asyncio.current_task()
         self._granted: list[tuple[tuple[str, ...], str, str, str | None]] = []
 
-    def require(self, roles: tuple[str, ...], attempted: str, merge: str, replica: str | None = None) -> None:
+    def require(self, roles: tuple[AccessRole, ...], attempted: str, merge: str, replica: str | None = None) -> None:
         """Raise PermissionDenied unless the identities allow this. For a stream it must hold as long as the call."""
         for identity in self.identities:
             identity.must(roles, attempted, merge, replica)

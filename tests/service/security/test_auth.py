@@ -18,21 +18,13 @@ from service_world import MERGE, RawPublisher, RawReader, ins, stable
 
 from lmerge import clock
 from lmerge.errors import PermissionDenied, Unauthenticated, UsageError
+from lmerge.service.choices import AccessRole
 from lmerge.service.security import tokens
 from lmerge.service.security.access_file import AccessFile, digest_of, entry_of, parse_expiry
-from lmerge.service.security.auth import (
-    ADMIN,
-    PUBLISH,
-    ROLES,
-    STATUS,
-    SUBSCRIBE,
-    CallerIdentity,
-    Certificate,
-    Rights,
-    rights_of_uri,
-)
+from lmerge.service.security.auth import CallerIdentity, Certificate, Rights, rights_of_uri
 from lmerge.wire.generated import lmerge_pb2 as pb
 
+PUBLISH, SUBSCRIBE, STATUS, ADMIN = ROLES = tuple(AccessRole)
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=20)
 

@@ -18,13 +18,14 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from secure_world import FORGED, SecureWorld, refused
 from service_world import EOF, MERGE, RawPublisher, RawReader, World, ins, retried_without_status, stable
 
-from lmerge.service.security.auth import ADMIN, PUBLISH, ROLES, STATUS, SUBSCRIBE
+from lmerge.service.choices import AccessRole
 from lmerge.service.security.guard import ACCESS_RULES
 from lmerge.service.server import SERVICE, Server
 from lmerge.service.settings import Settings
 from lmerge.wire.generated import lmerge_pb2 as pb
 
 Call = Callable[[Any], Awaitable[None]]
+PUBLISH, SUBSCRIBE, STATUS, ADMIN = ROLES = tuple(AccessRole)
 UNAUTHENTICATED, DENIED = grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED
 HEALTH = "grpc.health.v1.Health"
 REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
