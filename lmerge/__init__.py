@@ -1,4 +1,4 @@
-"""lmerge: N replicas of a continuous query in, one stream out."""
+"""lmerge: merges the streams of N replicas of a continuous query into one stream."""
 
 from __future__ import annotations
 

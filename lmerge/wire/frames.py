@@ -1,8 +1,9 @@
-"""Messages that carry batches: from the bytes of gRPC to an engine's kind of batch, and back.
+"""Converts messages that carry batches: from the bytes of gRPC to an engine's kind of batch, and back.
 
-Service and client read and write these messages as bytes, so that the native engine never copies a batch element by
-element: ``NativeFrames`` (``native_frames``) reads columns in place in the message, and writes each byte once.
-``PythonFrames`` does the same through protobuf's objects. All other messages are protobuf's in any case.
+Service and client choose the frames of their engine through ``engine_frames``. They read and write these messages as
+bytes, so that the native engine never copies a batch element by element: ``NativeFrames`` (``native_frames``) reads the
+columns where they lie in the message, and writes each byte once. ``PythonFrames`` converts through protobuf's objects.
+Protobuf reads and writes all other messages.
 """
 
 from __future__ import annotations

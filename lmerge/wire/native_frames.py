@@ -1,4 +1,4 @@
-"""Messages that carry batches, on the native core: their columns are its columns, byte for byte.
+"""Converts messages that carry batches on the native core: their columns have the bytes of its columns.
 
 The core makes the checks of ``codec.decode_batch``, with the same messages, in one pass without an object per element.
 Importing this module imports the compiled core: ``engine_frames`` does so when the native engine is selected.

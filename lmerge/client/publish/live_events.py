@@ -1,16 +1,16 @@
-"""A publisher's live events: what it must publish again when it connects again, so that no log is needed.
+"""A publisher's live events: what it publishes again after a lost connection, so that no log is needed.
 
-An event is kept until it is fully frozen twice: at the *merge's* stable point as last acked, for until then the merge
-may need it again, and at the publisher's own, for until then this replica may adjust it. The second matters to a
-replica that is behind the others:
+An event is kept until it is fully frozen at two stable points. One is the *merge's*, as last acked: until then the
+merge may need the event again. The other is the publisher's own: until then this replica may adjust the event. The
+second matters to a replica that is behind the others:
 
     a: insert(x, 1, 5)                        the end is preliminary
     b: insert(x, 1, 30), stable(10)           the merge is at 10; a's version of x looks frozen, but its end is wrong
     a: (connects again) adjust(x, 1, 5, 30)   legal for a new incarnation only if it has inserted x again
 
-So the memory is that of the events not frozen by the publisher's own stables; a stream without stables keeps all. A
-publisher that reconnects attaches with join_at = the merge's stable point as last acked; the server's is there or
-beyond. It then inserts its live events with their present ends, repeats its own last stable, and goes on.
+So the table holds at least the events that the publisher's own stables have not frozen. A stream without stables keeps
+all of its events. A publisher that reconnects attaches with join_at = the merge's stable point as last acked, which the
+server has reached. It then inserts its live events with their present ends, repeats its own last stable, and goes on.
 
 Events come back in the order in which they were first inserted, so a stream that promises an order keeps it. The class
 also checks each element, so that an element that is illegal on every server is refused before it is sent.

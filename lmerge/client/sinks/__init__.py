@@ -3,7 +3,7 @@
 ``parquet`` writes final events to files, ``postgres`` keeps a table. Both store the resume token together with its
 effect in one atomic step: a rename, or a transaction. A sink that starts reads the token and goes on from there.
 
-Called by ``lmerge sink``. Imports ``subscribe`` and the wire.
+Called by ``lmerge sink``. Imports ``subscribe``, the Arrow tables of ``views``, and the wire.
 """
 
 from __future__ import annotations

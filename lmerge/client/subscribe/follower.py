@@ -1,25 +1,26 @@
-"""What a reader has received, and how it goes on over breaks and several servers without receiving anything twice.
+"""Merges the streams of several servers into one for a reader, over lost connections, without repeating anything.
 
-Sans-I/O. A *source* is the stream of one server. The reader's result is final for events that end before ``final_to``.
+Sans-I/O; ``subscriber`` and ``connection`` call it. A *source* is the stream of one server. The reader's result is
+final for events that end before ``final_to``.
 
-With one server and no break the server's stream is the reader's stream. Otherwise a subscription is exactly an input
-that joins (V.B), so the core's own merge does the work. Each source is an input of a local merge (R4) that is right
-from its ``complete_from`` on. What the reader holds already enters as one more input, which leaves at once. What a
-snapshot or a journal repeats is not emitted again; what it changes is adjusted; nothing contradicts a stable point that
-the reader has seen; stables that lie before it are passed over. A source that is lost is detached; the others go on.
+With one server and no lost connection, the server's stream is the reader's stream. Otherwise a subscription is an input
+that joins (V.B), so the core's own merge does the work. Each source is an input of a local merge (R4), and is right
+from its ``complete_from`` on. The events that the reader has already enter as one more input, which leaves at once. The
+local merge does not emit again what a snapshot or a journal repeats. It adjusts what they change, contradicts no stable
+point that the reader has received, and omits stables before it. A source that is lost is detached; the others go on.
 
-A source whose ``complete_from`` lies beyond ``final_to`` waits: what it sends is kept until the others have come so
-far.
+A source whose ``complete_from`` lies beyond ``final_to`` waits: its elements are kept until the others have reached
+that time.
 
     reader  stable 100                            server h1, joined: at 104
     h2 has restarted; complete from 110           waits: events that end in [100, 110) are complete at h1 alone
     h1 sends stable(112)                          h2 joins; from now on either of them can die
 
-A gap arises only where no server can supply what lies between: no source is joined, and none can join, since every
-other server is away or begins too late as well, although it was asked for ``final_to``. Then the source that begins
-first is admitted, and the gap is reported. An event that the reader holds and that source lacks was frozen in the gap,
-or removed. If its last end lies in the gap, it is taken to be frozen with that end. If not, that end is wrong: the
-event has ended as early as it could, at the start of the gap; an event that starts in the gap or later never existed.
+A gap arises only if no server can supply what lies between: no source is joined, and none can join, because every
+server is away or begins too late, although it was asked for ``final_to``. Then the source that begins first is
+admitted, and the gap is reported. An event that the reader has and that source lacks was frozen in the gap, or removed.
+If its last end lies in the gap, the follower freezes it with that end. If its last end lies behind the gap, that end is
+wrong. Then the follower ends the event at the start of the gap, or removes it if it starts later than that.
 
 A reader that begins with no more than a token, ``MERGE@T``, receives nothing until the stable point has reached T. Then
 it receives the events that end at T or later, as they are then. The same holds for a reader whose first snapshot broke
@@ -44,9 +45,9 @@ from lmerge.core.tdb import Tdb
 from lmerge.errors import InputViolation
 from lmerge.wire.codec import payload_sizes
 
-# Gaps that are kept one by one: more than can be examined singly, some 100 KB, and each was reported.
+# Gaps that are kept one by one: some 100 KB, more than a person examines, and each was reported when it arose.
 GAPS_MAX: Final = 1000
-# What is kept of a source that waits to join; beyond, it is asked to begin again, which costs its snapshot.
+# Bytes kept of a source that waits to join. Beyond, it is asked to begin again, which costs one more snapshot.
 WAITING_BYTES_MAX: Final = 64 * 2**20
 
 # The states of a source.

@@ -1,4 +1,4 @@
-"""The stream of one publisher: attach, batches up, acks and feedback down (PUBLISH of docs/wire.md).
+"""The stream of one publisher: attach, batches up, acks and feedback down (PUBLISH in ``lmerge.proto``).
 
 A session has two tasks. The reader decodes batches and puts them into the merge's inbox; it stops reading while the
 inbox is full. The writer sends the latest ack, the latest fast-forward and the latest change of role. The hub ends the

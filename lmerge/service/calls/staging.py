@@ -1,4 +1,4 @@
-"""One call of Stage: a worker of a replica stages one part, and its publisher commits it later (STAGE of docs/wire.md).
+"""One call of Stage: a worker stages one part, and its publisher commits it later (STAGE in ``lmerge.proto``).
 
 A part is checked as it comes, like what a publisher sends, and is kept in the form in which a merge takes it. So what a
 commit takes from ``staged_parts`` is well formed. A call that ends early stages nothing. To gRPC, a worker that was

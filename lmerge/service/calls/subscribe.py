@@ -1,4 +1,4 @@
-"""The stream of one subscriber: snapshot or history, then deltas and progress (SUBSCRIBE of docs/wire.md).
+"""The stream of one subscriber: snapshot or history, then deltas and progress (SUBSCRIBE in ``lmerge.proto``).
 
 The snapshot or history is taken, and the queue registered, at one point of the merge's output. It is encoded, or read
 from the store, piece by piece while it is sent. So a large one takes no room in the queue.

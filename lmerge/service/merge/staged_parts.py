@@ -1,8 +1,8 @@
 """Staged parts: kept from the time a worker of a replica stages them until its publisher commits them.
 
-See STAGE of docs/wire.md. There is one ``Staging`` a server, as a part may come before its merge exists. Any part may
-be dropped at any time: if a commit misses a part, the publisher sends the elements itself. So the rules only decide how
-much is kept, and for how long:
+See STAGE in ``lmerge.proto``. There is one ``Staging`` a server, as a part may come before its merge exists. Any part
+may be dropped at any time: if a commit misses a part, the publisher sends the elements itself. So the rules only decide
+how much is kept, and for how long:
 
     query q1 of replica a, staged and committed           what is dropped, and the reason in metrics
       stage 4/0, stage 4/1, stage 4/1 (attempt 1)

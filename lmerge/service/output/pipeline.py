@@ -1,8 +1,9 @@
 """The output path of one merge: output is encoded once, journalled, persisted, released and delivered, in one order.
 
-The hub passes the output in. This class owns the journal, the release queue, the fan-out and, in a durable server, the
-changes for the store. Everything that leaves the merge goes through ``then`` or ``emit``. So a snapshot, the deltas
-behind it, an ack and the end of a stream keep the order in which they were made.
+The hub calls ``MergeOutput``. It owns the journal, the release queue, the fan-out and, in a durable server, the changes
+for the store. Everything that leaves the merge goes through ``then`` or ``emit``. So a snapshot, the output after it,
+an ack and the end of a stream keep the order in which they were made. ``flush`` is the place where output becomes
+bytes.
 """
 
 from __future__ import annotations

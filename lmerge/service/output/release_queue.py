@@ -2,11 +2,12 @@
 
 A turn of the hub hands over, in one order, messages for subscribers and *effects*. An effect is an ack, an accepted
 attach, a subscriber's place in the fan-out, or the end of a stream. Without a store all of them are released when the
-turn ends. With a store they wait until everything that belongs to them, and to all before them, is committed. Turns
-continue meanwhile. The turns that have ended by the end of a commit are committed together next (group commit). If too
-much waits, the hub waits, and through it the publishers.
+turn ends. With a store they wait until the changes of their turn, and of all turns before it, are committed. The hub
+begins further turns meanwhile. All turns that end during a commit are committed together next (group commit). If too
+much waits, the hub waits, and so do the publishers.
 
-``stable_point`` is the released one. Acks, feedback and progress use no other, as publishers forget events by it.
+``stable_point`` is that of the last released turn. Acks, feedback and progress use only this one, because publishers
+forget events by it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The guard before every call: it checks access before a handler runs, and again while streams run.
+"""The guard of every call: it checks access before a handler runs, and again while streams run.
 
-One interceptor runs before all handlers, including health and reflection. ``ACCESS_RULES`` has what each method
-requires. A method that is not in it is closed. Publish and Stage name their merge and replica in their first message,
-so they call the guard (``attaching``, ``staging``) when they have read that message.
+One interceptor runs before all handlers, including health and reflection. ``ACCESS_RULES`` lists what each method
+requires. A method that is not in the list is closed. Publish and Stage name their merge and replica in their first
+message, so they call the guard (``attaching``, ``staging``) when they have read that message.
 
 A stream ends when its access no longer holds: its token expired, was revoked, or lost the right. Every
 ``check_interval_s`` the files are read if they changed, and all streams are checked. So such a stream ends within twice
