@@ -21,6 +21,7 @@ from spool_world import APPENDS, META, attempt_at
 import lmerge
 from lmerge import clock
 from lmerge.errors import UsageError
+from lmerge.spark import Running
 from lmerge.spark.spool.spool import Spool
 
 both = pytest.mark.parametrize("plan", ["append", "update"])
@@ -104,7 +105,7 @@ def test_a_query_that_gave_up_on_its_server_goes_on_from_where_it_was(
     hook(spark)
     rows = batches(3)
     feed = feed_of(scratch, rows)
-    given = {"give_up_after": "1 second"}
+    given = {"running": Running(give_up_after="1 second")}
     with recorded(world.world.target) as recorder:
         writer = PLANS[plan](spark, feed, world.target, **given).option("path", str(scratch / "hooks"))
         with stop_at(scratch, "written-1"):
