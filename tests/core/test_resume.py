@@ -11,8 +11,6 @@ from random import Random
 
 import pytest
 from core_world import COPIES_PROMISES, INDEX_POLICIES, PROMISES, R1_PROMISES, R3_PROMISES, a, f, m
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lmerge.core.batch import Batch
 from lmerge.core.elements import INF, NEG_INF, Element, Event, Insert, Stable
@@ -120,10 +118,9 @@ def run(random: Random, algorithm: str, policy: str) -> None:
 
 
 @pytest.mark.parametrize(("algorithm", "policy"), CASES)
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_a_resumed_merge_continues_as_if_it_had_never_ended(algorithm: str, policy: str, seed: int) -> None:
-    run(Random(f"{seed} {algorithm} {policy}"), algorithm, policy)
+def test_a_resumed_merge_continues_as_if_it_had_never_ended(algorithm: str, policy: str) -> None:
+    for seed in range(15):
+        run(Random(f"{seed} {algorithm} {policy}"), algorithm, policy)
 
 
 @pytest.mark.long

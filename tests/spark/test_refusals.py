@@ -143,8 +143,8 @@ def test_what_publish_accepts_runs(spark: Any, target: str, tmp_path: Path, case
     from pyspark.sql import functions as f
 
     feed = FileFeed(tmp_path / "in", "ts long, k string")
-    for second in (1, 2, 60, 90):
-        feed.put({"ts": second * S, "k": "a"}, {"ts": second * S, "k": "b"})
+    for seconds in ((1, 2), (60, 90)):  # a batch with no state behind it, and one with
+        feed.put(*({"ts": second * S, "k": key} for second in seconds for key in "ab"))
     df = case.build(feed.timed(spark, "ts").withWatermark("ts", "10 seconds"), f)
     keys = case.keys if mode != "append" else None
     if mode == "intervals" and keys is None:
