@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN = "45e007ac29f0944f0edfe006d57dc421c8f44377"  # the last commit before the rule
+BEGIN = "ceab05fa44d4cd1c9b90404aade368e84d3b74ad"  # the last commit before the rule
 SUBJECT_MAX = 72
 AREA = r"[a-z][a-z0-9_./-]*"
 

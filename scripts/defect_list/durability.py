@@ -121,7 +121,7 @@ DEFECTS = (
         RESUME,
         "        builder.rows += slot\n",
         "        builder.rows += sorted(slot)\n",
-        "tests/core/test_resume.py::test_a_resumed_merge_continues_as_if_it_had_never_ended[python-r1-lazy]",
+        "tests/core/test_resume.py::test_a_replay_of_r1_keeps_the_order_at_max_vs[python]",
     ),
     Defect(
         "checksums are not checked",
